@@ -82,6 +82,14 @@ class Permissions(Asset):
         return names(allowed, name) if kind == "tools" else name in allowed or "*" in allowed
 
 
+class Approval(Asset):
+    """Of calls of the tools in `tools.approval`."""
+
+    by: Literal["anyone", "other"] = Field(
+        default="anyone", description="other: not by who asked for the run, or steered it; a second person approves"
+    )
+
+
 class Agent(Asset):
     """Who answers: `config/agents/<agent_id>.json`."""
 
@@ -118,6 +126,7 @@ class Agent(Asset):
         description="true: a search of scope agent finds what anybody said to it, and shows with it whose session "
         "that was; left out: what the same principal said, in all their sessions",
     )
+    approval: Approval = Field(default_factory=Approval, description="of its calls that wait for a person")
 
     def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
         """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""

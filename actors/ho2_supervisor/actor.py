@@ -39,8 +39,9 @@ from hobus.actors.ho2_supervisor.turn import turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
+from hobus.bus.lanes import role_of
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import turn_key
+from hobus.bus.messages.ids import session_key, turn_key
 from hobus.bus.messages.memory import LOCAL
 from hobus.bus.messages.session import (
     CommandVerdict,
@@ -61,6 +62,7 @@ from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.said_by import SaidBy, said_by
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
@@ -202,7 +204,10 @@ class Supervisor(Actor):
                     self._runs.renew(run)
             case "begin":
                 self._require_agent(session)
-                run = self._runs.begin(session, message, deadline_at=deadline_at, trace=call.trace)
+                state = session.record.state
+                # Keys reach no sessions but their own; everybody else is the user of this machine.
+                asked_by = state.principal if role_of(message.client) == "http" else LOCAL
+                run = self._runs.begin(session, message, asked_by=asked_by, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
         with run.draft.watched(call.stream if is_watching else None):
             return await self._reply(run, message, call)
@@ -254,14 +259,19 @@ class Supervisor(Actor):
                 await self._runs.cancel(session)
                 continue
             if state.status == "open":
-                append_end(session, message.reason, trace=call.trace)
+                by = SaidBy(message.principal or LOCAL, message.door or call.sender)  # only the host asks, and knows
+                append_end(session, message.reason, said_by=by, trace=call.trace)
             if await self._registry.is_durable(session):
-                return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
+                record = session.record
+                return SessionClosed(
+                    session_id=record.session_id, turn_count=record.turn_count, total_tokens=record.total_tokens,
+                    cost_usd=record.cost_usd,
+                )  # fmt: skip
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def command(self, message: SessionCommand, call: Call) -> CommandVerdict:
         """The command is recorded, with what became of it, before this answers. Idempotent by command_id."""
-        command = message.command
+        command, by = message.command, said_by(call, message.principal)
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
             if command.command_id in session.record.commands and not await self._registry.is_durable(session):
@@ -273,7 +283,9 @@ class Supervisor(Actor):
                 continue
             if command.command_id in session.record.commands:
                 continue  # it came twice at the same moment: once that stands, both are compared
-            outcome = commanding.receive(session, command, self._config, agents=self._snapshot.agents, trace=call.trace)
+            outcome = commanding.receive(
+                session, command, self._config, said_by=by, agents=self._snapshot.agents, trace=call.trace
+            )
             self._runs.notice(session, outcome)
             self._runs.follow(session)  # also if whoever said it does not wait until it is durable
             if await self._registry.is_durable(session):
@@ -392,6 +404,7 @@ class Supervisor(Actor):
                 principal=principal,
                 at=session.now(),
             ),
+            once=session_key(session.session_id),
             trace=trace,
         )
 

@@ -28,6 +28,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnRequest, words_of
 from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
+from hobus.bus.said_by import SaidBy
 from hobus.bus.streaming import Draft
 from hobus.config.schema import AdminConfig
 
@@ -51,7 +52,9 @@ class Runs:
 
     # --- how a run begins ---------------------------------------------------------------------------------------------
 
-    def begin(self, session: OwnedSession, message: TurnRequest, *, deadline_at: str, trace: str) -> RunTask:
+    def begin(
+        self, session: OwnedSession, message: TurnRequest, *, asked_by: str, deadline_at: str, trace: str
+    ) -> RunTask:
         """A new run for this input, requested, and driven as soon as it is its turn.
 
         Raises BusError(busy) where it would wait too long for that.
@@ -73,6 +76,7 @@ class Runs:
             ],
             continues=open_calls and open_calls.wo_id,
             run_overrides=message.run_overrides,
+            asked_by=asked_by,
             deadline_at=deadline_at,
             lease=LeaseTerms(ttl_secs=limits.lease_ttl_s, heartbeat_timeout_secs=limits.lease_heartbeat_timeout_s)
             if message.lease
@@ -204,7 +208,10 @@ class Runs:
             return
         heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
         command = HostCommand(command_id=f"{lease.lease_id}:{now}", issued_at=now, command=heartbeat)
-        self.notice(session, commanding.receive(session, command, self._config, agents=(), trace=run.trace))
+        said_by = SaidBy(run.requested.asked_by, self._bus.instance)
+        self.notice(
+            session, commanding.receive(session, command, self._config, said_by=said_by, agents=(), trace=run.trace)
+        )
         session.flush()
 
     def notice(self, session: OwnedSession, outcome: Reduced | None) -> None:

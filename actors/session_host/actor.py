@@ -27,6 +27,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.port import Bus, Disk, R
+from hobus.bus.said_by import said_by
 from hobus.bus.spool import RecordKeeper, Spool
 from hobus.config.recorded import Snapshots
 from hobus.config.snapshot import Snapshot
@@ -115,9 +116,7 @@ class SessionHost(Actor):
             except RuntimeFault as fault:
                 if turn.calls_tool or turns.is_verdict(fault):
                     return turns.refused(turn, fault)
-                # A record that takes nothing, its disk full, can still be read: no model is asked for what it has.
-                in_record = await self._degradation.answered(turn, turn.reserves * self._s("append_reserve_ms"))
-                return told.given(in_record or await self._degradation.answer(turn, fault, told))
+                return told.given(await self._degradation.answer(turn, fault, told))
             if consolidate := turns.consolidation_of(turn, result):
                 call.after_reply(partial(self._bus.post, "ho2", consolidate, key=turn.agent_id, trace=turn.trace))
             return result
@@ -130,7 +129,7 @@ class SessionHost(Actor):
         try:
             return await self._bus.request(
                 "ho2",
-                message,
+                message.model_copy(update=said_by(call, message.principal)._asdict()),
                 expect=SessionClosed,
                 timeout_s=(left_s := self._client_left(call) * (1 - self._terms.config.reserve_share_max)),
                 key=message.session_id,

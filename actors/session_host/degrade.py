@@ -33,13 +33,19 @@ class Degrader:
         self._keeper = keeper
         self._snapshot = snapshot
         self._config = snapshot.config.host
+        self._agents = snapshot.agents_as_recorded()
         self._prompts = DegradedPrompts(snapshot)
 
     async def answer(self, turn: Turn, fault: RuntimeFault, told: FirstAnswer[TurnResult]) -> TurnResult:
         """The reduced answer, or the one that the stream has instead, or an honest error; before the deadline.
 
-        `told`: what another one who asks the same was told meanwhile.
+        A record that takes nothing, its disk full, can still be read: no model is asked for what it has, and the one
+        that is asked answers as the session's agent. `told`: what another one who asks the same was told meanwhile.
         """
+        recorded, turn = await self._recorded(turn, turn.reserves * self._config.append_reserve_ms / 1000)
+        return recorded or await self._asked(turn, fault, told)
+
+    async def _asked(self, turn: Turn, fault: RuntimeFault, told: FirstAnswer[TurnResult]) -> TurnResult:
         self._record(turn, fault)
         turn.stream(StreamReset(reason="degraded"))
         try:
@@ -97,7 +103,7 @@ class Degrader:
                 )
         else:
             if not ack.is_first:
-                return await self.answered(turn, self._left(turn, self._config.reply_reserve_ms)) or turns.error(
+                return (await self._recorded(turn, self._left(turn, self._config.reply_reserve_ms)))[0] or turns.error(
                     turn,
                     "unavailable",
                     "This turn is answered, and the answer cannot be read now. "
@@ -105,24 +111,22 @@ class Degrader:
                 )
         return turns.degraded(turn, response, fault)
 
-    async def answered(self, turn: Turn, within_s: float) -> TurnResult | None:
+    async def _recorded(self, turn: Turn, within_s: float) -> tuple[TurnResult | None, Turn]:
         """What answered this input before: the run's own result, a verdict, or an earlier degraded reply.
 
-        None: nothing did, or the ledger does not say so in time.
+        None: nothing did, or the ledger does not say so in time. Beside it the turn as one of its session's agent.
         """
         try:
             async with asyncio.timeout(within_s):
-                asked, entry, delivered, due = await self._recorded(turn)
-            answer = delivered or entry
-            return answer and turns.result_in(turn, asked, answer, due)
+                return turns.recorded_in(turn, await self._looked_up(turn), self._agents)
         except TimeoutError:
-            return None
+            return None, turn
         except ValueError as error:
             _log.warning("winning_answer_unreadable", input_id=turn.input_id, error=str(error))
             sentence = "This turn was answered before, and that answer cannot be read any more."
-            return turns.error(turn, "unavailable", sentence)
+            return turns.error(turn, "unavailable", sentence), turn
 
-    async def _recorded(self, turn: Turn) -> list[Entry | None]:
+    async def _looked_up(self, turn: Turn) -> list[Entry | None]:
         """The input as HO2 recorded it, what answers it, and what this names besides; asked until the ledger says."""
         while True:
             try:

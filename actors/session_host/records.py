@@ -15,6 +15,7 @@ from hobus.bus.messages.ids import (
     delivered_key,
     entry_id,
     iso,
+    session_key,
     turn_key,
 )
 from hobus.bus.messages.ledger import WriteEntry, session_stream
@@ -30,8 +31,12 @@ _REASON_MAX_CHARS = 64
 
 
 def answer_keys(turn: Turn) -> list[str]:
-    """Where what answers an input stands: what ended it, what was delivered without that, what it names besides."""
-    return [name_of(turn.session_id, turn.input_id) for name_of in (turn_key, delivered_key, candidates_key)]
+    """Where what answers an input stands: what ended it, what was delivered without that, what it names besides.
+
+    And, last, whose session it is.
+    """
+    keys = [name_of(turn.session_id, turn.input_id) for name_of in (turn_key, delivered_key, candidates_key)]
+    return [*keys, session_key(turn.session_id)]
 
 
 def delivered_id(turn: Turn) -> str:
@@ -62,6 +67,8 @@ def turn_degraded(
         reply_ref=body_ref(submission_id, 2),
         delivered=delivered,
         reason=reason_of(fault, response),
+        total_tokens=response.input_tokens + response.output_tokens,
+        cost_usd=response.cost_usd,
         at=iso(now),
     )
     # The reducer applies its own epochs: the host does not know them.

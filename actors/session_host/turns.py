@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hobus.bus.blank import is_blank
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import session_id_of, split_body_ref, turn_trace
+from hobus.bus.messages.ids import session_id_of, turn_trace
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import (
     Consolidate,
@@ -23,7 +23,7 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.ends import End, end_in
-from hobus.bus.record.journal import answer_in, event_in, form_in
+from hobus.bus.record.journal import agent_in, answer_in, body_behind, event_in, form_in
 from hobus.bus.spent import before, with_call
 from hobus.config.sections.processes import HostConfig
 
@@ -220,20 +220,30 @@ def result_in(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: E
     match end:
         case End(became="degraded"):
             reply = PromptResponse(
-                outcome="SUCCESS", content=_body(entry, end.reply_ref).decode(), instead_of=end.reason
+                outcome="SUCCESS", content=body_behind(entry, end.reply_ref).decode(), instead_of=end.reason
             )
             return degraded(turn, reply)
         case End(result_ref=""):
             return error(turn, end.code, f"The turn ended with {end.code}.")
         case End():
-            return answer_in(_body(entry, end.result_ref), due)
+            return answer_in(body_behind(entry, end.result_ref), due)
         case _:
             raise ValueError(f"{entry.event_type} answers no input")
 
 
-def _body(entry: Entry | WriteEntry, ref: str) -> bytes:
-    number = split_body_ref(ref)[1]
-    body = entry.bodies[number] if number < len(entry.bodies) else None
-    if body is None:
-        raise ValueError(f"body {number} of the winner's entry was erased")
-    return body
+def recorded_in(
+    turn: Turn, found: Sequence[Entry | None], agents: Mapping[str, Provenance]
+) -> tuple[TurnResult | None, Turn]:
+    """What the entries behind `records.answer_keys` answer; and the turn as one of its session's agent, by its start.
+
+    Raises ValueError as `result_in`.
+    """
+    asked, entry, delivered, due, start = found
+    answer, turn = delivered or entry, as_agent(turn, agent_in(start) or turn.agent_id, agents)
+    return answer and result_in(turn, asked, answer, due), turn
+
+
+def as_agent(turn: Turn, agent_id: str, agents: Mapping[str, Provenance]) -> Turn:
+    """The turn as one of this agent, which may be configured no more."""
+    about = agents.get(agent_id, Provenance(agent_id=agent_id))
+    return replace(turn, agent_id=agent_id, about=about._replace(session_id=turn.session_id))

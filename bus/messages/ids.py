@@ -315,6 +315,11 @@ def turn_key(session_id: str, input_id: str) -> str:
     return f"turn:{session_id}/{input_id}"
 
 
+def session_key(session_id: str) -> str:
+    """The once key of SESSION_START, by which whoever knows a session's id finds its agent."""
+    return f"session:{session_id}"
+
+
 def candidates_key(session_id: str, input_id: str) -> str:
     """The once key of CONSOLIDATION_DUE: what the answer to this input names, the same for everybody who answers it."""
     return f"candidates:{session_id}/{input_id}"

@@ -347,6 +347,21 @@ def own_text(entry: Recorded, ref: str) -> str | None:
     return None if body is None else body.decode(errors="replace")
 
 
+def body_behind(entry: Entry | WriteEntry, ref: str) -> bytes:
+    """The bytes behind a ref into this entry. Raises ValueError where they were erased."""
+    number = split_body_ref(ref)[1]
+    body = entry.bodies[number] if number < len(entry.bodies) else None
+    if body is None:
+        raise ValueError(f"body {number} of {entry.submission_id} was erased")
+    return body
+
+
+def agent_in(start: Entry | None) -> str:
+    """The agent of the session that this SESSION_START begins; empty without one that reads."""
+    begun = recorded(start)
+    return begun.event.event.agent_id if begun and isinstance(begun.event.event, events.SessionStarted) else ""
+
+
 def form_in(asked: Entry | None) -> str | None:
     """What `form_of` says of the settings in a RunRequested's entry; None where there is none to read."""
     if asked is None or not asked.bodies or asked.bodies[0] is None:

@@ -117,7 +117,8 @@ def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:
 
 def _verdict(wait: WaitSeen) -> str:
     words = f": {_line(wait.words)}" if wait.words else ""
-    return f"{_VERDICTS.get(wait.verdict, wait.verdict)}{words}"
+    by = f" by {printable(wait.by)}" if wait.by else ""
+    return f"{_VERDICTS.get(wait.verdict, wait.verdict)}{by}{words}"
 
 
 _VERDICTS = {"": "waits for a person", "undecided": "the run was over first"}

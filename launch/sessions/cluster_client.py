@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from hobus.bus.messages.base import Message
+from hobus.bus.messages.given_history import told
 from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
@@ -36,7 +37,9 @@ from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
+from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
+from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.turns import process_turn
 
 _COMMAND = TypeAdapter[Command](Command)
@@ -88,6 +91,12 @@ class AsyncClusterClient(AsyncSessions):
         finally:
             asking.cancel()
 
+    async def sessions(self, *, is_all: bool = False, limit: int = 20) -> list[SessionRow]:
+        """The newest sessions of the cluster, whoever's. Raises RuntimeFault, CommandError."""
+        async with connected(self._place, "operator") as bus:
+            journals = FromLedger(bus, timeout_s=self._timeout_s)
+            return await rows_of(journals, limit, is_all=is_all)
+
     async def session(self, session_id: str) -> SessionView:
         """How a session stands. Raises RuntimeFault, CommandError."""
         return await view_of(self._place, session_id, timeout_s=self._timeout_s)
@@ -101,13 +110,13 @@ class AsyncClusterClient(AsyncSessions):
         """What became of a command, sent under one id. Raises ValueError for no command, CommandError, RuntimeFault."""
         wanted = _COMMAND.validate_python({"kind": kind, **fields})
         command = host_command(session_id, wanted, Fences(), drawn_id("program"))
-        return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s)
+        return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
 
     async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
         turn = ProcessTurn(
             session_id=question.session_id,
             input_id=question.input_id or self._bus.new_id(),
-            text=question.text,
+            text=question.text if question.messages is None else told(question.said),
             run_overrides=SessionConfig(**question.overrides) if question.overrides else None,
             stream=said is not None,
         )

@@ -22,6 +22,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from hobus.bus.port import Clock
 from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions, one_by_one
+from hobus.launch.sessions.summary import SessionRow
 
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
@@ -120,6 +121,11 @@ class AsyncClient(AsyncSessions):
             lost_at = self._clock.monotonic() if lost_at is None else lost_at
             pause_s = await self._pause(fault, pause_s, lost_at + self._timeout_s)
 
+    async def sessions(self, *, is_all: bool = False, limit: int = 20) -> list[SessionRow]:
+        """The newest sessions of the key, and what waits for an approval. Raises HttpError."""
+        path = f"/v1/sessions?limit={limit}{'&all=true' if is_all else ''}"
+        return [SessionRow.model_validate(one) for one in (await self._asked("GET", path, None))["sessions"]]
+
     async def session(self, session_id: str) -> SessionView:
         """How a session stands. Raises HttpError."""
         return SessionView.model_validate(await self._asked("GET", f"/v1/sessions/{session_id}", None))
@@ -140,7 +146,11 @@ class AsyncClient(AsyncSessions):
         """Where it is asked, and how; a new session follows from the input, so that the same again asks there."""
         input_id = question.input_id or self._clock.new_id()
         session_id = question.session_id or await self._started(f"first:{quote(input_id)}")
-        body: dict[str, Any] = {"text": question.text, "input_id": input_id}
+        body: dict[str, Any] = {"input_id": input_id}
+        if question.messages is None:
+            body["text"] = question.text
+        else:
+            body["messages"] = [one.model_dump() for one in question.said]
         if question.overrides:
             body["run_overrides"] = question.overrides
         return f"/v1/sessions/{session_id}/turns", body

@@ -89,9 +89,7 @@ def reduce_liveness(ho2m_entries: Iterable[Entry], ho1m_entries: Iterable[Entry]
 
 def liveness_of(intents: Intents, orders: OrderLives, *, session_open: bool) -> LivenessState:
     """What is alive of a session that is at hand; what is over is not in it."""
-    active = {
-        one.intent_id: IntentLife("active", one.scope, one.objective_ref, one.declared_at) for one in intents.active
-    }
+    active = {one.intent_id: IntentLife("active", one.scope, one.objective_ref, one.at) for one in intents.active}
     return LivenessState(active, _sorted(orders), session_open)
 
 

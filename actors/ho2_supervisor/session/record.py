@@ -139,7 +139,7 @@ class SessionRecord:
         self.orders = OrderLives()  # those that are open or have failed
         self.history = History()
         self.total_tokens = 0
-        self.total_cost_usd: float | None = 0.0
+        self.cost_usd: float | None = 0.0
         self.run: RunMemo | None = None
         self.last_run: EndedRun | None = None  # None also after a turn that the host answered
         self.degraded_agent_id = ""  # whom the host answered for before the session had started
@@ -184,7 +184,7 @@ class SessionRecord:
             self._name_objectives(entry)
         match event:
             case events.OrderDispatched() | events.OrderEnded():
-                self._order(event)
+                self._order(event, before)
             case events.HostCommandReceived():
                 self._hear(entry, event.command)
             case events.HostCommandApplied() | events.HostCommandRejected():
@@ -200,10 +200,14 @@ class SessionRecord:
             case _:
                 pass
 
-    def _order(self, event: events.OrderDispatched | events.OrderEnded) -> None:
+    def _order(self, event: events.OrderDispatched | events.OrderEnded, before: SessionState) -> None:
         if isinstance(event, events.OrderDispatched):
             self.orders.dispatched(event.wo_id, event.order if self.run is None else self.run.orders[event.wo_id])
-        elif event.wo_id in self.orders:  # else it came so late that the order is forgotten
+            return
+        if event.wo_id in before.open_orders:  # its first end, and so what it has cost
+            cost = event.receipt.get("cost") or {}
+            self._spent(cost.get("total_tokens", 0), cost.get("cost_usd", 0.0))
+        if event.wo_id in self.orders:  # else it came so late that the order is forgotten
             at = event.receipt.get("completed_at", event.at)
             self.orders.ended(event.wo_id, at, failure=failure_in(event.receipt))
 
@@ -286,8 +290,6 @@ class SessionRecord:
             result = result_in(entry, end.result_ref)
             turn = with_reply(DeliveredTurn(end.input_id, known.input_ref, "", text, None), entry, end, result)
             self.history = history_rules.remember(self.history, turn, self._limits)
-            if result is not None:
-                self._spent(result)
             if result is not None and result.quality_gate_passed is False and self.run is not None:
                 self._escalated(self.run, entry.event.event.at)
             outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
@@ -303,6 +305,7 @@ class SessionRecord:
     def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
         known = self.inputs.get(event.input_id) or KnownInput(event.input_id, None, event.input_ref, None)
         settle(known, end_in(event, entry))
+        self._spent(event.total_tokens, event.cost_usd)
         self.degraded_agent_id = entry.agent_id
         self.inputs[event.input_id] = known
         own_input = own_text(entry, event.input_ref)
@@ -320,10 +323,11 @@ class SessionRecord:
         if self.state.run_id is None:
             self.run = self.last_run = None
 
-    def _spent(self, result: TurnResult) -> None:
-        self.total_tokens += result.cost.total_tokens
-        cost = result.cost.cost_usd
-        self.total_cost_usd = None if cost is None or self.total_cost_usd is None else self.total_cost_usd + cost
+    def _spent(self, total_tokens: int, cost_usd: float | None) -> None:
+        """However the turn ends: failed, cancelled and degraded ones have cost what their calls have."""
+        self.total_tokens += total_tokens
+        is_known = cost_usd is not None and self.cost_usd is not None
+        self.cost_usd = round((self.cost_usd or 0.0) + (cost_usd or 0.0), 9) if is_known else None
 
 
 def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:

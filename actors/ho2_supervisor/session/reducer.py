@@ -36,6 +36,7 @@ from hobus.bus.record.session_facts import SessionEvent
 _UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt"})
 """Kinds whose envelope may be older than the state: written by others, or receipts with a fence of their own."""
 
+_IN_FLIGHT = "effects are still in flight"
 _UNSTAMPED = frozenset({"HostCommandReceived", "HostCommandRejected", "StateSnapshot"})
 """Kinds that change nothing of what a session is, and so not when it changed last."""
 
@@ -93,7 +94,9 @@ def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
         return Rejected("the session is not open")
     if state.run is not None:
         return Rejected(f"run {state.run_id} is active")
-    return state._replace(status="closed", pending_follow_up=[], intents=state.intents._replace(active=[]))
+    return state._replace(
+        status="closed", pending_follow_up=[], follow_up_by={}, intents=state.intents._replace(active=[])
+    )
 
 
 def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
@@ -146,9 +149,11 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         pending_steer=[],
         step_orders=[],
         open_orders=[],
+        asked_by=[state.follow_up_by.get(event.input_ref, event.asked_by)],
     )
     waiting = [ref for ref in state.pending_follow_up if ref != event.input_ref]
-    return state._replace(run=run, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting)
+    said_by = {ref: by for ref, by in state.follow_up_by.items() if ref in waiting}
+    return state._replace(run=run, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting, follow_up_by=said_by)
 
 
 def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
@@ -174,9 +179,17 @@ def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
 
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
     if state.run is not None and state.run.is_in_flight:
-        return Rejected("effects are still in flight")
+        return Rejected(_IN_FLIGHT)
     ended = _run_ended(state, event.input_id, "Completed")
     return ended if isinstance(ended, Rejected) else ended._replace(open_calls=event.open_calls)
+
+
+def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
+    """Every call has an end first: of a batch that is cancelled nobody records the results, so it is never settled."""
+    run = state.run
+    if run is not None and (run.open_orders or (run.tool_batch is not None and not run.tool_batch.is_complete)):
+        return Rejected(_IN_FLIGHT)
+    return _run_ended(state, event.input_id, "Cancelled")
 
 
 def _lifecycle_changed(state: SessionState, event: events.LifecycleChanged) -> Verdict:
@@ -274,6 +287,7 @@ def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIss
         expected_call_ids=calls,
         call_status={call: CallStatus(state="Pending") for call in calls},
         held=sorted(event.held),
+        needs_other=event.needs_other,
     )
     return of_run(state, run, tool_batch=issued)
 
@@ -355,7 +369,7 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "RunRequested": _run_requested,
     "RunStarted": _run_started,
     "RunAttached": _run_attached,
-    "HostCommandReceived": lambda state, event: commands.received(state, event.command),
+    "HostCommandReceived": lambda state, event: commands.received(state, event.command, event.principal),
     "HostCommandApplied": lambda state, event: commands.applied(state, event.command_id, event.at),
     "HostCommandRejected": lambda state, event: commands.rejected(state, event.command_id),
     "LifecycleChanged": _lifecycle_changed,
@@ -369,7 +383,7 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "TimePassed": _time_passed,
     "RunCompleted": _run_completed,
     "RunFailed": lambda state, event: _run_ended(state, event.input_id, "Failed"),
-    "RunCancelled": lambda state, event: _run_ended(state, event.input_id, "Cancelled"),
+    "RunCancelled": _run_cancelled,
     "TurnDegraded": _turn_degraded,
     "StateSnapshot": _state_snapshot,
     **dict.fromkeys(("IntentDeclared", "IntentSuperseded", "IntentClosed", "IntentConflict"), _intent),

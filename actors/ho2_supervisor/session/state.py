@@ -19,7 +19,7 @@ from hobus.bus.messages.base import Count, Record, Timestamp, canonical_value
 from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.session import HostCommand, Lifecycle, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Fence
-from hobus.bus.record.session_facts import LeaseTerms, OpenCalls
+from hobus.bus.record.session_facts import LeaseIssued, LeaseTerms, OpenCalls
 
 CallState = Literal["Pending", "Succeeded", "Failed", "IgnoredStale", "Cancelled"]
 
@@ -44,6 +44,7 @@ class ActiveToolBatch(Record):
     expected_call_ids: list[str]
     call_status: dict[str, CallStatus]
     held: list[str] = Field(default_factory=list[str])  # calls that wait for an Approve or a Deny
+    needs_other: bool = False  # whoever asked for the run may not approve them
     results_ref: str | None = None
 
     @property
@@ -66,15 +67,6 @@ class ActiveToolBatch(Record):
         return self.results_ref is not None
 
 
-class RunLease(Record):
-    """A timed right to run (`aos.agent/RunLease@1`)."""
-
-    lease_id: str
-    issued_at: Timestamp
-    expires_at: Timestamp
-    heartbeat_timeout_secs: Count
-
-
 class RunState(NamedTuple):
     """What the active run is at; gone with its end."""
 
@@ -87,11 +79,12 @@ class RunState(NamedTuple):
     pending_steer: list[str]
     step_orders: list[str]
     open_orders: list[str]
+    asked_by: list[str]  # principals: who asked for it, and who steered it since
     config: RunConfig | None = None
     turn_id: TurnId | None = None
     step_id: StepId | None = None
     tool_batch: ActiveToolBatch | None = None
-    lease: RunLease | None = None
+    lease: LeaseIssued | None = None
     last_heartbeat_at: Timestamp | None = None
     pause_requested: bool = False
     waiting_since: Timestamp | None = None  # Paused or WaitingInput from then on; that time is added to the deadline
@@ -135,6 +128,8 @@ class SessionState(NamedTuple):
     tenure: Count = 0
     owner: str = ""
     received_command: HostCommand | None = None  # it came, and is neither applied nor rejected yet
+    received_from: str = ""  # its principal
+    follow_up_by: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed; ref -> who said it, of those that wait
     applied_command_ids: list[str] = []  # noqa: RUF012 - the same
     applied_commands_max: Count | None = None
     open_calls: OpenCalls | None = None  # of the newest answered turn
@@ -176,7 +171,7 @@ class SessionState(NamedTuple):
         return None if self.run is None else self.run.deadline_at
 
     @property
-    def lease(self) -> RunLease | None:
+    def lease(self) -> LeaseIssued | None:
         """The active run's lease; None: it has none."""
         return None if self.run is None else self.run.lease
 
@@ -226,9 +221,8 @@ _SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True))
 
 
 def state_bytes(state: SessionState) -> bytes:
-    """The one byte encoding of a state. Of a session without intents it is what it was before there were any."""
-    fields = _SERIALIZED.dump_python(state, mode="json")
-    return canonical_value(fields[:-1] if state.intents == NO_INTENTS else fields)
+    """The one byte encoding of a state."""
+    return canonical_value(_SERIALIZED.dump_python(state, mode="json"))
 
 
 def state_hash(state: SessionState) -> str:

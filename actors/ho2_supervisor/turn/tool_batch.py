@@ -32,7 +32,11 @@ async def settle(
     may_run = [call for call in asked if call.tool_id not in invented and names(context.agent.tools, call.tool_id)]
     held = [call.call_id for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
     effects, session = run.effects, run.session
-    effects.step(ToolBatchIssued(tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, at=session.now()))
+    needs_other = context.agent.approval.by == "other"
+    issued = ToolBatchIssued(
+        tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, needs_other=needs_other, at=session.now()
+    )
+    effects.step(issued)
     ended = {call.call_id: batch.ended(call, batch.not_found(call)) for call in asked if call.tool_id in invented}
     while left := [call for call in asked if call.call_id not in ended]:
         state = session.record.state

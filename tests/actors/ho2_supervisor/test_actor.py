@@ -9,7 +9,6 @@ import pytest
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
-from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ids import turn_key
 from hobus.bus.messages.ledger import Ack
 from hobus.bus.messages.session import (
@@ -26,7 +25,8 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from hobus.bus.port import Bus
-from hobus.bus.record.journal import result_of
+from hobus.bus.record.journal import event_in, result_of
+from hobus.bus.record.session_facts import SessionEnded
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -361,8 +361,9 @@ def test_ended_session_takes_no_turn_and_keeps_its_answers() -> None:
         async def run() -> None:
             await rig.start_session()
             first = await rig.turn("i1", "hello")
-            assert (await rig.end_session()).turn_count == 1
-            assert (await rig.end_session()).turn_count == 1
+            closed = await rig.end_session()
+            assert (closed.turn_count, closed.total_tokens, closed.cost_usd) == (1, 220, 0.0)
+            assert (await rig.end_session()) == closed
             assert (await refusal(rig.turn("i2", "more"))).code == "session_closed"
             assert await rig.turn("i1", "hello") == first
 
@@ -370,7 +371,9 @@ def test_ended_session_takes_no_turn_and_keeps_its_answers() -> None:
         journal = rig.run(rig.entries())
         assert names(journal)[-1] == "SESSION_END"
         assert names(journal).count("SESSION_END") == 1
-        assert unpack(journal[-1].bodies[1] or b"")["total_cost"] == {"total_tokens": 220, "cost_usd": 0.0}
+        end = event_in(journal[-1]).event
+        assert isinstance(end, SessionEnded)
+        assert (end.turn_count, end.total_tokens, end.cost_usd) == (1, 220, 0.0)
         assert rig.run(rig.view()).status == "closed"
 
 

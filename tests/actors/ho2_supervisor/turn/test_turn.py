@@ -78,7 +78,8 @@ def test_submission_ids_are_derived_or_counted_in_the_tenure() -> None:
         assert entries["OrderEnded"].submission_id == f"OrderEnded:WO-{SESSION}-1.2.1"
         assert entries["RunCompleted"].submission_id == f"RunCompleted:{SESSION}-1"
         assert entries["RunCompleted"].once == f"turn:{SESSION}/i1"
-        assert [kind for kind, entry in entries.items() if entry.once] == ["RunCompleted"]
+        assert entries["SESSION_START"].once == f"session:{SESSION}"
+        assert [kind for kind, entry in entries.items() if entry.once] == ["SESSION_START", "RunCompleted"]
 
 
 def test_barriers_of_a_turn_are_its_dispatches_and_its_answer() -> None:
