@@ -144,6 +144,7 @@ class HttpConfig(Section):
     )
     key_turns_max: Positive = Field(description="turns of one key that a process waits for at once; more are `busy`")
     messages_max: Positive = Field(description="messages of a transcript")
+    sessions_max: Positive = Field(description="sessions of one list: of each the end of its journal is read")
     pieces_max: Positive = Field(
         description="pieces of an answer kept for a slow reader; then it gets the rest at once"
     )
