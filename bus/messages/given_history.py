@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from pydantic import Field
+
 from hobus.bus.messages.base import Record
 
 _INSTRUCTIONS = "Instructions of the caller:"
@@ -20,8 +22,8 @@ _CUT = " … "
 class Said(Record):
     """One message of a conversation that was held elsewhere."""
 
-    role: Literal["system", "user", "assistant"]
-    content: str
+    role: Literal["system", "user", "assistant"] = Field(description="who said it; system: instructions of the caller")
+    content: str = Field(description="the words")
 
 
 def told(messages: Sequence[Said]) -> str:

@@ -137,6 +137,7 @@ class HttpConfig(Section):
         description="refused connections that have not closed yet; further ones are closed without a word"
     )
     messages_max: Positive = Field(description="messages of a transcript")
+    sessions_max: Positive = Field(description="sessions of one list: of each the end of its journal is read")
     tail_wait_ms: Positive = Field(description="one long poll of the record for those who read events")
     recent_max: Positive = Field(description="events of a session kept for all its readers; older ones are read again")
     keys_interval_ms: Positive = Field(description="keys created or revoked are recorded so soon at the latest")

@@ -41,9 +41,6 @@ from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.which import full_session_id
 
-_LISTED, _LISTED_MAX = 20, 200
-"""Sessions of one answer: of each the end of its journal is read."""
-
 
 class _NativeBody(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -100,9 +97,10 @@ async def list_sessions(request: Request) -> Response:
     For a key that approves: whoever's, of which a call waits.
     """
     door, principal, asked = door_of(request), principal_of(request), request.query_params
-    limit = asked.get("limit", str(_LISTED))
-    if not re.fullmatch(r"[0-9]{1,4}", limit) or not 0 < int(limit) <= _LISTED_MAX:
-        raise Problem(400, "invalid_input", f"limit: expected 1 to {_LISTED_MAX}", param="limit")
+    most = door.config.http.sessions_max
+    limit = asked.get("limit", str(most))
+    if not re.fullmatch(r"[0-9]{1,9}", limit) or not 0 < int(limit) <= most:
+        raise Problem(400, "invalid_input", f"limit: expected 1 to {most} (http.sessions_max)", param="limit")
     is_approver = approves(request)
     rows = await rows_of(
         FromLedger(door.bus, timeout_s=door.timeout_s), int(limit) + 1, is_all=asked.get("all") == "true",

@@ -91,11 +91,11 @@ class AsyncClusterClient(AsyncSessions):
         finally:
             asking.cancel()
 
-    async def sessions(self, *, is_all: bool = False, limit: int = 20) -> list[SessionRow]:
+    async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
         """The newest sessions of the cluster, whoever's. Raises RuntimeFault, CommandError."""
         async with connected(self._place, "operator") as bus:
             journals = FromLedger(bus, timeout_s=self._timeout_s)
-            return await rows_of(journals, limit, is_all=is_all)
+            return await rows_of(journals, limit or self._place.snapshot.config.http.sessions_max, is_all=is_all)
 
     async def session(self, session_id: str) -> SessionView:
         """How a session stands. Raises RuntimeFault, CommandError."""

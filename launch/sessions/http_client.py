@@ -121,9 +121,10 @@ class AsyncClient(AsyncSessions):
             lost_at = self._clock.monotonic() if lost_at is None else lost_at
             pause_s = await self._pause(fault, pause_s, lost_at + self._timeout_s)
 
-    async def sessions(self, *, is_all: bool = False, limit: int = 20) -> list[SessionRow]:
+    async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
         """The newest sessions of the key, and what waits for an approval. Raises HttpError."""
-        path = f"/v1/sessions?limit={limit}{'&all=true' if is_all else ''}"
+        wanted = (["all=true"] if is_all else []) + ([] if limit is None else [f"limit={limit}"])
+        path = f"/v1/sessions?{'&'.join(wanted)}"
         return [SessionRow.model_validate(one) for one in (await self._asked("GET", path, None))["sessions"]]
 
     async def session(self, session_id: str) -> SessionView:

@@ -131,10 +131,11 @@ class AsyncSessions(ABC):
     def _pieces(self, question: Question) -> AsyncGenerator[Piece]: ...
 
     @abstractmethod
-    async def sessions(self, *, is_all: bool = False, limit: int = 20) -> list[SessionRow]:
-        """The newest sessions, how each stands, and which calls of it wait for an approval; `is_all`: ended ones too.
+    async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
+        """The newest sessions, how each stands, and which calls of it wait for an approval.
 
-        Over HTTP those of the key; a key that approves sees whoever's, of which a call waits.
+        `is_all`: ended ones too; `limit`: `http.sessions_max` unless said. Over HTTP those of the key; a key that
+        approves sees whoever's, of which a call waits.
         """
 
     @abstractmethod

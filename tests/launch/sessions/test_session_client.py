@@ -19,7 +19,7 @@ class Scripted(AsyncSessions):
     async def start(self, *, agent_id=None):
         return f"session of {agent_id}"
 
-    async def sessions(self, *, is_all=False, limit=20):
+    async def sessions(self, *, is_all=False, limit=None):
         return [is_all, limit]
 
     async def session(self, session_id):
