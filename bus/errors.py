@@ -140,7 +140,18 @@ class ConfigError(RuntimeFault):
 _BY_CODE: dict[str, type[RuntimeFault]] = {
     **dict.fromkeys(("fenced", "disk_full", "damaged", "erased", "unavailable", "conflict"), LedgerError),
     **dict.fromkeys(
-        ("input_conflict", "run_active", "session_closed", "invalid_input", "agent_mismatch", "unreadable", "moved"),
+        (
+            "input_conflict",
+            "run_active",
+            "session_closed",
+            "invalid_input",
+            "agent_mismatch",
+            "unreadable",
+            "moved",
+            "PROVIDER_NOT_FOUND",
+            "MODEL_NOT_FOUND",
+            "FORBIDDEN",
+        ),
         SessionFault,
     ),
     **dict.fromkeys(

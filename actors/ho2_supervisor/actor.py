@@ -15,8 +15,9 @@ from hobus.actors.ho2_supervisor.admission import (
     Admission,
     admit,
     agent_fault,
+    blank_fault,
     is_pending_follow_up,
-    provider_fault,
+    profile_fault,
     settings_fault,
     template_fault,
 )
@@ -61,6 +62,7 @@ from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import SessionStarted
+from hobus.config.model_choice import choice_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
@@ -148,13 +150,15 @@ class Supervisor(Actor):
         wanted = message.session_config
         if wanted.calls_tool is not None:
             raise SessionFault("invalid_input", "session_config.calls_tool: it is a setting of one run alone")
-        if fault := settings_fault(wanted, self._config.sessions):
+        if fault := blank_fault(wanted) or settings_fault(wanted, self._config.sessions):
             raise SessionFault("invalid_input", fault)
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._take_over.owned(session_id)
             is_new = not session.record.state.is_started
+            if is_new and (refused := self._model_fault(agent_id, wanted)):
+                raise refused
             if is_new and (
-                fault := provider_fault(wanted, self._config.gateway)
+                fault := profile_fault(wanted, self._config.gateway)
                 or self._template_fault("session_config", wanted, agent_id)
             ):
                 raise SessionFault("invalid_input", fault)
@@ -330,6 +334,12 @@ class Supervisor(Actor):
                 return session, SessionFault("invalid_input", fault) if decision == "begin" and fault else decision
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
+    def _model_fault(self, agent_id: str, wanted: SessionConfig) -> SessionFault | None:
+        """Why each run of such a session would be refused; None: it names no model, or one that it can have."""
+        agent = self._snapshot.agents[agent_id]
+        choice = self._snapshot.model_for(agent, "synthesize", session=wanted)
+        return choice_fault(choice, agent, self._config.gateway) if choice.named_by == "session" else None
+
     def _template_fault(self, whose: str, settings: SessionConfig | None, agent_id: str | None) -> str:
         return template_fault(whose, settings, self._snapshot.agents.get(agent_id or ""), self._snapshot.templates)
 
@@ -372,14 +382,12 @@ class Supervisor(Actor):
     def _append_start(
         self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str, *, principal: str = LOCAL
     ) -> None:
-        """TookOver and SESSION_START; provider and model are those of `gateway.default_route` unless given."""
-        route = self._config.gateway.default_route
-        filled = {"provider": wanted.provider or route.provider_id, "model": wanted.model or route.model_id}
+        """TookOver and SESSION_START, with what was wished for alone: each run has its model chosen."""
         session.take_over()
         session.append(
             SessionStarted(
                 agent_id=agent_id,
-                session_config=wanted.model_copy(update=filled),
+                session_config=wanted,
                 max_in_flight_effects=self._config.sessions.max_in_flight_effects,
                 applied_commands_max=self._config.sessions.applied_commands_max,
                 principal=principal,

@@ -155,10 +155,14 @@ class Runs:
         self._start(session, requested)
 
     def _requested(self, session: OwnedSession, input_id: str, text: str, **own: Any) -> RunRequested:
+        state, snapshot = session.record.state, self._configurations.current.snapshot
+        agent = snapshot.agents.get(state.agent_id or "")
         return RunRequested(
+            model=agent
+            and snapshot.model_for(agent, "synthesize", request=own.get("run_overrides"), session=state.session_config),
             input_id=input_id,
             input_digest=input_digest(input_id, text),
-            config_digest=self._configurations.current.snapshot.digest,
+            config_digest=snapshot.digest,
             principal=self._bus.principal,
             at=session.now(),
             **own,

@@ -8,7 +8,7 @@ from itertools import count
 import structlog
 
 from hobus.actors.session_host import turns
-from hobus.actors.session_host.degrade import Degrader
+from hobus.actors.session_host.degrade import Begun, Degrader, Sessions
 from hobus.actors.session_host.turns import Turn
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, RuntimeFault
@@ -53,6 +53,7 @@ class SessionHost(Actor):
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
         self._terms = Terms(snapshot)
         self._spool = Spool(spool, SPOOL_FILE)
+        self._sessions = Sessions()
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
     async def start(self, bus: Bus) -> None:
@@ -66,14 +67,14 @@ class SessionHost(Actor):
             spool_after_s=self._terms.config.append_reserve_ms / 1000,
             retry_s=self._terms.snapshot.config.ledger.spool_retry_ms / 1000,
         )
-        self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot)
+        self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
         for entry in left_over:
             self._keeper.submit(entry, keep=False)
 
     async def reconfigure(self, digest: str) -> None:
         """Turns that come from now on, and what degrades from now on, go by this one."""
         self._terms = Terms(await Snapshots(self._terms.snapshot, self._ledger, kept_max=1).get(digest))
-        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot)
+        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
 
     async def drain(self) -> None:
         """Records of degraded turns are in the ledger, or stay on disk."""
@@ -95,9 +96,10 @@ class SessionHost(Actor):
                 "principal": message.principal if call.role == "http" else "",  # it alone has seen a key
             }
         )
-        return await self._bus.request(
+        ready = await self._bus.request(
             "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
         )
+        return self._noted(ready, message)
 
     async def on_process_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
         """One message, answered before the client's deadline: by HO2, a verdict, degraded, or an honest error.
@@ -149,7 +151,8 @@ class SessionHost(Actor):
         has stood still is never ended for the deadline of who asked: they are told how it stands.
         """
         if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
-            await self._ask(turn, turns.start_of(turn), SessionReady, "start")  # a retry finds the same one
+            start = turns.start_of(turn)
+            self._noted(await self._ask(turn, start, SessionReady, "start"), start)  # a retry finds the same one
         request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client)
         reply = TurnReply(result=None)
         for asked in count(1):
@@ -186,6 +189,12 @@ class SessionHost(Actor):
                     raise
             await self._bus.sleep(pause_s)
         raise AssertionError("counting does not end")
+
+    def _noted(self, ready: SessionReady, start: StartSession) -> SessionReady:
+        """Returns the answer; of a session that begins it is known here from now on where its texts may go."""
+        if ready.is_new:
+            self._degradation.keep(ready.session_id, Begun(ready.agent_id, start.session_config))
+        return ready
 
     def _supervisor_left(self, turn: Turn) -> float:
         """The client's deadline less what degrading takes. Raises BusError(expired) when nothing is left for HO2."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
+from typing import NamedTuple
 
 import structlog
 
@@ -13,25 +15,43 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.first_answer import FirstAnswer
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import requested_id, turn_trace
+from hobus.bus.messages.ids import requested_id, started_id, turn_trace
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
+from hobus.bus.record.journal import event_in
+from hobus.bus.record.session_facts import SessionStarted
 from hobus.bus.spool import RecordKeeper
+from hobus.bus.window import remember
 from hobus.config.snapshot import Snapshot
 
 _log = structlog.get_logger("session_host")
 
 
+class Begun(NamedTuple):
+    """How a session began: whose it is, and what it asks of its runs."""
+
+    agent_id: str
+    config: SessionConfig = SessionConfig()
+
+
+Sessions = OrderedDict[str, Begun]
+"""The newest sessions that name agent or model: where their texts may go while nobody else can be asked."""
+_SESSIONS_MAX = 4096  # some 200 bytes each; how one began that was let go, the record says
+
+
 class Degrader:
     """Answers a turn that the supervisor could not."""
 
-    def __init__(self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot) -> None:
+    def __init__(
+        self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot, sessions: Sessions
+    ) -> None:
         self._bus = bus
         self._ledger = ledger
         self._keeper = keeper
         self._snapshot = snapshot
+        self._sessions = sessions
         self._config = snapshot.config.host
         self._prompts = DegradedPrompts(snapshot)
 
@@ -45,7 +65,7 @@ class Degrader:
         try:
             response = await self._bus.request(
                 "gateway",
-                self._prompts.prompt_of(turn),
+                self._prompts.prompt_of(turn, self._sessions.get(turn.session_id) or Begun(turn.agent_id)),
                 expect=PromptResponse,
                 timeout_s=self._left(turn, self._config.append_reserve_ms),
                 trace=turn.trace,
@@ -56,6 +76,11 @@ class Degrader:
         if response.outcome != "SUCCESS" or not response.content.strip():
             return turns.unanswered(turn, fault, response.error_code, response)
         return await self._deliver(turn, response, told, fault)
+
+    def keep(self, session_id: str, begun: Begun) -> None:
+        """How a session began is known here from now on, if it says where its texts may go."""
+        if begun.config.provider or begun.config.model or begun.agent_id != self._config.agent_id:
+            remember(self._sessions, session_id, begun, at_most=_SESSIONS_MAX)
 
     def told_before(self, turn: Turn) -> TurnResult | None:
         """What a client was told of this turn while the record was away, for as long as it does not say so itself."""
@@ -112,7 +137,9 @@ class Degrader:
         """
         try:
             async with asyncio.timeout(within_s):
-                asked, entry, delivered, due = await self._recorded(turn)
+                asked, started, entry, delivered, due = await self._recorded(turn)
+            if started is not None and isinstance(begun := event_in(started).event, SessionStarted):
+                self.keep(turn.session_id, Begun(begun.agent_id, begun.session_config))
             answer = delivered or entry
             return answer and turns.result_in(turn, asked, answer, due)
         except TimeoutError:
@@ -123,11 +150,11 @@ class Degrader:
             return turns.error(turn, "unavailable", sentence)
 
     async def _recorded(self, turn: Turn) -> list[Entry | None]:
-        """The input as HO2 recorded it, what answers it, and what this names besides; asked until the ledger says."""
+        """The input and its session as HO2 recorded them, what answers it, what this names; until the ledger says."""
         while True:
             try:
                 return await self._ledger.lookup(
-                    [requested_id(turn.session_id, turn.input_id)],
+                    [requested_id(turn.session_id, turn.input_id), started_id(turn.session_id)],
                     records.answer_keys(turn),
                     with_bodies=True,
                 )

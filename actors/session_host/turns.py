@@ -27,7 +27,8 @@ from hobus.bus.record.journal import answer_in, event_in, form_in
 from hobus.bus.spent import before, with_call
 from hobus.config.sections.processes import HostConfig
 
-_UNKNOWN_SESSION, _BUSY = "not_found", "busy"
+_REFUSED = frozenset({"not_found", "busy", "PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND"})
+"""Of a session, for want of room, or of a model that was named: another one's answer would hide that."""
 DEGRADED = "degraded"
 """The code of every degraded result; beside it stands the reason."""
 
@@ -109,7 +110,7 @@ def refusal_of(text: str, max_bytes: int) -> tuple[str, str] | None:
 
 def is_verdict(fault: RuntimeFault) -> bool:
     """Whether somebody refused on purpose: then nothing degrades, least of all because one client asks too much."""
-    return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | {_UNKNOWN_SESSION, _BUSY}
+    return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | _REFUSED
 
 
 def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:

@@ -24,8 +24,8 @@ class SessionConfig(Record):
     """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
 
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
-    provider: str | None = Field(default=None, description="None: routed by tag or default")
-    model: str | None = Field(default=None, description="None: routed by tag or default")
+    provider: str | None = Field(default=None, description="None: as session, agent, contract or the default say")
+    model: str | None = Field(default=None, description="the same; `PROVIDER/MODEL` names both")
     reasoning_effort: ReasoningEffort | None = Field(
         default=None, description="how hard the model shall think, if it can"
     )
@@ -57,12 +57,25 @@ class SessionConfig(Record):
         return written
 
 
+NamedBy = Literal["request", "session", "agent", "contract", "tag", "default"]
+"""Who named a model, in the order in which they are heard."""
+
+
+class ModelChoice(Record):
+    """The model of a run, and who named it."""
+
+    provider: str = Field(description="provider id")
+    model: str = Field(description="model id")
+    named_by: NamedBy
+
+
 class RunConfig(Record):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
     provider: NonBlank = Field(description="provider id")
     model: NonBlank = Field(description="model id")
+    named_by: NamedBy = Field(default="session", description="who named the model")
     reasoning_effort: ReasoningEffort | None = Field(
         default=None, description="how hard the model shall think, if it can"
     )
@@ -271,8 +284,12 @@ def words_of(text: str, results: Iterable[CallResult]) -> str:
 
 
 def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
-    """What of a first turn's overrides is its session's, too: the attention template that it names."""
-    return SessionConfig(attention_template=None if overrides is None else overrides.attention_template)
+    """What of a first turn's overrides is its session's, too: the model and the attention template that it names."""
+    if overrides is None:
+        return SessionConfig()
+    return SessionConfig(
+        provider=overrides.provider, model=overrides.model, attention_template=overrides.attention_template
+    )
 
 
 def form_of(overrides: SessionConfig | None) -> str:

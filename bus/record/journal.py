@@ -467,7 +467,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "command": (lambda command, _about: command.model_dump(), None),
     **dict.fromkeys(("order", "receipt"), (_form, _form_of)),
     **dict.fromkeys(
-        ("session_config", "run_overrides", "lease"),
+        ("session_config", "run_overrides", "model", "lease"),
         (lambda record, _about: record.model_dump(exclude_defaults=True), None),
     ),
     **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), (_us_after, _time)),

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
-from hobus.bus.messages.session import HostCommand, Lifecycle, SessionConfig
+from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, SessionConfig
 
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
@@ -97,6 +97,7 @@ class RunRequested(SessionFact):
     config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
     lease: LeaseTerms | None = Field(default=None, description="the run needs a lease; None: it runs to its end")
     principal: str = Field(default="", description="on whose behalf it runs, whoever drives it; empty: its driver's")
+    model: ModelChoice | None = Field(default=None, description="what answers; None: as run_overrides and session say")
 
 
 class RunStarted(SessionFact):

@@ -35,6 +35,8 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     yield Said(f"  < {_line(turn.text) if turn.text is not None else '(not in the record)'}")
     is_whole = turn.outcome == "failed"  # what it failed of ends with what to do
     yield Said(f"  > {printable(turn.reply or '') if is_whole else _line(turn.reply)}")
+    if explained.model:
+        yield Said(f"  model {printable(explained.model)}")
     yield from map(Aside, explained.missing)
     yield from _failures(explained.failures)
     if explained.waits:

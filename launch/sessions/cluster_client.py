@@ -68,9 +68,9 @@ class AsyncClusterClient(AsyncSessions):
         """Says goodbye to the broker."""
         await self._held.aclose()
 
-    async def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session. Raises RuntimeFault."""
-        question = StartSession() if agent_id is None else StartSession(agent_id=agent_id)
+    async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns. Raises RuntimeFault."""
+        question = StartSession(agent_id=agent_id, session_config=SessionConfig(model=model))
         ready = await self._bus.request("host", question, expect=SessionReady, timeout_s=self._timeout_s)
         return ready.session_id
 

@@ -46,11 +46,12 @@ class Question(NamedTuple):
     input_id: str | None
     output_schema: dict[str, Any] | None
     template: str | None = None
+    model: str | None = None
 
     @property
     def overrides(self) -> dict[str, Any]:
         """What it asks of its run, field by field."""
-        given = {"output_schema": self.output_schema, "attention_template": self.template}
+        given = {"output_schema": self.output_schema, "attention_template": self.template, "model": self.model}
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -68,10 +69,10 @@ class AsyncSessions(ABC):
         """Its connections are closed."""
 
     @abstractmethod
-    async def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session."""
+    async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns, None: the agent's."""
 
-    async def ask(
+    async def ask(  # noqa: PLR0913 - one per thing that a message may ask for
         self,
         text: str,
         *,
@@ -79,16 +80,18 @@ class AsyncSessions(ABC):
         input_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
         template: str | None = None,
+        model: str | None = None,
     ) -> TurnResult:
         """The answer to one message, in a new session unless one is named.
 
         With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
-        `refused`. `template`: the attention template (`ATT-…`) that fills its context. Raises HttpError, over the bus
-        RuntimeFault, also when nobody answered in time.
+        `refused`. `template`: the attention template (`ATT-…`) that fills its context. `model`: `PROVIDER/MODEL` of
+        this turn, and of the session that it begins. Raises HttpError, over the bus RuntimeFault, also when nobody
+        answered in time.
         """
-        return await self._answer(Question(text, session_id, input_id, output_schema, template))
+        return await self._answer(Question(text, session_id, input_id, output_schema, template, model))
 
-    def stream(
+    def stream(  # noqa: PLR0913 - the same
         self,
         text: str,
         *,
@@ -96,12 +99,13 @@ class AsyncSessions(ABC):
         input_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
         template: str | None = None,
+        model: str | None = None,
     ) -> AsyncGenerator[Piece]:
         """The answer while it is written; a lost connection is a reset, and what stands is told again.
 
         The last piece has the result. Raises what `ask` does.
         """
-        return self._pieces(Question(text, session_id, input_id, output_schema, template))
+        return self._pieces(Question(text, session_id, input_id, output_schema, template, model))
 
     @abstractmethod
     async def _answer(self, question: Question) -> TurnResult: ...

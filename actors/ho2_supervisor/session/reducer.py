@@ -22,7 +22,6 @@ from hobus.actors.ho2_supervisor.session.state import (
     SessionState,
     Verdict,
     epochs_raised,
-    names_no_model,
     of_run,
     resolve_run_config,
     state_hash,
@@ -129,7 +128,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         return Rejected("session_closed: the session is not open")
     if state.run is not None:
         return Rejected(f"run_active: {state.run_id}")
-    if names_no_model(state.session_config, event.run_overrides):
+    if resolve_run_config(state.session_config, event.run_overrides, event.model) is None:
         return Rejected("invalid_input: the run's provider or model is blank")
     if event.input_ref in state.pending_follow_up[1:]:
         return Rejected(f"{state.pending_follow_up[0]} is the next follow-up")
@@ -142,6 +141,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         deadline_at=event.deadline_at,
         config_digest=event.config_digest,
         overrides=event.run_overrides,
+        model=event.model,
         lease_terms=event.lease,
         pending_steer=[],
         step_orders=[],
@@ -155,7 +155,7 @@ def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
     run, lifecycle = state.run, walk(state.lifecycle, "Running")
     if run is None or state.lifecycle != "Idle" or lifecycle is None:
         return Rejected(f"no requested run to start (lifecycle {state.lifecycle})")
-    config = resolve_run_config(state.session_config, run.overrides)
+    config = resolve_run_config(state.session_config, run.overrides, run.model)
     return state._replace(lifecycle=lifecycle, run=run._replace(config=config))
 
 

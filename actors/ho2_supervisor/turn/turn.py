@@ -30,6 +30,7 @@ from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
 from hobus.config.assets import Agent
+from hobus.config.model_choice import choice_fault, named_route
 from hobus.config.schema import AdminConfig
 
 _OWN_BUDGET = "BUDGET_EXHAUSTED"
@@ -56,6 +57,8 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
     run.begin()
     if run.called_tool is not None:
         return await direct_call.take(run, run.called_tool)
+    if run.requested.model and (refused := choice_fault(run.requested.model, run.agent, run.config.gateway)):
+        raise refused
     labels, inputs = await _begun(run, progress)
 
     while True:
@@ -135,10 +138,20 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
     if not run.is_classified:
         return Classification()
     config = run.config
+    provider_id, model_id = named_route(
+        run.resources.snapshot.model_for(
+            run.agent,
+            "classify",
+            request=run.requested.run_overrides,
+            session=run.session.record.state.session_config,
+        )
+    )
     receipt = await run.effects.order(
         work_orders.classify(
             await run.new_round(),
             inputs=[_message_to_classify(run), *beside],
+            provider_id=provider_id,
+            model_id=model_id,
             token_budget=run.agent.budget_tokens("classify", config.budget),
             timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
         )

@@ -49,8 +49,10 @@ def test_each_method_is_the_asynchronous_one_waited_for():
     """With its arguments, its value and its errors; every method of the one is there in the other."""
     with Sessions(made) as client:
         assert client.start(agent_id="A") == "session of A"
-        question = client.ask("hello", session_id="S", input_id="i", output_schema={}, template="ATT-A-001")
-        assert question == ("hello", "S", "i", {}, "ATT-A-001")
+        question = client.ask(
+            "hello", session_id="S", input_id="i", output_schema={}, template="ATT-A-001", model="p/m"
+        )
+        assert question == ("hello", "S", "i", {}, "ATT-A-001", "p/m")
         assert client.steer("S", "more") == "Steer for S"
         assert client.deny("S", "001", reason="no") == "Deny for S"
         client.end("S")
