@@ -91,14 +91,15 @@ class Snapshot:
 
     def model_for(
         self,
-        agent: Agent,
+        agent: Agent | None,
         purpose: ContractPurpose,
         *,
         request: SessionConfig | None = None,
         session: SessionConfig | None = None,
     ) -> ModelChoice:
-        """The model of this agent's prompts for a purpose."""
-        contract, tag = self.contracts.get(contract_id_of(agent, purpose)), _TAGS.get(purpose, "")
+        """The model of this agent's prompts for a purpose; None: of an agent that was removed."""
+        contract = None if agent is None else self.contracts.get(contract_id_of(agent, purpose))
+        tag = _TAGS.get(purpose, "")
         return choose_model(self.config.gateway, agent, contract, request=request, session=session, tag=tag)
 
     def to_bytes(self) -> bytes:

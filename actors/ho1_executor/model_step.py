@@ -46,6 +46,8 @@ _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 _CUT = frozenset({"length", "max_tokens"})
 """Finish reasons of an answer that is not whole, in the words of either kind of provider."""
 
+_TOOLS_WAIT_S = 30.0  # a worker or a server of tools that restarts is back by then
+
 _AWAY = frozenset({"no_route", "peer_lost"})
 """Faults of a request that nobody was there to take."""
 
@@ -163,10 +165,12 @@ class ModelStep:
         return replace(verdict, faults=(*cut, *verdict.faults[:most])) if verdict.faults else verdict
 
     async def _known(self, job: Job, agent: Agent | None) -> KnownToOrder:
-        """The tools there are; waiting for some takes at most half of the order's time."""
+        """The tools there are; waiting for some takes at most half of the run's time, and no longer than a restart."""
         if agent is None:
             return KnownToOrder({})
-        return await self.tools.allowed_by(job.order.constraints.tools_allowed, agent, within_s=job.remaining_s / 2)
+        return await self.tools.allowed_by(
+            job.order.constraints.tools_allowed, agent, within_s=min(_TOOLS_WAIT_S, job.due_s / 2)
+        )
 
     def _standing(self, agent: Agent | None, snapshot: Snapshot) -> Inputs:
         key = (snapshot.digest, "" if agent is None else agent.agent_id)

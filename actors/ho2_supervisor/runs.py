@@ -158,8 +158,9 @@ class Runs:
         state, snapshot = session.record.state, self._configurations.current.snapshot
         agent = snapshot.agents.get(state.agent_id or "")
         return RunRequested(
-            model=agent
-            and snapshot.model_for(agent, "synthesize", request=own.get("run_overrides"), session=state.session_config),
+            model=snapshot.model_for(
+                agent, "synthesize", request=own.get("run_overrides"), session=state.session_config
+            ),
             input_id=input_id,
             input_digest=input_digest(input_id, text),
             config_digest=snapshot.digest,

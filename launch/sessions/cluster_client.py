@@ -53,7 +53,7 @@ class AsyncClusterClient(AsyncSessions):
         self._timeout_s = timeout_s
 
     @classmethod
-    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> AsyncClusterClient:
+    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> AsyncClusterClient:
         """Connected to the cluster that runs in this home; `timeout_s` bounds each call with all its tries.
 
         Raises CommandError when there is none, BusError when its broker does not answer.
@@ -133,6 +133,6 @@ class AsyncClusterClient(AsyncSessions):
 class ClusterClient(Sessions[AsyncClusterClient]):
     """`AsyncClusterClient` for programs without an event loop."""
 
-    def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> None:
+    def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> None:
         """Raises CommandError when no cluster runs in this home, BusError when its broker does not answer."""
         super().__init__(lambda: AsyncClusterClient.open(home, timeout_s=timeout_s))

@@ -55,7 +55,7 @@ class AsyncClient(AsyncSessions):
         base_url: str,
         key: str,
         *,
-        timeout_s: float = 60.0,
+        timeout_s: float = 600.0,
         transport: httpx2.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -212,7 +212,7 @@ class AsyncClient(AsyncSessions):
 class Client(Sessions[AsyncClient]):
     """`AsyncClient` for programs without an event loop; raises HttpError where that does."""
 
-    def __init__(self, base_url: str, key: str, *, timeout_s: float = 60.0) -> None:
+    def __init__(self, base_url: str, key: str, *, timeout_s: float = 600.0) -> None:
         async def made() -> AsyncClient:
             return AsyncClient(base_url, key, timeout_s=timeout_s)
 

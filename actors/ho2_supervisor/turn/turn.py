@@ -153,7 +153,7 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
             provider_id=provider_id,
             model_id=model_id,
             token_budget=run.agent.budget_tokens("classify", config.budget),
-            timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
+            timeout_seconds=min(run.order_timeout_s(), config.ho2.classify_timeout_ms / 1000),
         )
     )
     if receipt.state == "failed" or receipt.output_result is None:
@@ -191,7 +191,7 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
             exchanges=progress.exchanges,
             run_config=run.run_config,
             token_budget=_round_budget(run, progress.tokens_used),
-            timeout_seconds=run.timeout_s(config.ho2.order_timeout_ms),
+            timeout_seconds=run.order_timeout_s(),
             criteria=_criteria(config),
             parent_wo_id=progress.parent,
         )

@@ -359,7 +359,7 @@ def test_gateway_refusal_is_a_verdict(wo_type: str) -> None:
                 continue
             assert (result.outcome, result.code) == ("error", code)
             assert result.response.endswith("."), code
-            assert ("limit" in result.response) is (code != "FORBIDDEN"), code
+            assert "limit" in result.response, code
             last = rig.run(rig.entries())[-1]
             assert (last.event_type, last.once) == ("RunFailed", f"turn:{SESSION}/{code}")
             assert rig.run(rig.turn(code, "what packages are installed?")) == result  # asked again: the same answer
