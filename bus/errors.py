@@ -173,6 +173,8 @@ def fault_of(failure: Failure) -> RuntimeFault:
     )
 
 
+STEPS_KEPT = "steps_kept"
+"""The fact of a turn that ran out of time after so many steps: asked again it goes on, so nothing stands in for it."""
 IN_DOUBT = "whether it was applied is not known: ask again"
 _UNANSWERED = OUT_OF_TIME_CODES | {"peer_lost"}
 

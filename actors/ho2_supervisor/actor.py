@@ -193,6 +193,9 @@ class Supervisor(Actor):
                 self._runs.attach(run, deadline_at)
                 if message.lease and is_there:
                     self._runs.renew(run)
+            case "go on":
+                self._require_agent(session)
+                run = self._runs.go_on(session, deadline_at=deadline_at, trace=call.trace)
             case "begin":
                 self._require_agent(session)
                 run = self._runs.begin(session, message, deadline_at=deadline_at, trace=call.trace)

@@ -27,9 +27,9 @@ from hobus.config.sections.gateway import GatewayConfig
 from hobus.config.sections.turns import SessionsConfig
 
 Templates = Mapping[str, Template]
-Admission = KnownInput | SessionFault | Literal["begin", "attach"]
+Admission = KnownInput | SessionFault | Literal["begin", "attach", "go on"]
 """An input whose run is over, or that the host answered: give what the record says. A verdict, to be raised. Else a new
-run begins, or the active run is about this very input: wait for its answer."""
+run begins, or the active run is about this very input: wait for its answer; or that run has failed and goes on."""
 
 
 def admit(
@@ -48,6 +48,8 @@ def admit(
     if known is not None:
         if fault := conflict(known, input_digest(input_id, words_of(text, results)), form_of(overrides)):
             return SessionFault("input_conflict", fault)
+        if state.failed is not None and state.failed.input_id == input_id and state.status == "open":
+            return "go on"
         return "attach" if known.became == "running" else known
     if state.status == "closed":
         return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")

@@ -97,6 +97,15 @@ class Runs:
                 retry_after_ms=self._config.bus.busy_retry_ms,
             )
 
+    def go_on(self, session: OwnedSession, *, deadline_at: str, trace: str) -> RunTask:
+        """The run that has failed is driven on from its last recorded step. Raises BusError(busy) as `begin` does."""
+        self._require_room()
+        session.append(RunAttached(deadline_at=deadline_at, at=session.now()), trace=trace)
+        memo = session.record.run
+        if memo is None:
+            raise AssertionError("the reducer accepted RunAttached without a run")
+        return self._start(session, memo.requested, trace=trace, draft=Draft(before="retry"))
+
     def resume(self, session: OwnedSession) -> None:
         """Drive the unfinished run of a session that was just taken over, if it has one."""
         memo = session.record.run

@@ -11,7 +11,7 @@ from hobus.actors.session_host import turns
 from hobus.actors.session_host.degrade import Begun, Degrader, Sessions
 from hobus.actors.session_host.turns import Turn
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.errors import STEPS_KEPT, BusError, RuntimeFault
 from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import Message, made_of
@@ -27,6 +27,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.port import Bus, Disk, R
+from hobus.bus.spent import before
 from hobus.bus.spool import RecordKeeper, Spool
 from hobus.config.recorded import Snapshots
 from hobus.config.snapshot import Snapshot
@@ -117,6 +118,8 @@ class SessionHost(Actor):
             except RuntimeFault as fault:
                 if turn.calls_tool or turns.is_verdict(fault):
                     return turns.refused(turn, fault)
+                if fault.facts.get(STEPS_KEPT):
+                    return turns.error(turn, fault.code, fault.detail, cost=before(fault))
                 # A record that takes nothing, its disk full, can still be read: no model is asked for what it has.
                 in_record = await self._degradation.answered(turn, turn.reserves * self._s("append_reserve_ms"))
                 return told.given(in_record or await self._degradation.answer(turn, fault, told))

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId
@@ -47,14 +47,6 @@ class SessionConfig(Record):
         description="of one run, by an operator: it calls this tool of its agent, its message being the arguments as a "
         "JSON object, and asks no model; its answer is what the tool brings. None: a message for the agent",
     )
-
-    @model_serializer(mode="wrap")
-    def _without_what_is_new(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings of before a template could be named keep their bytes, and with them the hashes of states."""
-        written: dict[str, Any] = fields(self)
-        if self.attention_template is None:
-            written.pop("attention_template", None)
-        return written
 
 
 NamedBy = Literal["request", "session", "agent", "contract", "tag", "default"]

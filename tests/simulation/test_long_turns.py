@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
@@ -82,4 +84,51 @@ def test_one_call_may_take_as_long_as_the_client_waits() -> None:
     """Seven minutes of nine, through host, supervisor, executor and gateway."""
     with cluster_of(Slow()) as cluster:
         assert ask(cluster, 540.0).outcome == "success"
+        check_record(cluster.entries())
+
+
+@pytest.mark.parametrize("restarted", [(), ("ho2",), ("ho2", "ho1", "host", "gateway")])
+def test_a_turn_that_ran_out_of_time_goes_on_from_its_last_recorded_step(restarted: tuple[str, ...]) -> None:
+    """Twenty steps, of which eleven fit: asked again they are not made again, whoever owns the session by then."""
+    model = Steps()
+    with cluster_of(model) as cluster:
+        late = ask(cluster, 50.0)
+        assert (late.outcome, late.code) == ("error", "deadline_exceeded")
+        assert "11 steps, which are kept" in late.response and "same input id" in late.response
+        for role in restarted:
+            cluster.kill_now(cluster.oldest(role) or "")
+            cluster.start(role)
+        result = ask(cluster)
+        again = ask(cluster)
+        entries = cluster.entries()
+    assert (result.outcome, result.response, again) == ("success", "done after 19 looks", result)
+    assert len(model.asked) == STEPS + 1 and sorted(set(model.asked)) == list(range(STEPS))
+    assert [call.status for call in result.tool_calls] == ["Succeeded"] * (STEPS - 1)
+    assert (count_of(entries, "RunRequested"), count_of(entries, "RunFailed"), count_of(entries, "RunAttached")) == (
+        1,
+        1,
+        1,
+    )
+    assert (count_of(entries, "DEGRADATION"), len(answers_of(entries, "in-1"))) == (0, 1)
+    check_record(entries)
+
+
+def test_a_turn_that_runs_out_of_time_again_and_again_gets_there() -> None:
+    """Each time with its steps kept; what was cut is asked for once more each time."""
+    model = Steps()
+    with cluster_of(model) as cluster:
+        results = [ask(cluster, 30.0) for _ in range(4)]
+        check_record(cluster.entries())
+    assert [one.outcome for one in results] == ["error", "error", "error", "success"]
+    assert len(model.asked) == STEPS + 3
+
+
+def test_another_message_begins_a_run_of_its_own_after_one_that_ran_out_of_time() -> None:
+    """And what has failed goes on no more: its answer is a degraded one."""
+    with cluster_of(Steps()) as cluster:
+        late = ask(cluster, 50.0)
+        turn = ProcessTurn(input_id="in-2", text="never mind", session_id=late.session_id)
+        other = cluster.world.run(cluster.door.request("host", turn, expect=TurnResult, timeout_s=600))
+        assert other.outcome == "success"
+        assert ask(cluster).outcome == "degraded"
         check_record(cluster.entries())

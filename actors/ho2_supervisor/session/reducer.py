@@ -27,7 +27,8 @@ from hobus.actors.ho2_supervisor.session.state import (
     state_hash,
     walk,
 )
-from hobus.bus.messages.ids import RunId, StepId, follow_up_input, work_order_id
+from hobus.bus.errors import OUT_OF_TIME_CODES
+from hobus.bus.messages.ids import RunId, StepId, follow_up_input, iso, parse_iso, work_order_id
 from hobus.bus.messages.session import Lifecycle
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SessionEvent
@@ -108,8 +109,8 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
         waiting = [
             ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
         ]
-        return state._replace(open_calls=None, pending_follow_up=waiting)
-    return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None)
+        return state._replace(open_calls=None, pending_follow_up=waiting, failed=None)
+    return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None, failed=None)
 
 
 def _intent(state: SessionState, event: intents.IntentFact) -> Verdict:
@@ -148,7 +149,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         open_orders=[],
     )
     waiting = [ref for ref in state.pending_follow_up if ref != event.input_ref]
-    return state._replace(run=run, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting)
+    return state._replace(run=run, failed=None, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting)
 
 
 def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
@@ -161,9 +162,21 @@ def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
 
 def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
     if state.run is None:
-        return Rejected("no active run to attach to")
+        return _goes_on(state, event)
     # Timestamps have one width, so that text order is time order.
     return of_run(state, state.run, deadline_at=max(state.run.deadline_at, event.deadline_at))
+
+
+def _goes_on(state: SessionState, event: events.RunAttached) -> Verdict:
+    """The run that has failed is active again, at the step where it was: somebody asks for its input again."""
+    run = state.failed
+    if run is None or state.status == "closed":
+        return Rejected("no active run to attach to, and none that may go on")
+    lease = run.lease and run.lease.model_copy(
+        update={"expires_at": iso(parse_iso(event.at) + (run.lease_terms.ttl_secs if run.lease_terms else 0))}
+    )
+    again = run._replace(deadline_at=event.deadline_at, lease=lease, last_heartbeat_at=lease and event.at)
+    return state._replace(lifecycle="Idle" if run.config is None else "Running", run=again, failed=None)
 
 
 def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
@@ -337,6 +350,9 @@ def _expected_orders(run: RunState, step: StepId) -> list[str]:
     return [work_order_id(step, call) for call in batch.expected_call_ids if batch.may_run(call)]
 
 
+_OUT_OF_TIME_AT_THE_MODEL = frozenset({"PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"})
+
+
 def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdict:
     run = state.run
     if run is None or input_id != run.input_id:
@@ -347,6 +363,13 @@ def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdi
     if lifecycle is None:
         return Rejected(f"{state.lifecycle} -> {terminal} is not in the table")
     return state._replace(lifecycle=lifecycle, run=None)
+
+
+def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
+    """Of a run that only ran out of time everything is kept: it goes on if its input is asked for again."""
+    ended = _run_ended(state, event.input_id, "Failed")
+    is_late = event.code in OUT_OF_TIME_CODES | _OUT_OF_TIME_AT_THE_MODEL
+    return ended if isinstance(ended, Rejected) or not is_late else ended._replace(failed=state.run)
 
 
 _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
@@ -368,7 +391,7 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "LeaseIssued": commands.lease_issued,
     "TimePassed": _time_passed,
     "RunCompleted": _run_completed,
-    "RunFailed": lambda state, event: _run_ended(state, event.input_id, "Failed"),
+    "RunFailed": _run_failed,
     "RunCancelled": lambda state, event: _run_ended(state, event.input_id, "Cancelled"),
     "TurnDegraded": _turn_degraded,
     "StateSnapshot": _state_snapshot,

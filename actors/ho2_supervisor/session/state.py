@@ -139,6 +139,7 @@ class SessionState(NamedTuple):
     applied_command_ids: list[str] = []  # noqa: RUF012 - the same
     applied_commands_max: Count | None = None
     open_calls: OpenCalls | None = None  # of the newest answered turn
+    failed: RunState | None = None  # the newest run, if it ran out of time and nothing came since: it may go on
     intents: Intents = NO_INTENTS
 
     @property
@@ -223,9 +224,8 @@ _SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True))
 
 
 def state_bytes(state: SessionState) -> bytes:
-    """The one byte encoding of a state. Of a session without intents it is what it was before there were any."""
-    fields = _SERIALIZED.dump_python(state, mode="json")
-    return canonical_value(fields[:-1] if state.intents == NO_INTENTS else fields)
+    """The one byte encoding of a state."""
+    return canonical_value(_SERIALIZED.dump_python(state, mode="json"))
 
 
 def state_hash(state: SessionState) -> str:

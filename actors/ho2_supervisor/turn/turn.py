@@ -64,6 +64,8 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
     while True:
         _require_round(run, progress)
         receipt = await _synthesize(run, inputs, progress)
+        if receipt.state == "failed" and receipt.wo_id in run.memo.given_up:
+            continue  # the run failed with it, and goes on since
         output = _completed_output(receipt)
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens

@@ -263,6 +263,9 @@ class _Answers:
         if entry.event_type == "RunRequested":
             self.open[run] = entry.submission_id
             self._input_of[entry.submission_id.partition(":")[2]] = run
+        if entry.event_type == "RunAttached" and run not in self.open:  # it had failed, and goes on
+            self.open[run] = entry.submission_id
+            self._runs[run] -= 1
         if entry.event_type == "TurnDegraded":
             about = (entry.once or "").partition(":")[2]  # the turn's own key, or that of what was delivered without it
             self.open.pop(self._input_of.get(about, run), None)
