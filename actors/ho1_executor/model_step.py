@@ -46,8 +46,6 @@ _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 _CUT = frozenset({"length", "max_tokens"})
 """Finish reasons of an answer that is not whole, in the words of either kind of provider."""
 
-_TOOLS_WAIT_S = 30.0  # a worker or a server of tools that restarts is back by then
-
 _AWAY = frozenset({"no_route", "peer_lost"})
 """Faults of a request that nobody was there to take."""
 
@@ -168,8 +166,9 @@ class ModelStep:
         """The tools there are; waiting for some takes at most half of the run's time, and no longer than a restart."""
         if agent is None:
             return KnownToOrder({})
+        restart_s = self.config.tools.reconnect_max_ms / 1000
         return await self.tools.allowed_by(
-            job.order.constraints.tools_allowed, agent, within_s=min(_TOOLS_WAIT_S, job.due_s / 2)
+            job.order.constraints.tools_allowed, agent, within_s=min(restart_s, job.due_s / 2)
         )
 
     def _standing(self, agent: Agent | None, snapshot: Snapshot) -> Inputs:

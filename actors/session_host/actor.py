@@ -8,10 +8,10 @@ from itertools import count
 import structlog
 
 from hobus.actors.session_host import turns
-from hobus.actors.session_host.degrade import Begun, Degrader, Sessions
+from hobus.actors.session_host.degrade import Degrader
 from hobus.actors.session_host.turns import Turn
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.errors import STEPS_KEPT, BusError, RuntimeFault
+from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import Message, made_of
@@ -27,8 +27,8 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.port import Bus, Disk, R
-from hobus.bus.spent import before
 from hobus.bus.spool import RecordKeeper, Spool
+from hobus.config.begun_sessions import BegunSessions
 from hobus.config.recorded import Snapshots
 from hobus.config.snapshot import Snapshot
 
@@ -54,7 +54,7 @@ class SessionHost(Actor):
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
         self._terms = Terms(snapshot)
         self._spool = Spool(spool, SPOOL_FILE)
-        self._sessions = Sessions()
+        self._sessions = BegunSessions(snapshot.config.ho2.sessions_max)
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
     async def start(self, bus: Bus) -> None:
@@ -97,10 +97,12 @@ class SessionHost(Actor):
                 "principal": message.principal if call.role == "http" else "",  # it alone has seen a key
             }
         )
-        ready = await self._bus.request(
-            "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
+        return self._sessions.started(
+            started,
+            await self._bus.request(
+                "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
+            ),
         )
-        return self._noted(ready, message)
 
     async def on_process_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
         """One message, answered before the client's deadline: by HO2, a verdict, degraded, or an honest error.
@@ -118,8 +120,6 @@ class SessionHost(Actor):
             except RuntimeFault as fault:
                 if turn.calls_tool or turns.is_verdict(fault):
                     return turns.refused(turn, fault)
-                if fault.facts.get(STEPS_KEPT):
-                    return turns.error(turn, fault.code, fault.detail, cost=before(fault))
                 # A record that takes nothing, its disk full, can still be read: no model is asked for what it has.
                 in_record = await self._degradation.answered(turn, turn.reserves * self._s("append_reserve_ms"))
                 return told.given(in_record or await self._degradation.answer(turn, fault, told))
@@ -154,8 +154,9 @@ class SessionHost(Actor):
         has stood still is never ended for the deadline of who asked: they are told how it stands.
         """
         if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
-            start = turns.start_of(turn)
-            self._noted(await self._ask(turn, start, SessionReady, "start"), start)  # a retry finds the same one
+            self._sessions.started(  # a retry finds the same one
+                turns.start_of(turn), await self._ask(turn, turns.start_of(turn), SessionReady, "start")
+            )
         request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client)
         reply = TurnReply(result=None)
         for asked in count(1):
@@ -192,12 +193,6 @@ class SessionHost(Actor):
                     raise
             await self._bus.sleep(pause_s)
         raise AssertionError("counting does not end")
-
-    def _noted(self, ready: SessionReady, start: StartSession) -> SessionReady:
-        """Returns the answer; of a session that begins it is known here from now on where its texts may go."""
-        if ready.is_new:
-            self._degradation.keep(ready.session_id, Begun(ready.agent_id, start.session_config))
-        return ready
 
     def _supervisor_left(self, turn: Turn) -> float:
         """The client's deadline less what degrading takes. Raises BusError(expired) when nothing is left for HO2."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from typing import NamedTuple
 
 import structlog
 
@@ -17,35 +15,21 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import requested_id, started_id, turn_trace
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import SessionConfig, TurnResult
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
-from hobus.bus.record.journal import event_in
-from hobus.bus.record.session_facts import SessionStarted
 from hobus.bus.spool import RecordKeeper
-from hobus.bus.window import remember
+from hobus.config.begun_sessions import BegunSessions
 from hobus.config.snapshot import Snapshot
 
 _log = structlog.get_logger("session_host")
-
-
-class Begun(NamedTuple):
-    """How a session began: whose it is, and what it asks of its runs."""
-
-    agent_id: str
-    config: SessionConfig = SessionConfig()
-
-
-Sessions = OrderedDict[str, Begun]
-"""The newest sessions that name agent or model: where their texts may go while nobody else can be asked."""
-_SESSIONS_MAX = 4096  # some 200 bytes each; how one began that was let go, the record says
 
 
 class Degrader:
     """Answers a turn that the supervisor could not."""
 
     def __init__(
-        self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot, sessions: Sessions
+        self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot, sessions: BegunSessions
     ) -> None:
         self._bus = bus
         self._ledger = ledger
@@ -65,7 +49,7 @@ class Degrader:
         try:
             response = await self._bus.request(
                 "gateway",
-                self._prompts.prompt_of(turn, self._sessions.get(turn.session_id) or Begun(turn.agent_id)),
+                self._prompts.prompt_of(turn, self._sessions),
                 expect=PromptResponse,
                 timeout_s=self._left(turn, self._config.append_reserve_ms),
                 trace=turn.trace,
@@ -76,11 +60,6 @@ class Degrader:
         if response.outcome != "SUCCESS" or not response.content.strip():
             return turns.unanswered(turn, fault, response.error_code, response)
         return await self._deliver(turn, response, told, fault)
-
-    def keep(self, session_id: str, begun: Begun) -> None:
-        """How a session began is known here from now on, if it says where its texts may go."""
-        if begun.config.provider or begun.config.model or begun.agent_id != self._config.agent_id:
-            remember(self._sessions, session_id, begun, at_most=_SESSIONS_MAX)
 
     def told_before(self, turn: Turn) -> TurnResult | None:
         """What a client was told of this turn while the record was away, for as long as it does not say so itself."""
@@ -138,10 +117,8 @@ class Degrader:
         try:
             async with asyncio.timeout(within_s):
                 asked, started, entry, delivered, due = await self._recorded(turn)
-            if started is not None and isinstance(begun := event_in(started).event, SessionStarted):
-                self.keep(turn.session_id, Begun(begun.agent_id, begun.session_config))
-            answer = delivered or entry
-            return answer and turns.result_in(turn, asked, answer, due)
+            self._sessions.read(turn.session_id, started)
+            return (answer := delivered or entry) and turns.result_in(turn, asked, answer, due)
         except TimeoutError:
             return None
         except ValueError as error:

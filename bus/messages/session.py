@@ -58,7 +58,7 @@ class ModelChoice(Record):
 
     provider: str = Field(description="provider id")
     model: str = Field(description="model id")
-    named_by: NamedBy
+    named_by: NamedBy = Field(description="who named it")
 
 
 class RunConfig(Record):

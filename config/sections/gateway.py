@@ -209,8 +209,8 @@ class GatewayConfig(Section):
         description="longest wait for one answer that comes whole, within its turn's time"
     )
     stream_silence_ms: Positive = Field(
-        description="longest silence of a provider whose answer comes in pieces, before the first one too; while it says "
-        "anything, its turn's time alone bounds it"
+        description="longest silence of a provider whose answer comes in pieces, before the first one too; while it "
+        "says anything, its turn's time alone bounds it"
     )
     connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
     answer_max_bytes: Positive = Field(
