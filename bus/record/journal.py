@@ -192,8 +192,8 @@ def _ids(texts: Any, about: _About, way: _Way) -> list[Any]:
 
 _PARTS: dict[str, Callable[[Any, _About, _Way], Any]] = {
     **dict.fromkeys(("planned_at", "completed_at"), lambda value, about, way: way.time(value, about)),
-    **dict.fromkeys(("parent_wo_id", "like", "intent_id"), _id),
-    **dict.fromkeys(("input_context", "more_context", "results"), _segments),
+    **dict.fromkeys(("parent_wo_id", "intent_id"), _id),
+    **dict.fromkeys(("input_context", "results"), _segments),
     "config_digest": lambda value, about, way: way.digest(value, about),
     "prompt_received_ids": _ids,
     "exchanges": _exchanges,

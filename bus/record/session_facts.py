@@ -151,10 +151,7 @@ class OrderDispatched(SessionFact):
     wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     wo_type: str = Field(description="what kind of work")
     step_id: StepId
-    order: dict[str, Any] = Field(
-        description="WorkOrder with every referenced text blank; `like`, where it stands: the earlier order of the run "
-        "from which it differs in this alone; `more_context`: what comes behind that one's input_context"
-    )
+    order: dict[str, Any] = Field(description="WorkOrder with every referenced text blank")
 
 
 class OrderEnded(SessionFact):

@@ -15,7 +15,6 @@ from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
-from hobus.actors.ho2_supervisor.turn.order_codec import whole
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import TurnResult
@@ -87,7 +86,7 @@ class RunMemo:
             case events.StepStarted(steers=[_, *_]):
                 self.steers[str(event.step_id)] = event.steers
             case events.OrderDispatched():
-                self.orders[event.wo_id] = whole(event.order, self.orders)
+                self.orders[event.wo_id] = event.order
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)

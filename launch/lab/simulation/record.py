@@ -197,7 +197,7 @@ class _MemoryLines:
             self._named.setdefault(run, set()).update(known_payload(ContextAssembled, entry).artifact_ids)
         elif entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
             order = _order_of(entry)
-            inputs = [*order.get("input_context", []), *order.get("more_context", [])]
+            inputs = order.get("input_context", [])
             shown = {segment["artifact_id"] for segment in inputs if segment.get("artifact_id")}
             is_named = self._named.get(run, set()) >= shown
             must(is_named, f"{entry.submission_id}: a prompt shows a memory line that no record names")
