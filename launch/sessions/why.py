@@ -148,20 +148,11 @@ def _model_in(turn: Sequence[Entry]) -> str:
             case RunRequested(model=ModelChoice() as chosen, run_overrides=wanted) if not (
                 wanted and wanted.calls_tool
             ):
-                return f"{chosen.provider}/{chosen.model}, {_NAMED_BY[chosen.named_by]}"
+                named = "the default" if chosen.named_by == "default" else f"named by the {chosen.named_by}"
+                return f"{chosen.provider}/{chosen.model}, {named}"
             case _:
                 pass
     return ""
-
-
-_NAMED_BY = {
-    "request": "named by the request",
-    "session": "named by the session",
-    "agent": "named by the agent",
-    "contract": "named by the contract of its answers",
-    "tag": "named by a domain tag",
-    "default": "the default (gateway.default_route)",
-}
 
 
 def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Span, ...]:
