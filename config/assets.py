@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from hobus.config import forms
+from hobus.config.sections.gateway import Route
 from hobus.config.sections.tools import ToolsConfig
 from hobus.config.sections.turns import BudgetConfig
 
@@ -119,6 +120,11 @@ class Agent(Asset):
         default_factory=dict,
         description="purpose -> contract of its prompts (`PRC-…`), of synthesize (answers), classify and consolidate; "
         "a purpose left out has the shipped one",
+    )
+    model: Route | None = Field(
+        default=None,
+        description="provider_id and model_id of all its prompts, unless a request or its session names another one; "
+        "none: as contract, domain tag or gateway.default_route say",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
     shares_texts: bool = Field(

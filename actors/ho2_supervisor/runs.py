@@ -86,6 +86,15 @@ class Runs:
         session.append(requested, bodies=bodies, trace=trace)
         return self._start(session, requested, bodies=bodies, trace=trace, is_first=is_first)
 
+    def go_on(self, session: OwnedSession, *, deadline_at: str, trace: str) -> RunTask:
+        """The run that has failed is driven on from its last recorded step. Raises BusError(busy) as `begin` does."""
+        self._require_room()
+        session.append(RunAttached(deadline_at=deadline_at, at=session.now()), trace=trace)
+        memo = session.record.run
+        if memo is None:
+            raise AssertionError("the reducer accepted RunAttached without a run")
+        return self._start(session, memo.requested, trace=trace, draft=Draft(before="retry"))
+
     def resume(self, session: OwnedSession) -> None:
         """Drive the unfinished run of a session that was just taken over, if it has one."""
         memo = session.record.run
@@ -144,10 +153,15 @@ class Runs:
         self._start(session, requested)
 
     def _requested(self, session: OwnedSession, input_id: str, text: str, **own: Any) -> RunRequested:
+        state, snapshot = session.record.state, self._configurations.current.snapshot
+        agent = snapshot.agents.get(state.agent_id or "")
         return RunRequested(
+            model=snapshot.model_for(
+                agent, "synthesize", request=own.get("run_overrides"), session=state.session_config
+            ),
             input_id=input_id,
             input_digest=input_digest(input_id, text),
-            config_digest=self._configurations.current.snapshot.digest,
+            config_digest=snapshot.digest,
             principal=self._bus.principal,
             at=session.now(),
             **own,

@@ -29,6 +29,7 @@ from hobus.bus.messages.session import (
 from hobus.bus.port import Bus, Disk, R
 from hobus.bus.said_by import said_by
 from hobus.bus.spool import RecordKeeper, Spool
+from hobus.config.begun_sessions import BegunSessions
 from hobus.config.recorded import Snapshots
 from hobus.config.snapshot import Snapshot
 
@@ -54,6 +55,7 @@ class SessionHost(Actor):
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
         self._terms = Terms(snapshot)
         self._spool = Spool(spool, SPOOL_FILE)
+        self._sessions = BegunSessions(snapshot.config.ho2.sessions_max)
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
     async def start(self, bus: Bus) -> None:
@@ -67,14 +69,14 @@ class SessionHost(Actor):
             spool_after_s=self._terms.config.append_reserve_ms / 1000,
             retry_s=self._terms.snapshot.config.ledger.spool_retry_ms / 1000,
         )
-        self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot)
+        self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
         for entry in left_over:
             self._keeper.submit(entry, keep=False)
 
     async def reconfigure(self, digest: str) -> None:
         """Turns that come from now on, and what degrades from now on, go by this one."""
         self._terms = Terms(await Snapshots(self._terms.snapshot, self._ledger, kept_max=1).get(digest))
-        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot)
+        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
 
     async def drain(self) -> None:
         """Records of degraded turns are in the ledger, or stay on disk."""
@@ -96,8 +98,11 @@ class SessionHost(Actor):
                 "principal": message.principal if call.role == "http" else "",  # it alone has seen a key
             }
         )
-        return await self._bus.request(
-            "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
+        return self._sessions.started(
+            started,
+            await self._bus.request(
+                "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
+            ),
         )
 
     async def on_process_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
@@ -148,7 +153,9 @@ class SessionHost(Actor):
         has stood still is never ended for the deadline of who asked: they are told how it stands.
         """
         if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
-            await self._ask(turn, turns.start_of(turn), SessionReady, "start")  # a retry finds the same one
+            self._sessions.started(  # a retry finds the same one
+                turns.start_of(turn), await self._ask(turn, turns.start_of(turn), SessionReady, "start")
+            )
         request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client)
         reply = TurnReply(result=None)
         for asked in count(1):

@@ -13,12 +13,13 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.first_answer import FirstAnswer
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import requested_id, turn_trace
+from hobus.bus.messages.ids import requested_id, started_id, turn_trace
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
 from hobus.bus.spool import RecordKeeper
+from hobus.config.begun_sessions import BegunSessions
 from hobus.config.snapshot import Snapshot
 
 _log = structlog.get_logger("session_host")
@@ -27,11 +28,14 @@ _log = structlog.get_logger("session_host")
 class Degrader:
     """Answers a turn that the supervisor could not."""
 
-    def __init__(self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot) -> None:
+    def __init__(
+        self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot, sessions: BegunSessions
+    ) -> None:
         self._bus = bus
         self._ledger = ledger
         self._keeper = keeper
         self._snapshot = snapshot
+        self._sessions = sessions
         self._config = snapshot.config.host
         self._agents = snapshot.agents_as_recorded()
         self._prompts = DegradedPrompts(snapshot)
@@ -51,7 +55,7 @@ class Degrader:
         try:
             response = await self._bus.request(
                 "gateway",
-                self._prompts.prompt_of(turn),
+                self._prompts.prompt_of(turn, self._sessions),
                 expect=PromptResponse,
                 timeout_s=self._left(turn, self._config.append_reserve_ms),
                 trace=turn.trace,
@@ -118,7 +122,9 @@ class Degrader:
         """
         try:
             async with asyncio.timeout(within_s):
-                return turns.recorded_in(turn, await self._looked_up(turn), self._agents)
+                found = await self._looked_up(turn)
+            self._sessions.read(turn.session_id, found[-1])
+            return turns.recorded_in(turn, found, self._agents)
         except TimeoutError:
             return None, turn
         except ValueError as error:
@@ -131,7 +137,7 @@ class Degrader:
         while True:
             try:
                 return await self._ledger.lookup(
-                    [requested_id(turn.session_id, turn.input_id)],
+                    [requested_id(turn.session_id, turn.input_id), started_id(turn.session_id)],
                     records.answer_keys(turn),
                     with_bodies=True,
                 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from hobus.bus.blank import is_blank
 from hobus.bus.dispatch import Call
-from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
+from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, STEPS_KEPT, VERDICT_CODES, RuntimeFault, plain_words
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import session_id_of, turn_trace
@@ -27,7 +27,8 @@ from hobus.bus.record.journal import agent_in, answer_in, body_behind, event_in,
 from hobus.bus.spent import before, with_call
 from hobus.config.sections.processes import HostConfig
 
-_UNKNOWN_SESSION, _BUSY = "not_found", "busy"
+_REFUSED = frozenset({"not_found", "busy", "PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND"})
+"""Of a session, for want of room, or of a model that was named: another one's answer would hide that."""
 DEGRADED = "degraded"
 """The code of every degraded result; beside it stands the reason."""
 
@@ -108,8 +109,8 @@ def refusal_of(text: str, max_bytes: int) -> tuple[str, str] | None:
 
 
 def is_verdict(fault: RuntimeFault) -> bool:
-    """Whether somebody refused on purpose: then nothing degrades, least of all because one client asks too much."""
-    return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | {_UNKNOWN_SESSION, _BUSY}
+    """Whether nothing degrades: somebody refused on purpose, or the turn goes on if it is asked for again."""
+    return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | _REFUSED or STEPS_KEPT in fault.facts
 
 
 def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
@@ -171,6 +172,7 @@ def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
         if is_verdict(fault)
         else f"No supervisor could call the tool, and nothing stands in for it: {plain_words(fault)}. "
         "Please ask again under the same input id.",
+        cost=before(fault),
     )
 
 

@@ -310,6 +310,11 @@ def requested_id(session_id: str, input_id: str) -> str:
     return entry_id("RunRequested", f"{session_id}/{input_id}")
 
 
+def started_id(session_id: str) -> str:
+    """The submission id of SESSION_START: the first append of the first tenure."""
+    return entry_id("SESSION_START", f"{session_id}/1.1")
+
+
 def turn_key(session_id: str, input_id: str) -> str:
     """The once key for which everything competes that can be the one answer to an input."""
     return f"turn:{session_id}/{input_id}"

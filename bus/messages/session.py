@@ -54,11 +54,24 @@ class SessionConfig(RunSettings):
     )
 
 
+NamedBy = Literal["request", "session", "agent", "contract", "tag", "default"]
+"""Who named a model, in the order in which they are heard."""
+
+
+class ModelChoice(Record):
+    """The model of a run, and who named it."""
+
+    provider: str = Field(description="provider id")
+    model: str = Field(description="model id")
+    named_by: NamedBy = Field(description="who named it")
+
+
 class RunConfig(RunSettings):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
     provider: NonBlank = Field(description="provider id")
     model: NonBlank = Field(description="model id")
+    named_by: NamedBy = Field(default="session", description="who named the model")
 
 
 class Steer(Record):
@@ -262,8 +275,12 @@ def words_of(text: str, results: Iterable[CallResult]) -> str:
 
 
 def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
-    """What of a first turn's overrides is its session's, too: the attention template that it names."""
-    return SessionConfig(attention_template=None if overrides is None else overrides.attention_template)
+    """What of a first turn's overrides is its session's, too: the model and the attention template that it names."""
+    if overrides is None:
+        return SessionConfig()
+    return SessionConfig(
+        provider=overrides.provider, model=overrides.model, attention_template=overrides.attention_template
+    )
 
 
 def form_of(overrides: SessionConfig | None) -> str:

@@ -192,8 +192,8 @@ def _ids(texts: Any, about: _About, way: _Way) -> list[Any]:
 
 _PARTS: dict[str, Callable[[Any, _About, _Way], Any]] = {
     **dict.fromkeys(("planned_at", "completed_at"), lambda value, about, way: way.time(value, about)),
-    **dict.fromkeys(("parent_wo_id", "like", "intent_id"), _id),
-    **dict.fromkeys(("input_context", "more_context", "results"), _segments),
+    **dict.fromkeys(("parent_wo_id", "intent_id"), _id),
+    **dict.fromkeys(("input_context", "results"), _segments),
     "config_digest": lambda value, about, way: way.digest(value, about),
     "prompt_received_ids": _ids,
     "exchanges": _exchanges,
@@ -493,7 +493,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "command": (lambda command, _about: command.model_dump(), None),
     **dict.fromkeys(("order", "receipt"), (_form, _form_of)),
     **dict.fromkeys(
-        ("session_config", "run_overrides", "lease"),
+        ("session_config", "run_overrides", "model", "lease"),
         (lambda record, _about: record.model_dump(exclude_defaults=True), None),
     ),
     **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), (_us_after, _time)),

@@ -12,7 +12,7 @@ from pydantic import Field
 from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.memory import LOCAL
-from hobus.bus.messages.session import HostCommand, Lifecycle, SessionConfig
+from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, SessionConfig
 
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
@@ -105,6 +105,7 @@ class RunRequested(SessionFact):
     lease: LeaseTerms | None = Field(default=None, description="the run needs a lease; None: it runs to its end")
     principal: str = Field(default="", description="on whose behalf it runs, whoever drives it; empty: its driver's")
     asked_by: SaidBy = LOCAL
+    model: ModelChoice | None = Field(default=None, description="what answers; None: as run_overrides and session say")
 
 
 class RunStarted(SessionFact):
@@ -160,10 +161,7 @@ class OrderDispatched(SessionFact):
     wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     wo_type: str = Field(description="what kind of work")
     step_id: StepId
-    order: dict[str, Any] = Field(
-        description="WorkOrder with every referenced text blank; `like`, where it stands: the earlier order of the run "
-        "from which it differs in this alone; `more_context`: what comes behind that one's input_context"
-    )
+    order: dict[str, Any] = Field(description="WorkOrder with every referenced text blank")
 
 
 class OrderEnded(SessionFact):

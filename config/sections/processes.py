@@ -83,7 +83,6 @@ class Ho2Config(Section):
     count: Positive = Field(description="supervisors that `hobus up` starts")
     classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
-    order_timeout_ms: Positive = Field(description="any other order")
     order_attempts_max: Positive = Field(description="sends of one order by a run")
     order_retry_interval_ms: Positive = Field(description="between two sends of one order, so that `busy` can pass")
     standstill_poll_ms: Positive = Field(

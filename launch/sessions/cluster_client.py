@@ -56,7 +56,7 @@ class AsyncClusterClient(AsyncSessions):
         self._timeout_s = timeout_s
 
     @classmethod
-    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> AsyncClusterClient:
+    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> AsyncClusterClient:
         """Connected to the cluster that runs in this home; `timeout_s` bounds each call with all its tries.
 
         Raises CommandError when there is none, BusError when its broker does not answer.
@@ -71,9 +71,9 @@ class AsyncClusterClient(AsyncSessions):
         """Says goodbye to the broker."""
         await self._held.aclose()
 
-    async def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session. Raises RuntimeFault."""
-        question = StartSession() if agent_id is None else StartSession(agent_id=agent_id)
+    async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns. Raises RuntimeFault."""
+        question = StartSession(agent_id=agent_id, session_config=SessionConfig(model=model))
         ready = await self._bus.request("host", question, expect=SessionReady, timeout_s=self._timeout_s)
         return ready.session_id
 
@@ -142,6 +142,6 @@ class AsyncClusterClient(AsyncSessions):
 class ClusterClient(Sessions[AsyncClusterClient]):
     """`AsyncClusterClient` for programs without an event loop."""
 
-    def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> None:
+    def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> None:
         """Raises CommandError when no cluster runs in this home, BusError when its broker does not answer."""
         super().__init__(lambda: AsyncClusterClient.open(home, timeout_s=timeout_s))

@@ -56,7 +56,7 @@ class AsyncClient(AsyncSessions):
         base_url: str,
         key: str,
         *,
-        timeout_s: float = 60.0,
+        timeout_s: float = 600.0,
         transport: httpx2.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -71,9 +71,9 @@ class AsyncClient(AsyncSessions):
         """Its connections are closed."""
         await self._http.aclose()
 
-    async def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session. Raises HttpError."""
-        return await self._started(self._clock.new_id(), agent_id)
+    async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns. Raises HttpError."""
+        return await self._started(self._clock.new_id(), agent_id, model)
 
     async def _answer(self, question: Question) -> TurnResult:
         path, body = await self._turn(question)
@@ -146,7 +146,7 @@ class AsyncClient(AsyncSessions):
     async def _turn(self, question: Question) -> tuple[str, dict[str, Any]]:
         """Where it is asked, and how; a new session follows from the input, so that the same again asks there."""
         input_id = question.input_id or self._clock.new_id()
-        session_id = question.session_id or await self._started(f"first:{quote(input_id)}")
+        session_id = question.session_id or await self._started(f"first:{quote(input_id)}", None, question.model)
         body: dict[str, Any] = {"input_id": input_id}
         if question.messages is None:
             body["text"] = question.text
@@ -156,8 +156,9 @@ class AsyncClient(AsyncSessions):
             body["run_overrides"] = question.overrides
         return f"/v1/sessions/{session_id}/turns", body
 
-    async def _started(self, key: str, agent_id: str | None = None) -> str:
-        found = await self._asked("POST", "/v1/sessions", {"agent_id": agent_id}, key=key)
+    async def _started(self, key: str, agent_id: str | None, model: str | None) -> str:
+        wanted = {"agent_id": agent_id} | ({"session_config": {"model": model}} if model else {})
+        found = await self._asked("POST", "/v1/sessions", wanted, key=key)
         return SessionReady.model_validate(found).session_id
 
     async def _asked(
@@ -222,7 +223,7 @@ class AsyncClient(AsyncSessions):
 class Client(Sessions[AsyncClient]):
     """`AsyncClient` for programs without an event loop; raises HttpError where that does."""
 
-    def __init__(self, base_url: str, key: str, *, timeout_s: float = 60.0) -> None:
+    def __init__(self, base_url: str, key: str, *, timeout_s: float = 600.0) -> None:
         async def made() -> AsyncClient:
             return AsyncClient(base_url, key, timeout_s=timeout_s)
 

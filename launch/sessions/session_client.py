@@ -53,6 +53,7 @@ class Question(NamedTuple):
     output_schema: dict[str, Any] | None
     template: str | None = None
     messages: Sequence[Mapping[str, str]] | None = None
+    model: str | None = None
 
     @property
     def said(self) -> list[Said]:
@@ -67,7 +68,7 @@ class Question(NamedTuple):
     @property
     def overrides(self) -> dict[str, Any]:
         """What it asks of its run, field by field."""
-        given = {"output_schema": self.output_schema, "attention_template": self.template}
+        given = {"output_schema": self.output_schema, "attention_template": self.template, "model": self.model}
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -85,8 +86,8 @@ class AsyncSessions(ABC):
         """Its connections are closed."""
 
     @abstractmethod
-    async def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session."""
+    async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns, None: the agent's."""
 
     async def ask(  # noqa: PLR0913 - what a question may have, each by its name
         self,
@@ -96,6 +97,7 @@ class AsyncSessions(ABC):
         input_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
         template: str | None = None,
+        model: str | None = None,
         messages: Sequence[Mapping[str, str]] | None = None,
     ) -> TurnResult:
         """The answer to one message, in a new session unless one is named.
@@ -103,10 +105,10 @@ class AsyncSessions(ABC):
         `messages`, in place of a text: a conversation held elsewhere, each `{"role": …, "content": …}` with a role
         system, user or assistant, the user's question last. With a JSON Schema its `response` is the text of one object
         that the schema takes, if it is a success and not `refused`. `template`: the attention template (`ATT-…`) that
-        fills its context. Raises ValueError for messages that are none; HttpError, over the bus RuntimeFault, also when
+        fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the session that it begins. Raises ValueError for messages that are none; HttpError, over the bus RuntimeFault, also when
         nobody answered in time.
         """
-        return await self._answer(Question(text, session_id, input_id, output_schema, template, messages))
+        return await self._answer(Question(text, session_id, input_id, output_schema, template, messages, model))
 
     def stream(  # noqa: PLR0913 - as `ask`
         self,
@@ -116,13 +118,14 @@ class AsyncSessions(ABC):
         input_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
         template: str | None = None,
+        model: str | None = None,
         messages: Sequence[Mapping[str, str]] | None = None,
     ) -> AsyncGenerator[Piece]:
         """The answer while it is written; a lost connection is a reset, and what stands is told again.
 
         The last piece has the result. Raises what `ask` does.
         """
-        return self._pieces(Question(text, session_id, input_id, output_schema, template, messages))
+        return self._pieces(Question(text, session_id, input_id, output_schema, template, messages, model))
 
     @abstractmethod
     async def _answer(self, question: Question) -> TurnResult: ...

@@ -92,7 +92,7 @@ def cancelling(state: SessionState, reason: str) -> Verdict:
         pause_requested=False,
         waiting_since=None,
         lease=None,
-        config=run.config or resolve_run_config(state.session_config, run.overrides),
+        config=run.config or resolve_run_config(state.session_config, run.overrides, run.model),
     )
     return epochs_raised(state)._replace(lifecycle="Cancelling", run=stopping)
 

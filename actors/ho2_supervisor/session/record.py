@@ -15,7 +15,6 @@ from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
-from hobus.actors.ho2_supervisor.turn.order_codec import whole
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import TurnResult
@@ -78,6 +77,7 @@ class RunMemo:
     steers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # step -> refs that it observed
     said: dict[str, str] = field(default_factory=dict[str, str])  # ref -> words of a steer
     denied: dict[str, str] = field(default_factory=dict[str, str])  # batch.call -> why an operator refused it
+    given_up: set[str] = field(default_factory=set[str])  # orders that were open or had failed when the run failed
 
     def take(self, entry: Recorded, before: SessionState) -> None:
         """One more event of the run."""
@@ -88,7 +88,7 @@ class RunMemo:
             case events.StepStarted(steers=[_, *_]):
                 self.steers[str(event.step_id)] = event.steers
             case events.OrderDispatched():
-                self.orders[event.wo_id] = whole(event.order, self.orders)
+                self.orders[event.wo_id] = event.order
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
@@ -141,6 +141,7 @@ class SessionRecord:
         self.total_tokens = 0
         self.cost_usd: float | None = 0.0
         self.run: RunMemo | None = None
+        self.failed: RunMemo | None = None  # of the state's failed run
         self.last_run: EndedRun | None = None  # None also after a turn that the host answered
         self.degraded_agent_id = ""  # whom the host answered for before the session had started
         self._limits = limits
@@ -159,6 +160,8 @@ class SessionRecord:
         self._advance(entry.submission_id, entry.event.event.kind)
         if outcome.rejection is None:
             before, self.state = self.state, outcome.state
+            if self.failed is not None and before.run is None and entry.event.event.kind == "RunAttached":
+                self._goes_on(self.failed)
             self._remember(entry, before)
             if entry.event.event.kind not in _OF_STEPS:
                 self._forget()
@@ -271,6 +274,7 @@ class SessionRecord:
         run_id = self.state.run_id
         if run_id is None:
             raise AssertionError("the reducer accepted RunRequested without an active run")
+        self.failed = None
         self.inputs[event.input_id] = known_input(event, run_id.run_seq)
         text = own_text(entry, event.input_ref)
         self.run = RunMemo(
@@ -280,6 +284,13 @@ class SessionRecord:
             tuple(own_text(entry, given.content_ref) for given in event.results),
             self.state.intents,
         )
+
+    def _goes_on(self, run: RunMemo) -> None:
+        """The run that had failed; what it had not brought by then is asked for anew."""
+        run.given_up |= {wo_id for wo_id in run.orders if run.receipts.get(wo_id, {}).get("state") != "completed"}
+        self.run, self.failed = run, None
+        known = self.inputs[run.requested.input_id]
+        known.became, known.code, known.result_ref = "running", "", ""
 
     def _ended(self, entry: Recorded, end: End) -> None:
         known = self.inputs[end.input_id]
@@ -295,7 +306,7 @@ class SessionRecord:
             outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
         if self.run is not None:
             self.last_run = replace(ended_run(self.run, outcome, entry.submission_id), code=end.code)
-        self.run = None
+        self.failed, self.run = self.run if self.state.failed else None, None
 
     def _escalated(self, run: RunMemo, at: str) -> None:
         """The run gave up on the answer that its last order brought (ESCALATION says so beside the journal)."""
@@ -320,6 +331,7 @@ class SessionRecord:
             is_degraded=True,
         )
         self.history = history_rules.remember(self.history, turn, self._limits)
+        self.failed = None
         if self.state.run_id is None:
             self.run = self.last_run = None
 

@@ -22,13 +22,13 @@ from hobus.actors.ho2_supervisor.session.state import (
     SessionState,
     Verdict,
     epochs_raised,
-    names_no_model,
     of_run,
     resolve_run_config,
     state_hash,
     walk,
 )
-from hobus.bus.messages.ids import RunId, StepId, follow_up_input, work_order_id
+from hobus.bus.errors import OUT_OF_TIME_CODES
+from hobus.bus.messages.ids import RunId, StepId, follow_up_input, iso, parse_iso, work_order_id
 from hobus.bus.messages.session import Lifecycle
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SessionEvent
@@ -112,8 +112,8 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
         waiting = [
             ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
         ]
-        return state._replace(open_calls=None, pending_follow_up=waiting)
-    return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None)
+        return state._replace(open_calls=None, pending_follow_up=waiting, failed=None)
+    return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None, failed=None)
 
 
 def _intent(state: SessionState, event: intents.IntentFact) -> Verdict:
@@ -132,7 +132,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         return Rejected("session_closed: the session is not open")
     if state.run is not None:
         return Rejected(f"run_active: {state.run_id}")
-    if names_no_model(state.session_config, event.run_overrides):
+    if resolve_run_config(state.session_config, event.run_overrides, event.model) is None:
         return Rejected("invalid_input: the run's provider or model is blank")
     if event.input_ref in state.pending_follow_up[1:]:
         return Rejected(f"{state.pending_follow_up[0]} is the next follow-up")
@@ -145,6 +145,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         deadline_at=event.deadline_at,
         config_digest=event.config_digest,
         overrides=event.run_overrides,
+        model=event.model,
         lease_terms=event.lease,
         pending_steer=[],
         step_orders=[],
@@ -153,22 +154,36 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
     )
     waiting = [ref for ref in state.pending_follow_up if ref != event.input_ref]
     said_by = {ref: by for ref, by in state.follow_up_by.items() if ref in waiting}
-    return state._replace(run=run, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting, follow_up_by=said_by)
+    return state._replace(
+        run=run, failed=None, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting, follow_up_by=said_by
+    )
 
 
 def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
     run, lifecycle = state.run, walk(state.lifecycle, "Running")
     if run is None or state.lifecycle != "Idle" or lifecycle is None:
         return Rejected(f"no requested run to start (lifecycle {state.lifecycle})")
-    config = resolve_run_config(state.session_config, run.overrides)
+    config = resolve_run_config(state.session_config, run.overrides, run.model)
     return state._replace(lifecycle=lifecycle, run=run._replace(config=config))
 
 
 def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
     if state.run is None:
-        return Rejected("no active run to attach to")
+        return _goes_on(state, event)
     # Timestamps have one width, so that text order is time order.
     return of_run(state, state.run, deadline_at=max(state.run.deadline_at, event.deadline_at))
+
+
+def _goes_on(state: SessionState, event: events.RunAttached) -> Verdict:
+    """The run that has failed is active again, at the step where it was: somebody asks for its input again."""
+    run = state.failed
+    if run is None or state.status == "closed":
+        return Rejected("no active run to attach to, and none that may go on")
+    lease = run.lease and run.lease.model_copy(
+        update={"expires_at": iso(parse_iso(event.at) + (run.lease_terms.ttl_secs if run.lease_terms else 0))}
+    )
+    again = run._replace(deadline_at=event.deadline_at, lease=lease, last_heartbeat_at=lease and event.at)
+    return state._replace(lifecycle="Idle" if run.config is None else "Running", run=again, failed=None)
 
 
 def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
@@ -351,6 +366,9 @@ def _expected_orders(run: RunState, step: StepId) -> list[str]:
     return [work_order_id(step, call) for call in batch.expected_call_ids if batch.may_run(call)]
 
 
+_OUT_OF_TIME_AT_THE_MODEL = frozenset({"PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"})
+
+
 def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdict:
     run = state.run
     if run is None or input_id != run.input_id:
@@ -361,6 +379,13 @@ def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdi
     if lifecycle is None:
         return Rejected(f"{state.lifecycle} -> {terminal} is not in the table")
     return state._replace(lifecycle=lifecycle, run=None)
+
+
+def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
+    """Of a run that only ran out of time everything is kept: it goes on if its input is asked for again."""
+    ended = _run_ended(state, event.input_id, "Failed")
+    is_late = event.code in OUT_OF_TIME_CODES | _OUT_OF_TIME_AT_THE_MODEL
+    return ended if isinstance(ended, Rejected) or not is_late else ended._replace(failed=state.run)
 
 
 _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
@@ -382,7 +407,7 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "LeaseIssued": commands.lease_issued,
     "TimePassed": _time_passed,
     "RunCompleted": _run_completed,
-    "RunFailed": lambda state, event: _run_ended(state, event.input_id, "Failed"),
+    "RunFailed": _run_failed,
     "RunCancelled": _run_cancelled,
     "TurnDegraded": _turn_degraded,
     "StateSnapshot": _state_snapshot,

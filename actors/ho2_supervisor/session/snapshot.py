@@ -71,7 +71,7 @@ _AS_THEY_ARE = (
 def is_due(record: SessionRecord, every: int) -> bool:
     """Whether this session rests, and enough was recorded since the newest snapshot that a new one is worth it."""
     state = record.state
-    is_at_rest = state.is_started and state.run_id is None and state.received_command is None
+    is_at_rest = state.is_started and state.run_id is None and state.failed is None and state.received_command is None
     return is_at_rest and record.since_snapshot >= every
 
 

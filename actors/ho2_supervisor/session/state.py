@@ -17,7 +17,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
 from hobus.bus.messages.base import Count, Record, Timestamp, canonical_value
 from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
-from hobus.bus.messages.session import HostCommand, Lifecycle, RunConfig, SessionConfig
+from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Fence
 from hobus.bus.record.session_facts import LeaseIssued, LeaseTerms, OpenCalls
 
@@ -75,6 +75,7 @@ class RunState(NamedTuple):
     deadline_at: Timestamp
     config_digest: str
     overrides: SessionConfig | None
+    model: ModelChoice | None
     lease_terms: LeaseTerms | None
     pending_steer: list[str]
     step_orders: list[str]
@@ -133,6 +134,7 @@ class SessionState(NamedTuple):
     applied_command_ids: list[str] = []  # noqa: RUF012 - the same
     applied_commands_max: Count | None = None
     open_calls: OpenCalls | None = None  # of the newest answered turn
+    failed: RunState | None = None  # the newest run, if it ran out of time and nothing came since: it may go on
     intents: Intents = NO_INTENTS
 
     @property
@@ -188,22 +190,18 @@ def of_run(state: SessionState, run: RunState, **changes: Any) -> SessionState:
     return state._replace(run=run._replace(**changes))
 
 
-def resolve_run_config(base: SessionConfig, overrides: SessionConfig | None) -> RunConfig | None:
-    """The overrides merged field by field over the session's configuration; None if provider or model stay blank."""
-    if names_no_model(base, overrides):
-        return None
+def resolve_run_config(
+    base: SessionConfig, overrides: SessionConfig | None, model: ModelChoice | None
+) -> RunConfig | None:
+    """The overrides merged field by field over the session's configuration, with the model that was chosen.
+
+    None if provider or model stay blank.
+    """
     given = {} if overrides is None else {name: value for name, value in overrides if value is not None}
-    merged = base.__dict__ | given
-    return RunConfig.model_validate({name: merged[name] for name in RunConfig.model_fields})
-
-
-def names_no_model(base: SessionConfig, overrides: SessionConfig | None) -> bool:
-    """Whether provider or model of such a run stay blank."""
-    provider, model = base.provider, base.model
-    if overrides is not None:
-        provider = provider if overrides.provider is None else overrides.provider
-        model = model if overrides.model is None else overrides.model
-    return not (provider or "").strip() or not (model or "").strip()
+    merged = base.__dict__ | given | ({} if model is None else model.__dict__)
+    if not (merged["provider"] or "").strip() or not (merged["model"] or "").strip():
+        return None
+    return RunConfig.model_validate({name: merged[name] for name in RunConfig.model_fields if name in merged})
 
 
 def named_template(base: SessionConfig, overrides: SessionConfig | None) -> str | None:

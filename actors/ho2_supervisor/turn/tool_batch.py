@@ -76,7 +76,7 @@ class _CallBatch:
     async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
         """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
         run, effects = self.run, self.run.effects
-        timeout_s = run.timeout_s(run.config.ho2.order_timeout_ms)
+        timeout_s = run.order_timeout_s()
         pending: dict[str, OpenOrder] = {}
         for call in calls:
             if self._denial(call) is None:

@@ -52,8 +52,10 @@ def test_each_method_is_the_asynchronous_one_waited_for():
     """With its arguments, its value and its errors; every method of the one is there in the other."""
     with Sessions(made) as client:
         assert client.start(agent_id="A") == "session of A"
-        question = client.ask("hello", session_id="S", input_id="i", output_schema={}, template="ATT-A-001")
-        assert question == ("hello", "S", "i", {}, "ATT-A-001", None)
+        question = client.ask(
+            "hello", session_id="S", input_id="i", output_schema={}, template="ATT-A-001", model="p/m"
+        )
+        assert question == ("hello", "S", "i", {}, "ATT-A-001", None, "p/m")
         said = client.ask(messages=[{"role": "user", "content": "hello"}]).said
         assert [(one.role, one.content) for one in said] == [("user", "hello")]
         for wrong in ({"role": "robot", "content": "x"}, {"role": "user"}):

@@ -96,8 +96,8 @@ def test_intents_change_in_whatever_state_the_run_is() -> None:
     assert fold(state, declared(1)).intents.active_ids == [intent(1)]
 
 
-def test_state_says_which_intents_are_active() -> None:
-    """Its hash tells them apart."""
+def test_intents_are_part_of_the_state() -> None:
+    """Its hash is another one with them."""
     assert state_bytes(fold(running(), declared(1))) != state_bytes(running())
 
 

@@ -91,7 +91,8 @@ def test_run_is_requested_then_started_with_a_frozen_configuration() -> None:
     assert state.lifecycle == "Running"
     assert (state.run and state.run.config) is not None
     assert (state.run and state.run.config).model_dump() == {
-        "provider_profile_id": None, "provider": "offline", "model": "big", "reasoning_effort": None, "max_tokens": 7,
+        "provider_profile_id": None, "provider": "offline", "model": "big", "named_by": "session",
+        "reasoning_effort": None, "max_tokens": 7,
         "caller_tools": None, "tool_choice": None, "output_schema": None,
     }  # fmt: skip
     assert state.session_config.model == "rules"
