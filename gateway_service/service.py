@@ -300,7 +300,7 @@ class GatewayService(Actor):
                 "UNAVAILABLE", "the gateway has not rebuilt its budgets from the ledger yet; ask again", retryable=True
             ) from None
 
-    def _deadline(self, call: Call) -> float:
+    def _deadline(self, call: Call, under: AdminConfig) -> float:
         """The caller's deadline less what recording and answering take."""
         now = self._bus.clock.monotonic()
-        return now + call.remaining_s(now, reserve_s=self._config.gateway.reply_reserve_ms / 1000)
+        return now + call.remaining_s(now, reserve_s=under.gateway.reply_reserve_ms / 1000)

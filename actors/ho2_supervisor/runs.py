@@ -88,7 +88,7 @@ class Runs:
 
     def go_on(self, session: OwnedSession, *, deadline_at: str, trace: str) -> RunTask:
         """The run that has failed is driven on from its last recorded step. Raises BusError(busy) as `begin` does."""
-        self._require_room()
+        self.queue.require_room(self._bus.principal)
         session.append(RunAttached(deadline_at=deadline_at, at=session.now()), trace=trace)
         memo = session.record.run
         if memo is None:

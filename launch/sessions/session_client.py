@@ -105,8 +105,8 @@ class AsyncSessions(ABC):
         `messages`, in place of a text: a conversation held elsewhere, each `{"role": …, "content": …}` with a role
         system, user or assistant, the user's question last. With a JSON Schema its `response` is the text of one object
         that the schema takes, if it is a success and not `refused`. `template`: the attention template (`ATT-…`) that
-        fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the session that it begins. Raises ValueError for messages that are none; HttpError, over the bus RuntimeFault, also when
-        nobody answered in time.
+        fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the session that it begins. Raises ValueError
+        for messages that are none; HttpError, over the bus RuntimeFault, also when nobody answered in time.
         """
         return await self._answer(Question(text, session_id, input_id, output_schema, template, messages, model))
 

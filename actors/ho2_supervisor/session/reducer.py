@@ -154,9 +154,8 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
     )
     waiting = [ref for ref in state.pending_follow_up if ref != event.input_ref]
     said_by = {ref: by for ref, by in state.follow_up_by.items() if ref in waiting}
-    return state._replace(
-        run=run, failed=None, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting, follow_up_by=said_by
-    )
+    following = {"pending_follow_up": waiting, "follow_up_by": said_by}
+    return state._replace(run=run, failed=None, next_run_seq=state.next_run_seq + 1, **following)
 
 
 def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
