@@ -29,7 +29,7 @@ ANSWERS: Prompts = "PRC-SYNTHESIZE-001"
 CLASSIFICATIONS: Prompts = "PRC-CLASSIFY-001"
 CONSOLIDATIONS: Prompts = "PRC-CONSOLIDATE-001"
 Handler = Literal["moment"]
-"""What a custom stage may name: the functions of `ho2_supervisor/attention/handlers.py`."""
+"""What a custom stage may name: the handlers of `ho2_supervisor/attention/sources.py`."""
 USER_INPUT = "{{ user_input }}"
 """The turn's message, in the query of a horizontal_search: the one placeholder that there is."""
 
@@ -84,8 +84,8 @@ class HorizontalSearch(Asset):
     )
     scope: Literal["session", "agent"] = Field(
         default="session",
-        description="session: what was said in this one; agent: to whomever, in all its sessions, so only where its "
-        "users may read one another",
+        description="session: what was said in this one; agent: in all sessions of the same principal with it, or of "
+        "anybody where the agent's file says shares_texts",
     )
     max_results: Positive = Field(
         description="the best so many, earlier questions behind what was said, of which those that the prompt has "

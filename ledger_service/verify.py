@@ -84,11 +84,11 @@ class Verifier:
     def __init__(self) -> None:
         self._reached: dict[Path, tuple[_Progress, list[_Stamp]]] = {}
 
-    def __call__(self, path: Path, *, whole: bool = False) -> VerifyReport:
-        """What a check found; `whole`: of everything."""
+    def __call__(self, path: Path) -> VerifyReport:
+        """What a check found."""
         done, stamps = self._reached.pop(path, (_Progress(), []))
         found = _stamps(path)  # before the segments: what changes meanwhile is another one the next time
-        if whole or stamps != found[: len(stamps)]:
+        if stamps != found[: len(stamps)]:
             done = _Progress()
         done.segments -= bool(done.segments and not done.at)  # one that was empty is begun again
         report = _verified(path, done, lambda _count: None)

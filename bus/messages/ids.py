@@ -174,14 +174,18 @@ def signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
     return f"EVT-{session_id}-{run_seq}-{signal_id}"
 
 
-def folded(text: str) -> str:
-    """Its words, whatever their case and white space: texts with the same ones say the same."""
-    return " ".join(text.casefold().split())
+_END_MARKS = " .!…。！"  # noqa: RUF001 - as they are typed
+"""Not a question mark: with it a text says something else."""
 
 
-def statement_signal_id(statement: str) -> str:
-    """`explicit:<hash of the statement>`, whatever its case and spaces: its words stand in no id."""
-    return f"explicit:{_digest(folded(statement))}"
+def words_of(text: str) -> str:
+    """Its words, whatever their case, white space and the mark at their end: texts with the same ones say the same."""
+    return " ".join(text.casefold().split()).rstrip(_END_MARKS)
+
+
+def statement_signal_id(subject: str) -> str:
+    """`explicit:<hash>` of what a statement is about, its words if nothing else is known: these stand in no id."""
+    return f"explicit:{_digest(subject)}"
 
 
 def gate_window_key(as_of: str, window_hours: float) -> int:
@@ -306,9 +310,19 @@ def requested_id(session_id: str, input_id: str) -> str:
     return entry_id("RunRequested", f"{session_id}/{input_id}")
 
 
+def started_id(session_id: str) -> str:
+    """The submission id of SESSION_START: the first append of the first tenure."""
+    return entry_id("SESSION_START", f"{session_id}/1.1")
+
+
 def turn_key(session_id: str, input_id: str) -> str:
     """The once key for which everything competes that can be the one answer to an input."""
     return f"turn:{session_id}/{input_id}"
+
+
+def session_key(session_id: str) -> str:
+    """The once key of SESSION_START, by which whoever knows a session's id finds its agent."""
+    return f"session:{session_id}"
 
 
 def candidates_key(session_id: str, input_id: str) -> str:

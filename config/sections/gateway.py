@@ -184,7 +184,13 @@ class GatewayConfig(Section):
     outage_wait_ms: NonNegative = Field(
         description="a call that no fallback can answer waits so long for a provider that is away; 0: it fails at once"
     )
-    request_timeout_ms: Positive = Field(description="longest wait for one answer of a provider, once it is asked")
+    request_timeout_ms: Positive = Field(
+        description="longest wait for one answer that comes whole, within its turn's time"
+    )
+    stream_silence_ms: Positive = Field(
+        description="longest silence of a provider whose answer comes in pieces, before the first one too; while it "
+        "says anything, its turn's time alone bounds it"
+    )
     connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
     answer_max_bytes: Positive = Field(
         description="an answer that comes whole; a longer one is given up (it is read at once, while nobody has a turn)"

@@ -16,7 +16,9 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hobus.bus.fair import key_principal
 from hobus.launch.http.context import Door
+from hobus.launch.http.keys import HttpKey
 from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error, whole
 from hobus.launch.http.sse import ClientGone
 
@@ -67,14 +69,19 @@ class Guard:
                 message = {"type": "http.response.body", "body": b""}
             await send(message)
 
+        principal = ""
         try:
-            scope.update(principal=self._let_in(scope), door=self.door, app=self)
+            key = self._let_in(scope)
+            principal = key.principal if key else ""
+            scope.update(key=key, principal=principal, door=self.door, app=self)
             body.check_length()
-            await self.app(scope, body.receive, counted)
+            with self.door.bus.on_behalf_of(principal and key_principal(principal)):
+                await self.app(scope, body.receive, counted)
         except ClientGone:
             await Response(status_code=_CLIENT_GONE)(scope, body.receive, counted)
         except Exception as error:  # noqa: BLE001 - the one place where what a handler raised becomes an answer
             problem = of_error(error)
+            self.door.note_refusal(principal, problem)
             if problem is DEFECT:  # named, never with the values that it met
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 _log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")
@@ -84,8 +91,8 @@ class Guard:
             endpoint = scope.get("endpoint")
             self.door.metrics.count(getattr(endpoint, "__name__", "none"), scope["method"], status)
 
-    def _let_in(self, scope: Scope) -> str:
-        """Whose request it is; "" where no key is needed. Raises Problem."""
+    def _let_in(self, scope: Scope) -> HttpKey | None:
+        """The key of the request; None where none is needed. Raises Problem."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self.door.config.http.head_max_bytes:
             raise head_too_large()  # it came in one piece
         headers: dict[str, list[str]] = {}
@@ -101,19 +108,23 @@ class Guard:
         if any(origin not in self.door.config.http.origins for origin in origins):
             raise Problem(403, "origin_not_allowed", "pages of this origin may not call this door (http.origins)")
         if scope["path"] in OPEN:
-            return ""
+            return None
         if scope["method"] == "POST":
             kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
             if kind != "application/json":
                 raise Problem(415, "content_type", "a body has the content type application/json")
-        shown = headers.get("authorization", [])
-        principal = self.door.principal_of(shown[0]) if len(shown) == 1 else None
-        if principal is None:
+        return self._key_in(headers.get("authorization", []), scope["method"], scope["path"])
+
+    def _key_in(self, shown: list[str], method: str, path: str) -> HttpKey:
+        key = self.door.key_of(shown[0]) if len(shown) == 1 else None
+        if key is None:
             raise Problem(
                 401, "invalid_api_key", "no valid key (Authorization: Bearer KEY; hobus token create --role http)",
                 headers={"www-authenticate": "Bearer"},
             )  # fmt: skip
-        return principal
+        if not key.opens(method, path):
+            raise Problem(403, "key_not_for_this", f"this key was made for `{key.may}` alone (hobus token create)")
+        return key
 
 
 class _RequestBody:

@@ -110,10 +110,10 @@ class SimulatedCluster:
                     tools=self._tools,
                     view=snapshot_view(snapshot, self._tools),
                     bounds=Bounds(config.tools.output_max_bytes, config.tools.said_max_bytes),
-                    verify=self._verify_for_tool,
+                    checks=dict.fromkeys(("verify_ledger", "verify_whole_ledger"), self._verify_for_tool),
                 )
                 executor = Executor(snapshot=snapshot, tools=runner, tool_specs=self._tools)
-                return executor, {"slots": config.ho1.slots, "tools": runner.available()}
+                return executor, {"slots": config.ho1.orders_max, "tools": runner.available()}
             case "ho2":
                 return Supervisor(snapshot=snapshot), {"slots": SLOTS}
             case _:

@@ -33,7 +33,7 @@ from hobus.launch.cluster.run_file import write_whole
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.logs import writing
-from hobus.launch.process import copies, liveness, wiring
+from hobus.launch.process import liveness, wiring
 from hobus.launch.process.liveness import FINISH
 from hobus.launch.process.options import ProcessOptions, of_command_line
 from hobus.launch.process.roles import Made
@@ -50,16 +50,18 @@ def main() -> None:
     run(*of_command_line())
 
 
-def run(options: ProcessOptions, liveness_fd: int) -> None:
+def run(options: ProcessOptions, liveness_fd: int, listening_fd: int | None = None) -> None:
     """Ends by SystemExit: 0 after an orderly end, 1 after a fault that its log names, 3 if no other start can help."""
     actor = options.instance.rpartition("@")[0]
-    os.set_inheritable(liveness_fd, False)  # noqa: FBT003 - positional only; a tool process must not hold it
+    for descriptor in (liveness_fd, *(() if listening_fd is None else (listening_fd,))):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional only; a tool process must not hold it
     set_title(f"hobus {actor}")
     return_big_memory()
     lines = writing.configure(actor, options.instance)
     try:
         home = home_of(Path(options.home))
-        place = Place(home=home, sockets=Path(options.sockets), snapshot=_snapshot_of(home.snapshot.read_bytes()))
+        snapshot = _snapshot_of(home.snapshot.read_bytes())
+        place = Place(home=home, sockets=Path(options.sockets), snapshot=snapshot, listening=listening_fd)
         lines.limit(home.log(actor), place.snapshot.config.launcher.log_max_bytes)
         sys.exit(_EXIT[_live(place, options.role, options.instance, liveness_fd)])
     except liveness.LauncherGone:
@@ -192,7 +194,6 @@ class _Process:
             await asyncio.sleep(0)  # its word on readiness, or what it asks for that, leaves before what can wait
             self._made.begin(peer.announce)
             collector.settle()
-            copies.dismiss(self._config.bus.beat_interval_ms / 1000)
             _log.info("process_started", role=self._role)
             failure: asyncio.Future[BaseException] | None = getattr(self._made.actor, "failed", None)
             if failure is not None:
@@ -268,7 +269,6 @@ def _started(place: Place, remote: tuple[str, KeyFiles] | None) -> None:
     if remote is not None:
         write_whole(place.home.listening, f"{remote[1].listens}\n")
         _log.info("listening_for_workers", address=remote[1].listens)
-    copies.dismiss(place.snapshot.config.bus.reannounce_grace_ms / 1000)  # by then everybody is back
     _log.info("process_started", role="broker")
 
 

@@ -10,18 +10,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, same_words, score, select_biases
+from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime, micros
 from hobus.actors.ho3_memory.overlay_log import is_stated
 from hobus.actors.ho3_memory.records import fact_of
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import words_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import LOCAL, Bias, Labels, Overlay
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.said_by import SaidBy
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import ERASED, Evidence, body_of
@@ -221,9 +223,7 @@ def _left_out(
     labels = Labels(domain=list(context.domain_labels), task=list(context.task_labels))
     in_force = {one.artifact.artifact_id: one for one in _in_force(memory, as_of, whose)}
     matching = {name for name, one in in_force.items() if select_biases([one], labels, _UNBOUND, context.as_of_ts)}
-    shown = {
-        same_words(in_force[name].artifact.context_line): name for name in context.artifact_ids if name in in_force
-    }
+    shown = {words_of(in_force[name].artifact.context_line): name for name in context.artifact_ids if name in in_force}
     for overlay in memory.artifacts.overlays(as_of, signal_id=None, principal=None, active_only=False):
         artifact = overlay.artifact
         if artifact.artifact_id in context.artifact_ids:
@@ -234,7 +234,7 @@ def _left_out(
             line = None if is_anothers else line
         elif artifact.artifact_id not in matching:
             reason = f"its labels are not the turn's: {_named(artifact.labels)} against {_named(labels)}"
-        elif (twin := shown.get(same_words(artifact.context_line))) is not None:
+        elif (twin := shown.get(words_of(artifact.context_line))) is not None:
             reason = f"the line of {twin}, which is shown, has the same words"
         else:
             cost = budget.cost(artifact.context_line)
@@ -244,7 +244,7 @@ def _left_out(
 
 _UNBOUND = TokenBudget(sys.maxsize, 1)
 _STATES = {
-    "off": "a person switched it off",
+    "off": "{} switched it off",
     "pending": "it waits for a person: `hobus memory review`",
     "silent": "its weight is 0",
     "superseded": "a newer artifact of its signals, or a rule of its words, stands in its place",
@@ -257,7 +257,9 @@ def _not_in_force(overlay: Overlay, memory: AgentMemory, as_of: PointInTime, who
     if artifact.principal not in (None, whose.principal):
         return f"it is {artifact.principal}'s own", True
     if overlay.state in _STATES:
-        return _STATES[overlay.state], False
+        said = next((one for one in overlay.changes[::-1] if "DEACTIVATED:" in one.entry_id), None)
+        who = "a person" if said is None else SaidBy(said.principal, said.door)
+        return _STATES[overlay.state].format(who), False
     if overlay.state == "expired":
         return f"it expired at {artifact.expires_at_event_ts}", False
     if artifact.scope == "session" and artifact.session_id != whose.session_id:

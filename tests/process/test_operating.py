@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import pytest
 
 from bench.cluster import Cluster, eventually
 from hobus.bus.errors import BusError
+from hobus.bus.record.catalog import read_body
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.console import exit_codes
@@ -52,6 +55,12 @@ def test_scaling_up_and_down_under_turns_loses_none(cluster: Cluster):
     assert not cluster.entries("TurnDegraded", "RunFailed")
     ends = [entry.provenance.work_order_id for entry in cluster.entries("WO_COMPLETED", "WO_FAILED")]
     assert len(ends) == len(set(ends))
+    said = [read_body(entry) for entry in cluster.entries("OPERATOR_COMMAND")]
+    assert [(one[0], one[1], one[2]) for one in said if one is not None] == [
+        (ScaleCommand(role=role, count=many).model_dump_json(), "local", pwd.getpwuid(os.getuid()).pw_name)
+        for many in (3, 1)
+        for role, many in (("ho1", many), ("ho2", min(2, many)))
+    ]
     assert cluster.verify().tail == "clean"
 
 
@@ -127,15 +136,19 @@ def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cl
 def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: Cluster):
     """By `up` and by the doctor, with what differs and what puts it in force; one with faults would not start again."""
     cluster.up()
-    cluster("config set", "ho1.slots", "2")
+    cluster("config set", "ho1.orders_max", "2")
     anew = f"hobus reload --home {cluster.home.root}"
     for code, told in ((0, cluster("up")), (0, cluster("doctor"))):
-        assert told.code == code and "ho1.slots is 4, on disk 2" in told.out + told.err and anew in told.out + told.err
+        assert (
+            told.code == code
+            and "ho1.orders_max is 512, on disk 2" in told.out + told.err
+            and anew in told.out + told.err
+        )
     own = cluster.home.config / "admin_config.json"
-    own.write_text('{"ho1": {"slots": "two"}}')
+    own.write_text('{"ho1": {"orders_max": "two"}}')
     told = cluster("up")
-    assert told.code == 0 and "would not start again: " in told.err and "ho1.slots: is " in told.err
-    own.write_text('{"ho1": {"slots": 2}}')
+    assert told.code == 0 and "would not start again: " in told.err and "ho1.orders_max: is " in told.err
+    own.write_text('{"ho1": {"orders_max": 2}}')
     assert cluster("reload").code == 0
     assert "on disk" not in cluster("up").err and "in force" not in cluster("doctor").out
 

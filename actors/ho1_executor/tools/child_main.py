@@ -10,13 +10,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from hobus.actors.ho1_executor.tools import keeper
 from hobus.actors.ho1_executor.tools.definition import (
+    NO_HOME,
     Bounds,
     ToolDefinition,
     ToolFault,
@@ -70,8 +71,7 @@ class ChildHost:
     number: int
     snapshot: Mapping[str, Any]
     context: Mapping[str, Any]
-    ledger_dir: str
-    verifier: str
+    checks: Mapping[str, Sequence[str]]
 
     async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The reply that the worker got."""
@@ -81,11 +81,12 @@ class ChildHost:
             raise ToolFault(answer["fault"])
         return answer["value"]
 
-    async def verify_ledger(self, *, whole: bool) -> Mapping[str, Any]:
-        """What the verifier named by the worker's wiring says about the ledger's directory."""
-        if not self.verifier:
-            raise ToolFault("this worker has no ledger at hand")
-        return plain(resolve(self.verifier)(Path(self.ledger_dir), whole=whole))
+    async def check(self, name: str) -> Mapping[str, Any]:
+        """What the check of this name says, a function of a directory: both are named by the worker's wiring."""
+        if name not in self.checks:
+            raise ToolFault(NO_HOME)
+        path, directory = self.checks[name]
+        return plain(resolve(path)(Path(directory)))
 
 
 def resolve(path: str) -> Any:
@@ -133,8 +134,7 @@ def serve(pipe: Pipe, streams: StandardStreams) -> None:
                 number=asked["n"],
                 snapshot=context.pop("view", settings["view"]),
                 context=context,
-                ledger_dir=settings["ledger_dir"],
-                verifier=settings["verifier"],
+                checks=settings["checks"],
             )
             if asked["tool_id"] in settings["entry_points"]:
                 _load_into(tools, asked["tool_id"])

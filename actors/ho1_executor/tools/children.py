@@ -18,7 +18,7 @@ from hobus.actors.ho1_executor.tools.host_process import HostGone
 from hobus.actors.ho1_executor.tools.outside import Request
 from hobus.actors.ho1_executor.tools.print_pipe import Caller, caller_of
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
-from hobus.actors.ho1_executor.tools.slot import Copied, ToolSlot
+from hobus.actors.ho1_executor.tools.slot import ToolSlot
 from hobus.bus.messages.ids import turn_in
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.secret_refs import is_secret_name
@@ -28,36 +28,30 @@ BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
 _log = structlog.get_logger("ho1_executor")
 
 
-def _not_copied(_frames: int, _line: int, /, *, is_kept: bool) -> int:  # noqa: ARG001 - a keyword of `Copied`
-    """Each one is forked, or started, when it is needed."""
-    return 0
-
-
 class ChildToolRunner:
     """`bus.port.ToolRunner` over `children` processes; more calls than processes wait their turn in order."""
 
-    def __init__(  # noqa: PLR0913 - what a tool process needs to know
+    def __init__(
         self,
         settings: ToolsConfig,
         *,
         tools: Mapping[str, ToolDefinition],
         view: Mapping[str, Any],
-        ledger_dir: str = "",
-        verifier: str = "",
+        checks: Mapping[str, tuple[str, str]] | None = None,
         registry: str = BUILTIN_REGISTRY,
-        copied: Copied = _not_copied,
     ) -> None:
-        """Starts nothing. `copied`: where a process may be had that was forked ahead.
+        """Starts nothing.
 
-        `registry` and `verifier` are `module:name` paths that the processes import: a mapping of ToolDefinitions
-        (with the ids of `tools`), and a function from the ledger's directory to a report. The entry points of the
-        settings are loaded when they are first asked about, and available once `describe` has brought what they are.
+        `registry` is a `module:name` path that the processes import, of a mapping of ToolDefinitions (with the ids of
+        `tools`); `checks`: name -> such a path of a function from a directory to a report, and the directory. The
+        entry points of the settings are loaded when they are first asked about, and available once `describe` has
+        brought what they are.
         """
         self._tools = tuple(sorted(tools))
         self.entry_points = tuple(settings.entry_points)
         """The names that `describe` knows."""
         self._environment: Mapping[str, str] = {}
-        own = {"view": view, "registry": registry, "ledger_dir": ledger_dir, "verifier": verifier}
+        own = {"view": view, "registry": registry, "checks": checks or {}}
         fields = own | settings.model_dump(
             include={"output_max_bytes", "said_max_bytes", "definition_max_bytes", "entry_points", "limits"}
         )
@@ -68,7 +62,6 @@ class ChildToolRunner:
                 kill_grace_s=settings.kill_grace_ms / 1000,
                 leftovers_max=settings.leftovers_max,
                 is_kept=bool(self.entry_points) and keeper.KEEPS,
-                copied=copied,
             )
             for _ in range(settings.children)
         ]

@@ -12,6 +12,9 @@ from typing import Any, NoReturn, Protocol
 from hobus.actors.ho1_executor.tools.both_ends import both_ends
 from hobus.bus.tool import ToolFault
 
+NO_HOME = "this worker has no home of a cluster at hand"
+"""What a tool is told that asks for a check elsewhere."""
+
 
 class BadArguments(ToolFault):
     """What was given cannot be what the tool takes; it was not run."""
@@ -34,8 +37,8 @@ class ToolHost(Protocol):
         """The reply to one message, sent by the executor under its own policy. Raises ToolFault naming the code."""
         ...
 
-    async def verify_ledger(self, *, whole: bool) -> Mapping[str, Any]:
-        """What a check of the record found, `whole` or since the last one. Raises ToolFault where none is at hand."""
+    async def check(self, name: str) -> Mapping[str, Any]:
+        """What a check of the home found (`verify_ledger`, `run_gates`). Raises ToolFault where no home is at hand."""
         ...
 
 
@@ -52,7 +55,7 @@ class ToolDefinition:
     parameters: dict[str, Any]  # JSON Schema of the arguments
     idempotent: bool  # whether running it twice is as good as once
     run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]] = _runs_elsewhere  # gives a JSON-like value
-    needs_ledger: bool = False  # reads the record's files, so that it runs on their host alone
+    needs_home: bool = False  # reads files of the cluster's own machine, so that it runs there alone
     writes: bool = False  # it may change something: an agent needs its exact id among its permissions
     source: str = "builtin"  # or `python`, or the name of an MCP server
 

@@ -2,7 +2,7 @@
 
 Every frame is a map with its kind under `op`. A process of tools takes one call at a time:
 
-    worker -> child   configure {view, registry, ledger_dir, verifier, output_max_bytes,    once, first
+    worker -> child   configure {view, registry, checks, output_max_bytes,    once, first
                                  said_max_bytes, definition_max_bytes, entry_points,
                                  limits, environment}
                       call      {n, tool_id, arguments, context}                            one at a time; the context

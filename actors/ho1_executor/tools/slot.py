@@ -10,7 +10,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 from hobus.actors.ho1_executor.tools import child_main
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolFault, ToolResult
@@ -22,18 +22,10 @@ from hobus.actors.ho1_executor.tools.protocol import is_request, result_in
 CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
 
 
-class Copied(Protocol):
-    """Where a copy of this process may wait already."""
-
-    def __call__(self, frames: int, line: int, /, *, is_kept: bool) -> int:
-        """Its pid: it is a tool process from now on, with these sockets. 0 if there is none."""
-        ...
-
-
 class ToolSlot:
     """Takes one call at a time; a new process is started whenever the last one is gone."""
 
-    def __init__(  # noqa: PLR0913 - what its processes are made of
+    def __init__(
         self,
         *,
         configure: Callable[[], bytes],
@@ -41,19 +33,16 @@ class ToolSlot:
         kill_grace_s: float,
         leftovers_max: int,
         is_kept: bool,
-        copied: Copied,
     ) -> None:
         """`configure`: the first frame of each. `is_kept`: it has a keeper, since its tools may start processes.
 
-        `leftovers_max`: calls of one process that are over and of which something may still print. `copied` is asked
-        where this process may be forked.
+        `leftovers_max`: calls of one process that are over and of which something may still print.
         """
         self._configure = configure
         self._bounds = bounds
         self._kill_grace_s = kill_grace_s
         self._leftovers_max = leftovers_max
         self._is_kept = is_kept
-        self._copied = copied
         self._process: HostProcess | None = None
         self._ended: list[HostProcess] = []
         self._pipes: list[PrintPipe] = []
@@ -161,8 +150,6 @@ class ToolSlot:
 
     def _forked(self, frames: int, line: int | None) -> ForkedProcess:
         """A copy of this process, which has loaded everything: it shares that memory, and is there at once."""
-        if line is not None and (pid := self._copied(frames, line, is_kept=self._is_kept)):
-            return ForkedProcess(pid)
         worker = os.getpid()
         pid = os.fork()
         if pid:

@@ -23,7 +23,7 @@ from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
 from hobus.config.assets import Agent
-from hobus.config.attention_rules import override_fault
+from hobus.config.attention_rules import override_fault, override_warning
 
 
 class Run:
@@ -76,9 +76,11 @@ class Run:
 
     @property
     def template_fault(self) -> str:
-        """Why that template is not used, which was there when it was asked for; empty: it is, or none is asked for."""
-        wanted = self.named_template
-        return "" if wanted is None else override_fault(self.resources.attention.templates, self.agent, wanted)
+        """That the template is gone since it was asked for, or used against its selectors; empty: neither."""
+        known, wanted = self.resources.attention.templates, self.named_template
+        if wanted is None:
+            return ""
+        return override_fault(known, wanted) or override_warning(known[wanted], self.agent)
 
     @property
     def run_config(self) -> RunConfig:
@@ -112,8 +114,8 @@ class Run:
         now = self.resources.bus.now() if run.waiting_since is None else parse_iso(run.waiting_since)
         return max(0.0, parse_iso(run.deadline_at) - now)
 
-    def timeout_s(self, limit_ms: int) -> float:
-        """An order's own time-out. Raises WorkOrderFault when the run has no time left.
+    def order_timeout_s(self) -> float:
+        """An order's own time-out: a run's longest life. Raises WorkOrderFault when the run has no time left.
 
         The run's deadline is not in it: an attached request may move that while the order is on its way. When it
         passes, the drive is cancelled, and with it the request, wherever it is. Whoever shares the time out is told of
@@ -121,7 +123,7 @@ class Run:
         """
         if self.remaining_s() <= 0:
             raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")
-        return limit_ms / 1000
+        return self.config.budget.timeout_seconds
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

@@ -30,10 +30,12 @@ from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
 from hobus.config.assets import Agent
+from hobus.config.model_choice import choice_fault, named_route
+from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig
 
-_OWN_BUDGET = "BUDGET_EXHAUSTED"
-"""Met by a classification it may be that of its order alone: the answer's own order meets what is the session's."""
+_BUDGETS = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED"})
+"""Met by a classification they may be those of its order alone: the answer's own order meets what is the session's."""
 
 
 @dataclass(slots=True)
@@ -56,11 +58,15 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
     run.begin()
     if run.called_tool is not None:
         return await direct_call.take(run, run.called_tool)
+    if run.requested.model and (refused := choice_fault(run.requested.model, run.agent, run.config.gateway)):
+        raise refused
     labels, inputs = await _begun(run, progress)
 
     while True:
         _require_round(run, progress)
         receipt = await _synthesize(run, inputs, progress)
+        if receipt.state == "failed" and receipt.wo_id in run.memo.given_up:
+            continue  # the run failed with it, and goes on since
         output = _completed_output(receipt)
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens
@@ -135,22 +141,47 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
     if not run.is_classified:
         return Classification()
     config = run.config
+    provider_id, model_id = named_route(
+        run.resources.snapshot.model_for(
+            run.agent,
+            "classify",
+            request=run.requested.run_overrides,
+            session=run.session.record.state.session_config,
+        )
+    )
     receipt = await run.effects.order(
         work_orders.classify(
             await run.new_round(),
             inputs=[_message_to_classify(run), *beside],
+            provider_id=provider_id,
+            model_id=model_id,
             token_budget=run.agent.budget_tokens("classify", config.budget),
-            timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
+            timeout_seconds=min(run.order_timeout_s(), config.ho2.classify_timeout_ms / 1000),
+            headroom_tokens=_least_of_answer(run),
         )
     )
     if receipt.state == "failed" or receipt.output_result is None:
-        if chain.failure_code(receipt) in GATEWAY_REFUSALS - {_OWN_BUDGET}:
+        if chain.failure_code(receipt) in GATEWAY_REFUSALS - _BUDGETS:
             raise _fault_of(receipt)
         return Classification()
     progress.parent = receipt.wo_id
     return classification.read_classification(
         receipt.output_result.parsed, config.classify_labels, is_first=run.history.count == 0
     )
+
+
+def _least_of_answer(run: Run) -> int:
+    """What the answer's order will reserve at least: where that is not there any more, no classification is paid for.
+
+    All that it may use, where the turn before was refused for a budget.
+    """
+    last = run.session.record.last_run
+    if last is not None and last.code in _BUDGETS:
+        return run.budget_tokens
+    contract = run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")]
+    cap = min(contract.boundary.max_tokens, run.run_config.max_tokens or contract.boundary.max_tokens)
+    told = len(run.input_text) + len(run.agent.system_prompt)
+    return min(run.budget_tokens, told // run.config.attention.chars_per_token + cap)
 
 
 def _message_to_classify(run: Run) -> Segment:
@@ -178,7 +209,7 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
             exchanges=progress.exchanges,
             run_config=run.run_config,
             token_budget=_round_budget(run, progress.tokens_used),
-            timeout_seconds=run.timeout_s(config.ho2.order_timeout_ms),
+            timeout_seconds=run.order_timeout_s(),
             criteria=_criteria(config),
             parent_wo_id=progress.parent,
         )

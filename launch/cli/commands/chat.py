@@ -26,10 +26,10 @@ from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Said, Talk, said
 from hobus.launch.cli.commands.cluster_options import (
     known_agent,
-    known_template,
+    known_wishes,
     seconds_to_wait,
     with_agent,
-    with_template,
+    with_wishes,
 )
 from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
@@ -48,7 +48,7 @@ _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 @click.command()
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
-@with_template
+@with_wishes
 @click.option("--no-stream", is_flag=True, help="Show answers only when they are whole.")
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait for each answer, e.g. 90 or 2m.")
 @click.option("--json", "as_json", is_flag=True, help="One TurnResult per line; nothing else on standard output.")
@@ -59,6 +59,7 @@ def chat(  # noqa: PLR0913 - one per option
     session: str | None,
     agent: str | None,
     template: str | None,
+    model: str | None,
     no_stream: bool,
     timeout_s: float | None,
     as_json: bool,
@@ -76,7 +77,7 @@ def chat(  # noqa: PLR0913 - one per option
     known_agent(agent, place.snapshot, running_in=home)
     config = place.snapshot.config
     meant = agent or (config.host.agent_id if session is None else None)
-    talk.overrides = known_template(template, place.snapshot, agent=meant)
+    talk.overrides = known_wishes(template, model, place.snapshot, agent=meant)
     seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     if session is not None:
         talk.session_id = asyncio.run(named_session(place, session))
@@ -102,6 +103,7 @@ class _Conversation:
         self._new_view = partial(prompt.PromptView, self._prompt)
         self._tell = partial(prompt.tell, self._prompt)
         self._waiting: asyncio.Timeout | None = None  # for what a line asked for; Ctrl-C ends it
+        self._to_confirm = ""  # the statement that the last answer asks about
 
     async def hold(self) -> None:
         """Until somebody leaves."""
@@ -149,7 +151,10 @@ class _Conversation:
 
     async def _do(self, said: Said) -> None:
         talk, name = self._talk, said.text.split(maxsplit=1)[0]
-        if said.is_run_command or said.is_sent:
+        asked, self._to_confirm = self._to_confirm, ""
+        if asked and said.text.lower() == "y":
+            self._tell(await told(f"/memory confirm {asked}", talk))
+        elif said.is_run_command or said.is_sent:
             self._tell(await talk.command(said))
         elif said.is_message:
             check_text(said.text, talk.place().snapshot.config.host)
@@ -170,6 +175,9 @@ class _Conversation:
             self._tell([*failed(error), (kept, _DIM)])
             return
         self._tell(lines_about(result))
+        if result.remembered is not None and result.remembered.state == "pending":
+            self._to_confirm = result.remembered.artifact_id
+            self._tell([("y confirms it", "yellow")])
         if result.code == "run_active" and talk.unfetched is not None:
             self._tell([("the message before it is still being answered: /wait", _DIM)])
 

@@ -18,11 +18,12 @@ from hobus.config.sections.tools import McpServerConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import is_home
-from hobus.launch.process import copies
 from hobus.launch.process.roles import Made
 
 VERIFIER = "hobus.ledger_service.verify:VERIFIER"
-"""What the tool that checks the record runs, by name: an actor imports no service."""
+WHOLE_VERIFIER = "hobus.ledger_service.verify:verify_directory"
+GATES = "hobus.launch.launcher.gates:report_of"
+"""What the tools that check record and files run, by name: an actor imports no service."""
 
 
 def make(place: Place) -> Made:
@@ -32,8 +33,12 @@ def make(place: Place) -> Made:
         place.snapshot,
         BUILTIN,
         servers=config.tools.mcp_servers,
-        slots=config.ho1.slots,
-        ledger_dir=str(place.home.ledger),
+        slots=config.ho1.orders_max,
+        checks={
+            "verify_ledger": (VERIFIER, str(place.home.ledger)),
+            "verify_whole_ledger": (WHOLE_VERIFIER, str(place.home.ledger)),
+            "run_gates": (GATES, str(place.home.root)),
+        },
         files=FileReads(closed=(str(place.home.root),), is_home=is_home),
     )
 
@@ -45,9 +50,9 @@ def warm(snapshot: Snapshot) -> None:
 
 def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
     """The executor on another host: without the tools that read the record's files, and without files."""
-    tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_ledger}
+    tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_home}
     servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
-    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.slots, ledger_dir="")
+    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.orders_max, checks={})
 
 
 @functools.lru_cache(maxsize=1)
@@ -61,7 +66,7 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
     *,
     servers: Mapping[str, McpServerConfig],
     slots: int,
-    ledger_dir: str,
+    checks: Mapping[str, tuple[str, str]],
     files: FileReads | None = None,
 ) -> Made:
     """Its tool processes run already, before there is a socket that they could inherit."""
@@ -70,9 +75,7 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
         config.tools,
         tools=tools,
         view=_view_of(snapshot),
-        ledger_dir=ledger_dir,
-        verifier=VERIFIER if ledger_dir else "",
-        copied=copies.tool_process,
+        checks=checks,
     )
     children.start()
     table = ToolTable(BUILTIN)  # prompts tell of every built-in tool, wherever it runs

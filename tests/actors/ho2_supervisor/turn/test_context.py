@@ -346,6 +346,24 @@ def test_what_was_said_long_ago_is_found_again(turns: int) -> None:
         assert [s.ref for s in last.input_context if s.text == NEEDLE] == [found.source_id]
 
 
+@pytest.mark.parametrize("shares", [False, True])
+def test_what_another_principal_said_is_found_only_where_the_agents_file_shares_it(shares: bool) -> None:
+    """By scope `agent`: in all sessions of one's own; of others with whose session it was, or not at all."""
+    config = {"query": "{{ user_input }}", "sources": ["ledger"], "max_results": 9, "relevance_threshold": 0.01}
+    search = {"type": "horizontal_search", "config": {**config, "scope": "agent"}}
+    mine, hers, later = (f"00000000-0000-5000-8000-00000000000{number}" for number in (1, 2, 3))
+    brass, gold = (f"The key of the boathouse is of {metal}." for metal in ("brass", "gold"))
+    with Rig(templates=[template(HISTORY, search)], agent={"shares_texts": shares}) as rig:
+        for session_id, principal, said in ((mine, "key/bob", brass), (hers, "key/ana", gold)):
+            rig.run(rig.start_session(session_id, principal=principal))
+            talk(rig, said, session_id=session_id)
+        rig.run(rig.start_session(later, principal="key/bob"))
+        shown = talk(rig, QUESTION, "where is the key of the boathouse?", session_id=later)
+        assert f"said before (message): \u201c{brass}" in shown
+        assert (f"said before (message, in a session of key/ana): \u201c{gold}" in shown) is shares
+        assert ("gold" in shown) is shares
+
+
 def test_nothing_is_searched_while_the_prompt_has_all_that_was_said() -> None:
     """No question is asked; what is shown is no find later either."""
     with Rig(templates=[template(HISTORY, SEARCH)]) as rig:
@@ -407,7 +425,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
     """Under the agent's permissions; each is asked for with what is left of the budget."""
     reading = {"type": "file_read", "config": {"paths": ["notes/a.md", "b.md"], "max_size_bytes": 100}}
     with Rig(
-        tools=[], templates=[template(reading, budget={"max_context_tokens": 20, "max_queries": 5, "timeout_ms": 999})]
+        tools=[], templates=[template(reading, budget={"max_context_tokens": 40, "max_queries": 5, "timeout_ms": 999})]
     ) as rig:
         reads = Reads()
         reads.texts = {
@@ -421,7 +439,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
         [order] = [order for order in [*rig.pool.orders, *reads.orders] if order.wo_type == "synthesize"]
         assert text_of(order, "assembled_context") == "notes/a.md:\n\u2039/context>␛\nPlants."
         first, second = reads.asked
-        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 83 - 12 - 1, 83 - 32 - 6 - 1)
+        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 100, 163 - 32 - 6 - 49 - 1)
         [(_, payload)] = contexts(rig)
         assert payload.warnings == ("file_read_0: b.md: a link leads out",)
         assert [(one.source, one.source_id) for one in payload.fragments] == [("file", "notes/a.md")]
@@ -452,7 +470,7 @@ def test_an_agent_s_own_budget_bounds_its_contexts() -> None:
     small = ("budget.projection_budget", 100)
     shown: list[int] = []
     for given in (None, own):
-        with Rig(small, agent_budget=given) as rig:
+        with Rig(small, agent=given and {"budget": given}) as rig:
             _, second = (talk(rig, "x" * 2000, "and then?"), rig.pool.orders[-1])
             shown.append(len(text_of(second, "history")))
             entries = of_type(rig.run(rig.entries("ho2_context_authority")), "PROJECTION_COMPUTED")
@@ -493,22 +511,32 @@ def test_a_run_or_a_session_asks_for_its_template_by_name() -> None:
         assert [(one.template_id, one.chosen_by) for _, one in contexts(rig)] == [("ATT-PLAIN-001", "selectors")]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "says"), [("ATT-NONE-001", "may have ATT-PLAIN-001"), ("ATT-RESIDENT-001", "widen its")]
-)
-def test_a_template_that_cannot_be_is_refused_before_anything_is_recorded(wanted: str, says: str) -> None:
+def test_a_template_that_there_is_not_is_refused_before_anything_is_recorded() -> None:
     """Of a session and of a run; the same input can be sent again with one that there is."""
+    wanted, says = named("ATT-NONE-001"), "there are ATT-PLAIN-001, ATT-RESIDENT-001"
     with Rig(templates=[PLAIN, RESIDENTS]) as rig:
         with pytest.raises(SessionFault, match=f"session_config.attention_template: .*{says}"):
-            rig.run(rig.start_session(session_config=named(wanted)))
+            rig.run(rig.start_session(session_config=wanted))
         assert rig.run(rig.entries()) == []
         rig.run(rig.start_session())
         before = len(rig.run(rig.entries()))
         with pytest.raises(SessionFault, match=f"run_overrides.attention_template: .*{says}") as refused:
-            rig.run(rig.turn("i1", QUESTION, run_overrides=named(wanted)))
+            rig.run(rig.turn("i1", QUESTION, run_overrides=wanted))
         assert refused.value.code == "invalid_input"
         assert len(rig.run(rig.entries())) == before and rig.pool.orders == []
         assert rig.run(rig.turn("i1", QUESTION)).outcome == "success"
+
+
+def test_a_template_that_is_asked_for_by_name_is_used_against_its_selectors_with_a_warning() -> None:
+    """Answer and record say so; of one whose selectors have the agent nothing is said."""
+    with Rig(templates=[PLAIN, RESIDENTS]) as rig:
+        rig.run(rig.start_session())
+        said = []
+        for number, name in enumerate(("ATT-RESIDENT-001", "ATT-PLAIN-001")):
+            said.append(rig.run(rig.turn(f"i{number}", QUESTION, run_overrides=named(name))).template_fault)
+        told = [(one.template_id, one.chosen_by, one.warnings) for _, one in contexts(rig)]
+        assert "ATT-RESIDENT-001 was asked for by name" in said[0] and not said[1]
+        assert told == [("ATT-RESIDENT-001", "override", (said[0],)), ("ATT-PLAIN-001", "override", ())]
 
 
 def test_a_run_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so() -> None:
@@ -548,7 +576,7 @@ def test_a_session_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so
             assert result.outcome == "success"
             said.append(result.template_fault)
         told = [(one.template_id, one.chosen_by, one.warnings) for _, one in contexts(rig)]
-        gone = ("there is no attention template 'ATT-OTHER-001'; agent ADMIN may have ATT-PLAIN-001",)
+        gone = ("there is no attention template 'ATT-OTHER-001'; there are ATT-PLAIN-001",)
         assert told == [
             ("ATT-OTHER-001", "override", ()), ("ATT-PLAIN-001", "selectors", gone),
             ("ATT-PLAIN-001", "override", ()), ("ATT-PLAIN-001", "selectors", gone),
