@@ -14,12 +14,11 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import canonical_bytes, pack, unpack
+from hobus.bus.messages.base import canonical_bytes, digest_of, pack, unpack
 from hobus.bus.record.entry import Provenance
 from hobus.config.assets import Agent, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
-from hobus.config.in_force import digest_of
 from hobus.config.load import Further, Governed, Reading, read
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.registries import Manifests

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import Home
 
-LANES = ("ledger", "gateway")
-"""Services that also bind a socket of their own."""
+if TYPE_CHECKING:
+    from hobus.config.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,7 @@ def load() -> None:
     for role in ROLES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(f"hobus.launch.process.roles.{role}")
+    importlib.import_module("hobus.bus.messages.base").build_models()
 
 
 def _begin_with(control: socket.socket) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,9 +17,10 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, is_about, next_here
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import say, unheard
-from hobus.launch.filters.meaning import Filter, S
 from hobus.launch.filters.quantities import duration_of
-from hobus.launch.filters.syntax import FilterError
+
+if TYPE_CHECKING:
+    from hobus.launch.filters.meaning import Filter, S
 
 
 def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,6 +94,8 @@ def filter_given(
     make: Callable[[tuple[str, ...]], Filter[S]], texts: tuple[str, ...], *, names: Iterable[str], example: str
 ) -> Filter[S]:
     """The filter behind the arguments. Raises UsageFault, which points at the place and names the fields."""
+    from hobus.launch.filters.syntax import FilterError  # noqa: PLC0415 - of those that filter
+
     try:
         return make(texts)
     except FilterError as error:
