@@ -31,6 +31,14 @@ def snapshot_on_demand(data: bytes) -> Snapshot:
     return cast("Snapshot", _Parts(data))
 
 
+def contents_in(data: bytes) -> dict[str, bytes]:
+    """File -> its bytes, of what `Snapshot.contents` holds. Raises ValueError for anything else."""
+    found = unpack(data)
+    if type(found) is not dict or {(type(name), type(one)) for name, one in found.items()} - {(str, bytes)}:
+        raise ValueError("not a map of files")
+    return found
+
+
 class _Parts:
     """Snapshot, part by part: everything but the settings at once."""
 

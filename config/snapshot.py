@@ -141,14 +141,6 @@ def frozen(reading: Reading) -> Snapshot:
     return replace(_frozen(reading.governed()), origins=origins, contents=reading.contents())
 
 
-def contents_in(data: bytes) -> dict[str, bytes]:
-    """File -> its bytes, of what `Snapshot.contents` holds. Raises ValueError for anything else."""
-    found = unpack(data)
-    if type(found) is not dict or {(type(name), type(one)) for name, one in found.items()} - {(str, bytes)}:
-        raise ValueError("not a map of files")
-    return found
-
-
 def _frozen(governed: Governed) -> Snapshot:
     mappings = {name: _read_only(getattr(governed, name)) for name in _MAPPINGS}
     digest = digest_of(canonical_bytes(governed))

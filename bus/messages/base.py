@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
@@ -176,7 +177,7 @@ def build_models() -> None:
 
     For a process that others are forked from: whoever compiles one later writes to pages that all share.
     """
-    models = BaseModel.__subclasses__()
-    while models:
-        models += (model := models.pop()).__subclasses__()
+    models = deque(BaseModel.__subclasses__())
+    while models:  # in the order in which they were made: what stands in another one is shared by it
+        models += (model := models.popleft()).__subclasses__()
         model.model_rebuild()

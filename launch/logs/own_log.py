@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any, NoReturn
 
-from hobus.bus.clock import SystemClock
 from hobus.bus.log import configure_with
-from hobus.launch.console.output import clock_time, note, styled, wants_debug
-from hobus.launch.logs.lines import LogLine, shown
 
 
 def configure() -> None:
@@ -21,7 +18,12 @@ def configure() -> None:
 
 
 def _configure() -> None:
-    import structlog  # noqa: PLC0415 - with the first line alone
+    # With the first line alone.
+    import structlog  # noqa: PLC0415
+
+    from hobus.bus.clock import SystemClock  # noqa: PLC0415
+    from hobus.launch.console.output import clock_time, note, styled, wants_debug  # noqa: PLC0415
+    from hobus.launch.logs.lines import LogLine, shown  # noqa: PLC0415
 
     if structlog.is_configured():
         return

@@ -20,7 +20,7 @@ from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.files import ADMIN_CONFIG, kind_of
-from hobus.config.snapshot import contents_in
+from hobus.config.on_demand import contents_in
 
 P = TypeVar("P")
 

@@ -6,23 +6,22 @@ import asyncio
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import SessionConfig
-from hobus.config.attention_rules import override_fault
-from hobus.config.files import find
-from hobus.config.schema import AdminConfig
-from hobus.config.sections.processes import HostConfig
-from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.sessions.turns import check_text, words_of
+
+if TYPE_CHECKING:
+    from hobus.config.schema import AdminConfig
+    from hobus.config.sections.processes import HostConfig
+    from hobus.config.snapshot import Snapshot
 
 R = TypeVar("R", bound=Message)
 
@@ -55,6 +54,9 @@ def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | Non
     """
     if agent is None or agent in snapshot.agents:
         return agent
+    from hobus.config.files import find  # noqa: PLC0415 - for a mistake
+    from hobus.launch.cluster.installed import layers_of  # noqa: PLC0415
+
     said, hint = f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", next_here("agent list")
     if running_in is not None and f"agents/{agent}.json" in find(layers_of(running_in))[0]:
         said += f"; {agent} is on disk, and the cluster that runs has not taken it in"
@@ -72,6 +74,8 @@ def known_template(template: str | None, snapshot: Snapshot, *, agent: str | Non
     """The overrides that ask for it. Raises UsageFault where this agent, None: of whoever's session, cannot have it."""
     if template is None:
         return None
+    from hobus.config.attention_rules import override_fault  # noqa: PLC0415 - for who names one
+
     if agent is None and template not in snapshot.templates:
         there_are = ", ".join(snapshot.templates) or "none"
         raise UsageFault(f"--template: there is no attention template {template[:64]!r}; there are {there_are}")
