@@ -63,7 +63,7 @@ class Typing:
             self._read(0)
 
     def resize(self, columns: int, rows: int, *, reflows: bool = False) -> None:
-        """Another size of the window; most terminals break rows anew that do not fit any more, and the cursor with them."""
+        """Another size of the window; `reflows`: most terminals break rows anew that do not fit any more, and the cursor with them."""
         self.watch(0.5)
         before, cursor = [row.rstrip() for row in self.screen.display], self.screen.cursor
         self.screen.resize(rows, columns)
