@@ -57,7 +57,7 @@ COLUMNS = (
     Column("MS", 7, 4, is_right=True),
     Column("ID", 24, 7),
 )
-"""What is said, and in whose turn, is why anybody looks; then who says it to whom, whether it answers, what came of it."""
+"""What is said, and in whose turn, is why anybody looks; then who tells whom, whether it answers, what came of it."""
 _KIND, _TYPE, _VERDICT = 2, 3, 6
 _TYPE_LEAST, _TYPE_USUAL = 12, 16
 """Cells of a type: at least; and as many as tell most of them apart, before further columns."""
