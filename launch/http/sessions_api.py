@@ -28,7 +28,7 @@ from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.config.json_schema import schema_fault
 from hobus.launch.http import turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.openai_api import door_of, principal_of, read, session_id_in
+from hobus.launch.http.openai_api import door_of, principal_of, read
 from hobus.launch.http.problems import Problem, of_fault
 from hobus.launch.http.sse import PING, disconnected, frame, streamed
 from hobus.launch.http.turns import AskedTurn, Pieces
@@ -165,7 +165,8 @@ def _check_form(wanted: SessionConfig | None, param: str, door: Door) -> None:
 
 
 def _session(request: Request) -> str:
-    return session_id_in(door_of(request), principal_of(request), request.path_params["session_id"])
+    session_id: str = request.path_params["session_id"]  # the full one (`of_session`)
+    return session_id
 
 
 def _number(text: str | None) -> int:

@@ -24,12 +24,17 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "-
     if full is not None:
         return full
     check_prefix(given, called=called)
+    return the_one(given, await sessions_begun(bus, timeout_s=timeout_s), called=called)
+
+
+async def sessions_begun(bus: Bus, *, timeout_s: float) -> list[str]:
+    """The ids of all sessions; of one that both a supervisor and the host have begun, twice."""
     known: list[str] = []
     for event_type in BEGINNINGS:
         question = Query(where={"event_type": event_type}, limit=STARTS_MAX)
         found, _ = await every_page(bus, question, timeout_s=timeout_s)
-        known += [entry.provenance.session_id for entry in found[::-1]]
-    return the_one(given, known, called=called)
+        known += [entry.provenance.session_id for entry in found]
+    return known
 
 
 async def named_session(place: Place, given: str, *, called: str = "--session") -> str:

@@ -6,12 +6,14 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import aclosing
 from functools import wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
+from hobus.launch.sessions.client_errors import RequestError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,7 +67,11 @@ class AsyncSessions(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Its connections are closed."""
+        """Its connections are closed; once more: nothing."""
+
+    async def _session_named(self, given: str) -> str:
+        """The id of a session that is named whole or by its beginning (`SES-1a2b3c4d`), as the methods here take it."""
+        return given
 
     @abstractmethod
     async def start(self, *, agent_id: str | None = None) -> str:
@@ -83,12 +89,12 @@ class AsyncSessions(ABC):
         """The answer to one message, in a new session unless one is named.
 
         With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
-        `refused`. `template`: the attention template (`ATT-…`) that fills its context. Raises HttpError, over the bus
-        RuntimeFault, also when nobody answered in time.
+        `refused`. `template`: the attention template (`ATT-…`) that fills its context. Raises HobusError, as all
+        methods do (`client_errors.py`), also when nobody answered in time.
         """
         return await self._answer(Question(text, session_id, input_id, output_schema, template))
 
-    def stream(
+    async def stream(
         self,
         text: str,
         *,
@@ -101,7 +107,9 @@ class AsyncSessions(ABC):
 
         The last piece has the result. Raises what `ask` does.
         """
-        return self._pieces(Question(text, session_id, input_id, output_schema, template))
+        async with aclosing(self._pieces(Question(text, session_id, input_id, output_schema, template))) as pieces:
+            async for piece in pieces:
+                yield piece
 
     @abstractmethod
     async def _answer(self, question: Question) -> TurnResult: ...
@@ -233,7 +241,10 @@ class Sessions(Generic[C]):
     deny = _waited_for(AsyncSessions.deny)
 
     def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
-        """What this coroutine gives, run on the client's loop."""
+        """What this coroutine gives, run on the client's loop. Raises RequestError once this client is closed."""
+        if self._loop.is_closed():
+            what.close()
+            raise RequestError("closed", "this client is closed; open another one")
         running = asyncio.run_coroutine_threadsafe(what, self._loop)
         try:
             return running.result()

@@ -147,7 +147,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.launch.cluster.watch.*", "hobus.actors.ho1_executor.key_bodies.*", "hobus.actors.ho1_executor.key_text.*", "hobus.actors.ho2_supervisor.learning.quoted_blocks._INDENT", "hobus.actors.ho2_supervisor.learning.marks._MARKS_TOGETHER", "hobus.launch.launcher.foretouch._IS_THERE_AND_ALONE", "hobus.launch.launcher.foretouch._WORD_BYTES", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
         "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
-        "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.http_client._RETRYABLE",
+        "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.client_errors._RETRYABLE",
     ),
     "arguments of a library's class, for programs that have no configuration of ours: whoever calls it decides": (
         "hobus.launch.sessions.http_client.(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)", "hobus.launch.sessions.http_client.AsyncClient.__init__(timeout_s)",
