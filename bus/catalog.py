@@ -12,7 +12,8 @@ worker is lost.
 `work`: what it costs its sender's rate (`bus.client_rate`) beside its size: a command writes, a page
 of the record is made while nobody else is answered, anything else waits for its turn elsewhere or reads a little.
 `timed`: the histogram of the broker that counts how long it took, from request to answer (`bus/histogram.py`).
-`by_tool`: its key is no stickiness but the tool that it needs; it goes to workers that announce that tool.
+`by_tool`: its key is the tool that it needs; it goes to workers that announce that tool. For a tool of a server that
+keeps state the key goes on with a space and whom for: all such go to one worker while it has the tool.
 """
 
 from __future__ import annotations
