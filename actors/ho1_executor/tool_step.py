@@ -9,6 +9,7 @@ from typing import Any
 
 from hobus.actors.ho1_executor.contracts import schema_faults
 from hobus.actors.ho1_executor.ends import OrderEnds
+from hobus.actors.ho1_executor.held_state import HeldState
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
@@ -40,6 +41,7 @@ class ToolStep:
     runner: ToolRunner
     specs: Mapping[str, ToolDefinition]
     config: AdminConfig  # of this worker: its limits
+    held: HeldState
     begun: set[str]  # orders whose tool this incarnation began to run and whose end is not durable yet
     own_digest: str = ""  # of the snapshot that its tool processes know
     validators: Validators = field(default_factory=Validators)
@@ -52,12 +54,12 @@ class ToolStep:
         """
         order = job.order
         call, tool, agent = self._checked(order, snapshot)
-        recorded = await self._claim(job, call, tool)
+        recorded = await self._claim(job, tool)
         if recorded is not None:
             return recorded
         self.begun.add(order.wo_id)
         job.usage.tool_ids.append(tool.tool_id)
-        timeout_s = min(self.config.tools.timeout_ms / 1000, job.remaining_s)
+        timeout_s = min(tool.timeout_s or self.config.tools.timeout_ms / 1000, job.remaining_s)
         output = await self.runner.run(
             call,
             context={
@@ -66,12 +68,15 @@ class ToolStep:
                 "wo_id": order.wo_id,
                 "idempotency_key": order.wo_id,
                 "more_tools": self._more_tools(agent),
+                "holder": job.holder,
                 "request": requests_over(self.bus, timeout_s=timeout_s),
                 **self._other_view(snapshot),
             },
             timeout_s=timeout_s,
         )
         job.said.printed, job.said.traceback = output.printed, output.traceback
+        if output.held_by:
+            output.text = await self.held.word(order.session_id, tool.source, output.held_by) + output.text
         if output.ok:
             return OutputResult(text=Segment(name=call.call_id, text=output.text), truncated=output.truncated)
         # Nothing is unknown about a call that may simply be made again.
@@ -114,7 +119,7 @@ class ToolStep:
             if tool.source != "builtin" and agent.may_use(tool_id, writes=tool.writes)
         ]
 
-    async def _claim(self, job: Job, call: ToolCall, tool: ToolDefinition) -> Receipt | None:
+    async def _claim(self, job: Job, tool: ToolDefinition) -> Receipt | None:
         """Nothing once this worker holds the durable start, or the receipt of the one that ended the order."""
         order = job.order
         starts = await self._starts_of(order.wo_id, tool) if job.is_repeat else []
@@ -124,16 +129,16 @@ class ToolStep:
                 return await self._resume_ours(order, tool)
             if step == "ask" and (receipt := await self._end_of_other(order, tool, starts[-1])) is not None:
                 return receipt
-            ack = await self._write_start(job, call, tool, number=len(starts) + 1)
+            ack = await self._write_start(job, tool, number=len(starts) + 1)
             if ack.outcome == "committed":
                 return None
             if is_claimed(ack, self.bus.instance):  # a lost ack, or a repeat that nobody announced as one
                 return await self._resume_ours(order, tool)
             starts = await self._starts_of(order.wo_id, tool)
 
-    async def _write_start(self, job: Job, call: ToolCall, tool: ToolDefinition, *, number: int) -> Ack:
+    async def _write_start(self, job: Job, tool: ToolDefinition, *, number: int) -> Ack:
         """Whose this try is, durably; a barrier."""
-        entry = start_entry(job.order, call, job.stamp(), number=number, idempotent=tool.idempotent)
+        entry = start_entry(job.order, tool, job.stamp(), number=number)
         try:
             ack = (await self.ledger.write([entry], trace=job.trace))[0]
         except LedgerError as fault:

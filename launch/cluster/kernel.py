@@ -6,7 +6,6 @@ import ctypes
 import functools
 import os
 import resource
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +15,6 @@ from typing import NamedTuple
 _M_MMAP_THRESHOLD = -3
 _MADV_DONTNEED, _MADV_POPULATE_WRITE = 4, 23
 _RETURNED_BYTES = 1 << 20
-_PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
@@ -32,20 +30,6 @@ def become_subreaper() -> bool:
 def keep_memory_private() -> bool:
     """Whether from now on nobody but root may read or trace this process, and it leaves no core."""
     return _prctl(_PR_SET_DUMPABLE, 0)
-
-
-def end_with_parent(parent: int) -> None:
-    """Killed as soon as that process is gone, even one that is stopped; at once where it is gone already.
-
-    To be called right after a fork, in the child. Not inherited by whoever this process forks.
-    """
-    if _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL) and os.getppid() != parent:
-        os._exit(0)
-
-
-def outlive_parent() -> None:
-    """What `end_with_parent` asked for no longer holds."""
-    _prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def raise_open_files() -> None:

@@ -239,7 +239,7 @@ class Launcher:
                 give_back_code()
             is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
             if not is_soon:
-                crew.use_calm(tool_processes=self._plan.snapshot.config.tools.children)
+                crew.use_calm()
             interval_ms = self._config.ready_poll_ms if is_soon else self._config.watch_interval_ms
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval_ms / 1000):

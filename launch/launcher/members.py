@@ -302,10 +302,9 @@ class Crew:
         except OSError as error:
             self.happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
 
-    def use_calm(self, *, tool_processes: int) -> None:
-        """Nobody is starting: what the next start needs may be prepared, so many tool processes for an executor."""
-        has_executor = any(member.role == "ho1" for member in self)
-        self._nursery.use_calm(tool_processes=tool_processes if has_executor else 0)
+    def use_calm(self) -> None:
+        """Nobody is starting: what the next start needs may be prepared."""
+        self._nursery.use_calm()
 
     # --- processes ----------------------------------------------------------------------------------------------
 

@@ -118,11 +118,10 @@ class Nursery:
         self._look_at_software(order)
         return child
 
-    def use_calm(self, *, tool_processes: int) -> None:
+    def use_calm(self) -> None:
         """To be called when nobody is starting: whoever is to be started next finds an heir and a spare prepared.
 
         Making them takes as long as a process takes to get ready, and would keep it from the machine.
-        `tool_processes`: how many an executor has; 0 where there is none to be started.
         """
         if self._orders or self._lineage is None:
             return
@@ -132,7 +131,7 @@ class Nursery:
             self._lineage.forget_software()
             self._lineage.replace_if_outdated()
             siblings = (child.pid for child in self._children if child.pid)
-            self._lineage.prepare_spare(siblings, tool_processes=tool_processes)
+            self._lineage.prepare_spare(siblings)
 
     def reap_strangers(self) -> None:
         """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor).

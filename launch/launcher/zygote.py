@@ -37,9 +37,6 @@ from hobus.launch.launcher.foretouch import foretouch
 MAIN = "hobus.launch.process.main"
 """What every child runs; loaded first, and with it the bus, the broker and the configuration's models."""
 
-COPIES = "hobus.launch.process.copies"
-"""What a spare has that becomes an executor; loaded with its role."""
-
 ROLES = ("ledger", "gateway", "ho3", "ho1", "ho2", "host")
 """`launch/process/roles/<role>.py`, loaded in this order; a role that is not installed is left out."""
 
@@ -52,7 +49,7 @@ _PID_BYTES = 4
 SPARE = -1
 """The number of the order for a spare; nothing comes beside it.
 
-Its options: how many tool processes an executor has, and the pids of processes that run.
+Its options: the pids of processes that run.
 """
 
 
@@ -301,10 +298,7 @@ def _wait(line: socket.socket) -> NoReturn:
         word, descriptors, _flags, _address = socket.recv_fds(line, WORD_MAX_BYTES, _DESCRIPTORS)
         if descriptors or not word:
             break
-        count, *siblings = map(int, Fork(*json.loads(word)).options)
-        # Before it takes memory for itself, which else they would share and it would have to take once more.
-        importlib.import_module(COPIES).prepare(count)
-        foretouch(siblings)
+        foretouch([int(pid) for pid in Fork(*json.loads(word)).options])
     if len(descriptors) != _DESCRIPTORS:
         os._exit(0)
     log, liveness = descriptors
@@ -357,8 +351,7 @@ def _run(options: Sequence[str], log: int, liveness: int) -> NoReturn:
             os.setsid()  # refused to a spare, which leads its session already
         plain_signals()
         speak_into(log)
-        copies = importlib.import_module(COPIES)
-        keep_only([liveness, *copies.lines()])
+        keep_only([liveness])
         gc.freeze()  # where the order came before the last module
         gc.enable()
         main = importlib.import_module(MAIN)

@@ -132,14 +132,11 @@ class Lineage:
             else:
                 ours.close()
 
-    def prepare_spare(self, siblings: Iterable[int], *, tool_processes: int) -> None:
-        """The present zygote makes a spare, if it has none, which prepares for being a process like these.
-
-        `tool_processes`: how many it needs as an executor.
-        """
+    def prepare_spare(self, siblings: Iterable[int]) -> None:
+        """The present zygote makes a spare, if it has none, which prepares for being a process like these."""
         if self.present is not None:
-            options = [tool_processes, *islice(siblings, SIBLINGS_MAX)]
-            self.order(self.present, Fork(SPARE, list(map(str, options))), [])
+            options = [str(pid) for pid in islice(siblings, SIBLINGS_MAX)]
+            self.order(self.present, Fork(SPARE, options), [])
 
     def forget_software(self) -> None:
         """The next look is at each module: what another machine did to a shared disk, no system tells."""

@@ -33,7 +33,7 @@ from hobus.launch.cluster.run_file import write_whole
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.logs import writing
-from hobus.launch.process import copies, liveness, wiring
+from hobus.launch.process import liveness, wiring
 from hobus.launch.process.liveness import FINISH
 from hobus.launch.process.options import ProcessOptions, of_command_line
 from hobus.launch.process.roles import Made
@@ -192,7 +192,6 @@ class _Process:
             await asyncio.sleep(0)  # its word on readiness, or what it asks for that, leaves before what can wait
             self._made.begin(peer.announce)
             collector.settle()
-            copies.dismiss(self._config.bus.beat_interval_ms / 1000)
             _log.info("process_started", role=self._role)
             failure: asyncio.Future[BaseException] | None = getattr(self._made.actor, "failed", None)
             if failure is not None:
@@ -268,7 +267,6 @@ def _started(place: Place, remote: tuple[str, KeyFiles] | None) -> None:
     if remote is not None:
         write_whole(place.home.listening, f"{remote[1].listens}\n")
         _log.info("listening_for_workers", address=remote[1].listens)
-    copies.dismiss(place.snapshot.config.bus.reannounce_grace_ms / 1000)  # by then everybody is back
     _log.info("process_started", role="broker")
 
 

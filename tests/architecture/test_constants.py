@@ -112,7 +112,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.messages.base.SENDABLE_MAX", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
         "hobus.bus.zeromq.broker_loop._PROBE_PARTS", "hobus.bus.zeromq.link._FRAMES",
         "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.remote_router._KEY_BYTES",
-        "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*", "hobus.launch.process.copies.*",
+        "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*",
         "hobus.launch.launcher.control.*", "hobus.launch.cli.commands.steering.EPOCH_MAX",
     ),
     "the record's format, in docs/ledger.md, and ids that stand in it: a record outlives every configuration": (
@@ -135,7 +135,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.config.assets.Boundary.*", "hobus.config.sections.gateway.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.yaml_text._NUMBER_MAX_CHARS", "hobus.config.parse._DEPTH_MAX", "hobus.config.sound_part._TRIES", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
-        "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS", "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.print_pipe._PIPE_BYTES", "hobus.actors.ho1_executor.tools.standard_streams.*",
+        "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS", "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.nursery.*", "hobus.actors.ho1_executor.tools.print_pipe._PIPE_BYTES", "hobus.actors.ho1_executor.tools.standard_streams.*",
         "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.zeromq.curve.*", "hobus.bus.disk.*", "hobus.bus.word_scores.(_K1, _B)",
         "hobus.gateway_service.breaker.*", "hobus.gateway_service.pricing.TOKENS_MAX",
         "hobus.gateway_service.providers.http.wire._COUNT_MAX", "hobus.gateway_service.providers.http.faults._LEAST_ERROR",
@@ -169,6 +169,8 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.config.json_schema._*_MAX", "hobus.config.json_schema._PATTERNS_BYTES", "hobus.config.schema_cost.*",
     ),
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
+        "hobus.actors.ho1_executor.held_state._KNOWN_MAX", "hobus.actors.ho1_executor.tools.host_process._UNREAD_MAX",
+        "hobus.actors.ho1_executor.tools.child_main._LAG_S",
         "hobus.bus.broker.ring.*", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK", "hobus.bus.fair._PRINCIPALS_KEPT", "hobus.bus.lanes._ROLES_KEPT", "hobus.config.load.(_ASSETS_KEPT, _SETTINGS_KEPT)",
         "hobus.bus.loop._PASSES", "hobus.bus.zeromq.drained.MANY",
         "hobus.bus.zeromq.lane._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.config.own_settings._DEPTH_MAX", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",

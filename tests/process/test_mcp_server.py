@@ -45,7 +45,7 @@ async def kept(directory: Path, how: str = "", limits: Any = LIMITS, **changes: 
         pids = [pid for pid in (server.pid, server_pid(directory)) if pid]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        server.close()
+        await server.close()
         await until(lambda: not any(lives(pid) for pid in pids))
 
 
@@ -55,10 +55,12 @@ def server_pid(directory: Path) -> int:
     return int(file.read_text() or 0) if file.exists() else 0  # it may just have been made
 
 
-async def call(server: McpSource, tool: str, timeout_s: float = 10.0) -> tuple[bool, str, str]:
+async def call(server: McpSource, tool: str, timeout_s: float = 10.0, holder: str = "S") -> tuple[bool, str, str]:
     """One call: ok, code, text."""
     asked = ToolCall(call_id="001", tool_id=f"s__{tool}", arguments={})
-    result = await server.call(server.tools[f"s__{tool}"], asked, idempotency_key="WO-7", timeout_s=timeout_s)
+    result = await server.call(
+        server.tools[f"s__{tool}"], asked, holder=holder, idempotency_key="WO-7", timeout_s=timeout_s
+    )
     return result.ok, result.code, result.text
 
 
@@ -244,7 +246,7 @@ async def main():
     while server.state != "ready":
         await asyncio.sleep(0.01)
     call = ToolCall(call_id="001", tool_id="s__deaf", arguments={{}})
-    await server.call(server.tools["s__deaf"], call, idempotency_key="k", timeout_s=50)
+    await server.call(server.tools["s__deaf"], call, holder="S", idempotency_key="k", timeout_s=50)
 asyncio.run(main())
 """
     worker = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -258,6 +260,36 @@ asyncio.run(main())
     finally:
         worker.kill()
         worker.wait()
+
+
+async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(tmp_path: Path) -> None:
+    """Its calls go there and nobody else's; two at once as well. Without a call for long it goes, and the next is new."""
+    async with kept(tmp_path, "stateful", LIMITS.model_copy(update={"mcp_idle_ms": 400}), per="session") as server:
+        said = [await asyncio.gather(*[call(server, "count", holder=holder) for holder in "aabb"]) for _ in range(2)]
+        texts = [text for batch in said for _, _, text in batch]
+        assert sorted(text.partition(" ")[0] for text in texts) == sorted("11223344")
+        pids = {
+            holder: {texts[n].split()[2] for n in places}
+            for holder, places in (("a", (0, 1, 4, 5)), ("b", (2, 3, 6, 7)))
+        }
+        assert len(pids["a"]) == len(pids["b"]) == 1 and pids["a"] != pids["b"]
+        await until(lambda: not any(lives(int(pid)) for held in pids.values() for pid in held))
+        assert (await call(server, "count", holder="a"))[2].startswith("1 in ")
+
+
+async def test_of_many_holders_the_idle_ones_make_room_and_the_busy_ones_do_not(tmp_path: Path) -> None:
+    """Refused in words, and nothing was run."""
+    limits = LIMITS.model_copy(update={"mcp_processes_max": 2})
+    async with kept(tmp_path, "stateful", limits, per="session") as server:
+        assert len({(await call(server, "count", holder=holder))[2] for holder in "abc"}) == 3
+        busy = [asyncio.get_running_loop().create_task(call(server, "polite", holder=holder)) for holder in "de"]
+        await until(lambda: len(effects(tmp_path)) == 2)
+        ok, code, text = await call(server, "count", holder="f")
+        assert (ok, code, text.endswith("nothing was run: try again later")) == (False, "tool_failed", True)
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
+        assert (await call(server, "count", holder="f"))[0]
 
 
 def test_the_scripted_server_is_there() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.builders import shipped_snapshot, write_config
+from bench.builders import write_config
 from bench.cluster import Cluster, eventually
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands.ps import own_lines
@@ -26,7 +26,6 @@ PACKAGES = "what packages are installed?"
 
 ALL = 3
 """The zygote, its heir and its spare."""
-TOOL_PROCESSES = shipped_snapshot().config.tools.children
 
 
 def zygotes(cluster: Cluster) -> list[psutil.Process]:
@@ -172,68 +171,16 @@ def test_the_spare_takes_what_memory_it_will_write_to_while_it_waits(cluster: Cl
     eventually(lambda: spare.memory_full_info().uss > host / 2 > heir.memory_full_info().uss)
 
 
-def forked_ahead(cluster: Cluster) -> tuple[psutil.Process, list[psutil.Process]]:
-    """The spare, and what it has forked for an executor: as soon as there are as many as one has."""
-
-    def found() -> tuple[psutil.Process, list[psutil.Process]] | None:
-        for one in zygotes(cluster):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if len(copies := one.children()) == TOOL_PROCESSES:
-                    return one, copies
-        return None
-
-    return eventually(found)
-
-
-def test_an_executor_finds_its_tool_processes_forked(cluster: Cluster):
-    """Before anybody knew that it would be one: they are its own, run its tools, and the next spare has others."""
-    cluster.up()
-    spare, copies = forked_ahead(cluster)
-    killed = cluster.kill("ho1/1")
-    eventually(lambda: cluster.is_up("ho1/1", other_than=killed.instance))
-    executor = psutil.Process(cluster.row("ho1/1").pid)
-    assert executor.pid == spare.pid
-    assert {one.pid for one in executor.children()} == {one.pid for one in copies}
-    assert cluster.ask(PACKAGES)["outcome"] == "success"
-    for one in copies:
-        assert one.name() == "hobus ho1/1" and one.num_threads() == 1
-        descriptors = {str(path.readlink()).partition(":")[0] for path in Path(f"/proc/{one.pid}/fd").iterdir()}
-        assert descriptors <= {"socket", "/dev/null", "pipe", str(cluster.home.log("ho1/1"))}
-    assert forked_ahead(cluster)[0].pid != spare.pid
-
-
-@pytest.mark.parametrize("actor", ["broker/1", "gateway/1"])
-def test_who_is_no_executor_lets_them_go(cluster: Cluster, actor: str):
-    """None of them is left, not even as a zombie."""
-    cluster.up()
-    spare, copies = forked_ahead(cluster)
-    killed = cluster.kill(actor)
-    eventually(lambda: cluster.is_up(actor, other_than=killed.instance))
-    assert cluster.row(actor).pid == spare.pid
-    eventually(lambda: not any(psutil.pid_exists(one.pid) for one in copies))
-
-
 def test_a_spare_that_is_stopped_keeps_nobody_waiting(cluster: Cluster):
-    """Who was to be it is forked by the zygote at once; it ends, and what it has forked."""
+    """Who was to be it is forked by the zygote at once; it ends."""
     cluster.up()
-    spare, copies = forked_ahead(cluster)
+    first, heir = whole_family(cluster)
+    (spare,) = [one for one in zygotes(cluster) if one not in (first, heir)]
     spare.suspend()
     killed = cluster.kill("gateway/1")
     eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance), within_s=15)
-    eventually(lambda: not any(one.is_running() for one in (spare, *copies)), within_s=15)
+    eventually(lambda: not spare.is_running(), within_s=15)
     assert cluster.row("gateway/1").restarts == 1 and started_fresh(cluster) == 0
-
-
-def test_what_a_spare_has_forked_ends_with_it(cluster: Cluster):
-    """However that ends; the executor that is started without any forks its own."""
-    cluster.up()
-    spare, copies = forked_ahead(cluster)
-    spare.kill()
-    eventually(lambda: not any(psutil.pid_exists(one.pid) for one in copies))
-    killed = cluster.kill("ho1/1")
-    eventually(lambda: cluster.is_up("ho1/1", other_than=killed.instance))
-    assert len(psutil.Process(cluster.row("ho1/1").pid).children()) == TOOL_PROCESSES
-    assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
 def test_heirs_follow_each_other(make_cluster: Callable[[str], Cluster], tmp_path: Path):

@@ -60,6 +60,7 @@ def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, An
             idempotent=reads or _is_named(config.idempotent, name),
             writes=not reads,
             source=server,
+            timeout_s=None if config.timeout_ms is None else config.timeout_ms / 1000,
         )
     if len(wanted) > listed_max:
         refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, tools.listed_max is {listed_max}")

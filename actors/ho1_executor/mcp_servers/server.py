@@ -3,12 +3,16 @@
 Theory of operation. `keep` is the one long-lived task of a server: it starts the server's process, takes its listings
 while it lives, and after its end begins again, at once if it had been in order, else with a back-off. As long as a
 server comes back at once its tools stay announced and calls wait for it; once a try has failed they are withdrawn.
+
+A server that is `per` session or principal has besides this process, which lists its tools, one for each of them: the
+same again under the holder's name, made by its first call, and ended when it has had none for long.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
@@ -26,6 +30,16 @@ _BOUNDS = {
     "limits", "output_max_bytes", "message_max_bytes", "listed_max", "definition_max_bytes", "errors_max_bytes",
 }  # fmt: skip
 _log = structlog.get_logger("ho1_executor")
+
+
+@dataclass(slots=True)
+class _Held:
+    """A process that one session or principal has alone."""
+
+    source: McpSource
+    task: asyncio.Task[None]
+    users: int = 0
+    idle: asyncio.TimerHandle | None = None  # ends it
 
 
 class McpSource:
@@ -53,9 +67,11 @@ class McpSource:
         self._on_change = on_change
         self._names: Mapping[str, str] = {}
         self._connection: ServerProcess | None = None
-        self._ended: list[ServerProcess] = []
+        self.ended: list[ServerProcess] = []
         self._settled = asyncio.Event()  # ready, or failed: a call need not wait
         self._failures = 0
+        self._held: dict[str, _Held] = {}  # by whom
+        self._tasks: set[asyncio.Task[None]] = set()  # that keep those, or end them
 
     @property
     def pid(self) -> int | None:
@@ -73,25 +89,28 @@ class McpSource:
                         await asyncio.get_running_loop().create_future()
                 except TimeoutError:
                     pass
-            self._ended = [connection for connection in self._ended if not connection.is_reaped()]
+            self.ended = [connection for connection in self.ended if not connection.is_reaped()]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """No process of it is left; after `keep` has ended."""
-        for connection in self._ended:
+        for holder in list(self._held):
+            self._let_go(holder)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self.ended:
             connection.wait()
-        self._ended.clear()
+        self.ended.clear()
 
-    async def call(self, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, timeout_s: float) -> ToolResult:
-        """One call within `timeout_s`, waiting for the server included.
+    async def call(
+        self, tool: ToolDefinition, call: ToolCall, *, holder: str, idempotency_key: str, timeout_s: float
+    ) -> ToolResult:
+        """One call within `timeout_s`, waiting for the server included, in the process that its holder has.
 
         A call whose server goes away under it is made again if it may be, once; else its outcome is unknown. Over time
         or cancelled: it has ended, or its server's process was killed, before this returns.
         """
-        fields = {
-            "tool": self._names.get(tool.tool_id, ""),
-            "arguments": call.arguments,
-            "idempotency_key": idempotency_key,
-        }
+        if self._config.per != "worker":
+            return await self._in_own(holder, tool, call, idempotency_key=idempotency_key, timeout_s=timeout_s)
+        fields = {"arguments": call.arguments, "idempotency_key": idempotency_key}
         limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
@@ -103,7 +122,7 @@ class McpSource:
                 return await self._once(tool, fields)
         except HostGone as gone:
             said = f"the MCP server of {tool.tool_id} {gone} while the call was running"
-            return not_done("unknown_outcome", said)
+            return not_done("unknown_outcome", f"{said}; what it held between calls is gone")
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -118,7 +137,54 @@ class McpSource:
             return not_done("tool_failed", said)
         if tool.tool_id not in self._names:
             return not_done("tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run")
-        return await connection.call(fields)
+        result, _frame = await connection.call({"tool": self._names[tool.tool_id], **fields})
+        result.held_by = f"{self.name}/{connection.pid}"
+        return result
+
+    async def _in_own(
+        self, holder: str, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, timeout_s: float
+    ) -> ToolResult:
+        """In the process of this session, or principal, alone."""
+        held = self._held.get(holder) or self._made_for(holder)
+        if held is None:
+            said = f"{len(self._held)} processes of the MCP server {self.name} are at work (tools.mcp_processes_max)"
+            return not_done("tool_failed", f"{said}; nothing was run: try again later")
+        held.users += 1
+        if held.idle is not None:
+            held.idle.cancel()
+        try:
+            return await held.source.call(
+                tool, call, holder=holder, idempotency_key=idempotency_key, timeout_s=timeout_s
+            )
+        finally:
+            held.users -= 1
+            if not held.users:
+                idle_s = self._limits.mcp_idle_ms / 1000
+                held.idle = asyncio.get_running_loop().call_later(idle_s, self._let_go, holder)
+
+    def _made_for(self, holder: str) -> _Held | None:
+        """A process of its own, in place of one that nobody uses where there are many; None where all are in use."""
+        if len(self._held) >= self._limits.mcp_processes_max:
+            unused = next((name for name, held in self._held.items() if not held.users), None)
+            if unused is None:
+                return None
+            self._let_go(unused)
+        source = McpSource(
+            self.name, self._config.model_copy(update={"per": "worker"}), self._limits,
+            given=self._given, random=self._random, on_change=_nobody_is_told,
+        )  # fmt: skip
+        task = asyncio.get_running_loop().create_task(source.keep())
+        task.add_done_callback(lambda _task: self._tasks.discard(task) or self.ended.extend(source.ended))
+        self._tasks.add(task)
+        held = self._held[holder] = _Held(source, task)
+        return held
+
+    def _let_go(self, holder: str) -> None:
+        """Its process ends, and what it holds is gone."""
+        held = self._held.pop(holder)
+        if held.idle is not None:
+            held.idle.cancel()
+        held.task.cancel()
 
     async def _live(self) -> None:
         """One life of its process, from start to end."""
@@ -136,7 +202,7 @@ class McpSource:
                 kill_grace_s=limits.kill_grace_ms / 1000,
                 on_closed=self._settled.clear,
             )
-            self._ended.append(self._connection)
+            self.ended.append(self._connection)
             await self._connection.serve(self._listed, connect_timeout_s=self._config.connect_timeout_ms / 1000)
         except NotConnected as error:
             self._failures += 1
@@ -176,3 +242,7 @@ class McpSource:
         most = self._limits.reconnect_max_ms / 1000
         pause = min(most, self._limits.reconnect_min_ms / 1000 * 2 ** min(self._failures - 1, 30))
         return pause * (0.5 + self._random() / 2)
+
+
+def _nobody_is_told() -> None:
+    """The process that everybody shares has told of the tools."""

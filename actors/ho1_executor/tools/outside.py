@@ -6,19 +6,16 @@ policy applies on top.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from hobus.actors.ho1_executor.tools.definition import ToolFault
+from hobus.actors.ho1_executor.tools.definition import Request, ToolFault
 from hobus.bus.catalog import row_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
 from hobus.bus.port import Bus
-
-Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""(service, message type, body) -> the reply's fields; raises ToolFault."""
 
 READS = frozenset(
     {

@@ -90,9 +90,9 @@ def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
     return ToolResult(**{name: frame[name] for name in _RESULT})
 
 
-def is_request(frame: Mapping[str, Any], number: int) -> bool:
-    """Whether it is a well-formed question within this call."""
-    return frame["op"] == "request" and frame.get("n") == number and _has(frame, _REQUEST)
+def is_request(frame: Mapping[str, Any]) -> bool:
+    """Whether it is a well-formed question within the call under `n`."""
+    return frame["op"] == "request" and _has(frame, {"n": int, **_REQUEST})
 
 
 def _has(frame: Mapping[str, Any], kinds: Mapping[str, type]) -> bool:

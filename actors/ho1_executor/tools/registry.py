@@ -29,6 +29,7 @@ def _tool(description: str, *, needs_ledger: bool = False, **properties: dict[st
             idempotent=True,
             run=run,
             needs_ledger=needs_ledger,
+            is_alone=needs_ledger,  # the check of a record waits for nobody
         )
         return run
 

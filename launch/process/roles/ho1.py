@@ -18,7 +18,6 @@ from hobus.config.sections.tools import McpServerConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import is_home
-from hobus.launch.process import copies
 from hobus.launch.process.roles import Made
 
 VERIFIER = "hobus.ledger_service.verify:verify_directory"
@@ -72,7 +71,6 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
         view=_view_of(snapshot),
         ledger_dir=ledger_dir,
         verifier=VERIFIER if ledger_dir else "",
-        copied=copies.tool_process,
     )
     children.start()
     table = ToolTable(BUILTIN)  # prompts tell of every built-in tool, wherever it runs
