@@ -144,7 +144,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.http.clients._FIRST_OTHER", "hobus.gateway_service.providers.http.wire._NAME_MAX_CHARS",
         "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
-        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.launch.cluster.watch.*", "hobus.actors.ho1_executor.key_bodies.*", "hobus.actors.ho1_executor.key_text.*", "hobus.actors.ho2_supervisor.learning.quoted_blocks._INDENT", "hobus.actors.ho2_supervisor.learning.marks._MARKS_TOGETHER", "hobus.launch.launcher.foretouch._IS_THERE_AND_ALONE", "hobus.launch.launcher.foretouch._WORD_BYTES", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
+        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.launch.cluster.watch.*", "hobus.actors.ho2_supervisor.learning.quoted_blocks._INDENT", "hobus.actors.ho2_supervisor.learning.marks._MARKS_TOGETHER", "hobus.launch.launcher.foretouch._IS_THERE_AND_ALONE", "hobus.launch.launcher.foretouch._WORD_BYTES", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
         "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.http_client._RETRYABLE",
@@ -162,7 +162,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
     ),
     "what a secret is, and what a quotation: a rule that no configuration may weaken": (
-        "hobus.actors.ho1_executor.file_reads._KEY_BYTES",
+        "hobus.actors.ho1_executor.file_reads._KEY_BYTES", "hobus.actors.ho1_executor.file_reads._FEW_WORDS",
         "hobus.gateway_service.providers.http.faults._QUOTED_CHARS", "hobus.gateway_service.providers.http.faults.*",
     ),
     "what one stranger's schema may cost whoever checks it, where everybody waits: a bound that no configuration may lift": (
