@@ -26,7 +26,8 @@ _KEY_BYTES = 4_096
 """So much of every file is looked at for a key, also where less is shown: half a key is no text either."""
 _KEY_NAMES = (
     "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks", "*.kdbx",
-    ".env", ".env.*", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".git-credentials", "credentials", "credentials.*", "secring.*",
+    ".env", ".env.*", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".git-credentials", "credentials",
+    "credentials.*", "secring.*",
 )  # fmt: skip
 _KEY_PLACES = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".password-store")
 _KEYS = re.compile(

@@ -72,7 +72,8 @@ class _CallBatch:
     async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
         """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
         run, effects = self.run, self.run.effects
-        timeout_s = run.timeout_s(run.config.ho2.order_timeout_ms)
+        # What a call may take its tool says, which its worker knows; the order lives as long as a run may.
+        timeout_s = run.timeout_s(run.config.budget.timeout_seconds * 1000)
         pending: dict[str, OpenOrder] = {}
         for call in calls:
             if self._denial(call) is None:
