@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from hobus.actors.ho1_executor.contracts import schema_faults
@@ -14,7 +15,7 @@ from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import requests_over
-from hobus.actors.ho1_executor.tools.table import Validators, snapshot_view
+from hobus.actors.ho1_executor.tools.table import snapshot_view
 from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry
@@ -23,6 +24,7 @@ from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
 from hobus.bus.window import remember
 from hobus.config.assets import Agent, names, why_withheld
+from hobus.config.json_schema import Validator, validator_of
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
@@ -44,7 +46,6 @@ class ToolStep:
     held: HeldState
     begun: set[str]  # orders whose tool this incarnation began to run and whose end is not durable yet
     own_digest: str = ""  # of the snapshot that its tool processes know
-    validators: Validators = field(default_factory=Validators)
     views: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict[str, dict[str, Any]])
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult | Receipt:
@@ -95,7 +96,7 @@ class ToolStep:
             raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
         if agent is None or not agent.may_use(call.tool_id, writes=tool.writes):
             raise WorkOrderFault("tool_not_permitted", _refusal(order.agent_id, agent, tool))
-        if faults := schema_faults(self.validators.of(tool), call.arguments):
+        if faults := schema_faults(_validator_of(tool), call.arguments):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
         return call, tool, agent
 
@@ -188,6 +189,12 @@ class ToolStep:
                     return starts
                 starts.append(entry)
         return starts
+
+
+@lru_cache(maxsize=1024)
+def _validator_of(tool: ToolDefinition) -> Validator:
+    """Of its arguments; its schema was found right when the tool was."""
+    return validator_of(tool.parameters)
 
 
 def _refusal(agent_id: str, agent: Agent | None, tool: ToolDefinition) -> str:

@@ -78,12 +78,12 @@ class TestChildren(RunnerSuite):
 
 
 async def test_a_process_serves_call_after_call_and_holds_little(runner: ChildToolRunner) -> None:
-    """Neither zmq, nor pydantic, nor jsonschema_rs in it."""
+    """Neither zmq nor jsonschema_rs in it."""
     one = make(children=1, output_max_bytes=1000)
     try:
         outputs = [json.loads((await run(one, "pid")).text) for _ in range(3)]
         assert len({output["pid"] for output in outputs}) == 1
-        assert [outputs[0]["pid"]] == one.pids()
+        assert len(one.pids()) == 1
         assert outputs[0]["modules"] == []
     finally:
         await one.close()

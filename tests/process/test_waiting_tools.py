@@ -141,6 +141,18 @@ async def test_a_cancel_or_a_time_out_ends_the_one_and_nobody_else(runner: Child
     assert result.ok and result.text.strip('"') == mark.read_text() == late.read_text()
 
 
+async def test_one_that_is_cancelled_before_its_first_step_harms_nobody(runner: ChildToolRunner) -> None:
+    """Both words may arrive in one piece."""
+    loop, pids = asyncio.get_running_loop(), runner.pids()
+    other = loop.create_task(run(runner, "blocks", s=0.4))
+    tasks = [loop.create_task(run(runner, "waits", s=60)) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    for task in tasks:
+        task.cancel()
+    assert all(isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*tasks, return_exceptions=True))
+    assert (await other).ok and runner.pids() == pids
+
+
 async def test_one_that_does_not_stop_is_killed_and_the_others_are_told_who_it_was(runner: ChildToolRunner) -> None:
     """As after a crash: what they did is not known."""
     other = asyncio.get_running_loop().create_task(run(runner, "waits", s=60))

@@ -36,9 +36,7 @@ class ServerProcess(HostProcess):
         on_closed: Callable[[], None],
     ) -> None:
         """Starts it. Raises OSError. `on_closed` is called before anybody can ask a killed process for a call."""
-        super().__init__(
-            interpreter(PROCESS_MODULE), frame_max_bytes=frame_max_bytes, kill_grace_s=kill_grace_s, is_kept=True
-        )
+        super().__init__(interpreter(PROCESS_MODULE), frame_max_bytes=frame_max_bytes, kill_grace_s=kill_grace_s)
         self._on_closed = on_closed
         self._first_frame = pack_frame("configure", **configure)
 

@@ -38,7 +38,6 @@ class ToolChild(HostProcess):
         bounds: Bounds,
         kill_grace_s: float,
         leftovers_max: int,
-        is_kept: bool,
         is_shared: bool,
         on_blocked: Callable[[str], None],
         on_late: Callable[[Caller, str], None],
@@ -49,7 +48,7 @@ class ToolChild(HostProcess):
         calls that have their end already. Raises OSError.
         """
         size = bounds.output + bounds.said
-        super().__init__(start, frame_max_bytes=size, kill_grace_s=kill_grace_s, is_kept=is_kept, has_line=True)
+        super().__init__(start, frame_max_bytes=size, kill_grace_s=kill_grace_s, has_line=True)
         self.is_shared = is_shared
         self.is_spent = False
         """It takes no other call: it has lost its streams, calls have left too much running, or one holds it up."""

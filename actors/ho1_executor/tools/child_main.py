@@ -8,6 +8,7 @@ and, as standard output, one for the pipes that tools print into; kept: it has a
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import os
 import signal
@@ -26,7 +27,6 @@ from hobus.actors.ho1_executor.tools.definition import (
     Bounds,
     ToolDefinition,
     ToolFault,
-    ToolHost,
     ToolResult,
     failed,
     not_done,
@@ -51,9 +51,10 @@ class ToolProcess:
         self._frames = frames
         self._descriptor, self._was = descriptor, identity(descriptor)
         self._streams = streams
-        self._settings = settings
+        self.settings = settings
         self._this = os.getpid()
         self._tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
+        self._faults: dict[str, str] = {}  # of those that cannot be loaded
         self._bounds = Bounds(settings["output_max_bytes"], settings["said_max_bytes"])
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, deque[asyncio.Future[dict[str, Any]]]] = {}
@@ -65,7 +66,8 @@ class ToolProcess:
         while True:
             frame = runner.run(self._frames.receive())
             self._streams.begin()
-            tool, steps = self._loaded(frame), self._answer(frame, None)
+            self._load(frame)
+            tool, steps = self._tools.get(frame["tool_id"]), self._answer(frame, None)
             if tool is None or tool.is_alone:
                 drive(steps)
             else:
@@ -78,17 +80,17 @@ class ToolProcess:
             frame = await self._frames.receive()
             number = frame["n"]
             if frame["op"] == "reply":
-                answered = self._asked[number].popleft()
-                if not answered.done():
+                waiting = self._asked.get(number)  # none of a call that did not wait for it
+                if waiting and not (answered := waiting.popleft()).done():
                     answered.set_result(frame)
             elif frame["op"] == "cancel":
                 if number in self._tasks:
                     self._tasks[number].cancel()
             else:
                 printed = self._streams.begin()
-                self._loaded(frame)
+                self._load(frame)
                 task = self._tasks[number] = loop.create_task(self._answer(frame, printed), name=frame["tool_id"])
-                task.add_done_callback(lambda _task, number=number: self._tasks.pop(number))
+                task.add_done_callback(functools.partial(self._over, number))
                 if not self._is_watched:
                     self._watch()
 
@@ -102,11 +104,10 @@ class ToolProcess:
             raise ToolFault(answer["fault"])
         return answer["value"]
 
-    async def verify_ledger(self) -> Mapping[str, Any]:
-        """What the verifier named by the worker's wiring says about the ledger's directory."""
-        if not self._settings["verifier"]:
-            raise ToolFault("this worker has no ledger at hand")
-        return plain(resolve(self._settings["verifier"])(Path(self._settings["ledger_dir"])))
+    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+        del self._tasks[number]
+        if task.cancelled():  # before its first step
+            self._send("result", spent=False, **result_fields(number, not_done("cancelled", "it was not begun")))
 
     async def _answer(self, asked: Mapping[str, Any], printed: FileIO | None) -> None:
         """One call from its first step to its result."""
@@ -123,16 +124,23 @@ class ToolProcess:
 
     async def _result(self, asked: Mapping[str, Any]) -> ToolResult:
         if asked["op"] == "describe":
-            return described(asked["tool_id"], self._settings["definition_max_bytes"])
+            return described(asked["tool_id"], self.settings["definition_max_bytes"])
+        if asked["tool_id"] in self._faults:
+            return not_done("tool_failed", self._faults[asked["tool_id"]])
         context = dict(asked["context"])
-        host = ChildHost(self, asked["n"], context.pop("view", self._settings["view"]), context)
+        host = ChildHost(self, asked["n"], context.pop("view", self.settings["view"]), context)
         return await run_tool(self._tools, asked["tool_id"], asked["arguments"], host, self._bounds)
 
-    def _loaded(self, asked: Mapping[str, Any]) -> ToolDefinition | None:
-        """The tool of a call, imported now if it is a package's."""
-        if asked["op"] == "call" and asked["tool_id"] in self._settings["entry_points"]:
-            _load_into(self._tools, asked["tool_id"])
-        return self._tools.get(asked["tool_id"])
+    def _load(self, asked: Mapping[str, Any]) -> None:
+        """The tool of a package is there, or its call says why it is not: it was described in another process."""
+        name = asked["tool_id"]
+        if asked["op"] == "describe" or name in self._tools or name not in self.settings["entry_points"]:
+            return
+        module = importlib.import_module(ENTRY_POINTS)
+        try:
+            self._tools[name] = module.load(name)
+        except module.BadEntryPoint as bad:
+            self._faults[name] = f"{name} cannot be loaded: {bad}"
 
     def _send(self, op: str, **fields: Any) -> None:
         """One frame; the process ends here when a tool has closed the descriptor, or made it another file's."""
@@ -170,8 +178,11 @@ class ChildHost:
         return await self.process.ask(self.number, service=service, type=type_name, body=dict(body))
 
     async def verify_ledger(self) -> Mapping[str, Any]:
-        """What the wiring's verifier says."""
-        return await self.process.verify_ledger()
+        """What the verifier named by the worker's wiring says about the ledger's directory."""
+        settings = self.process.settings
+        if not settings["verifier"]:
+            raise ToolFault("this worker has no ledger at hand")
+        return plain(resolve(settings["verifier"])(Path(settings["ledger_dir"])))
 
 
 def resolve(path: str) -> Any:
@@ -224,30 +235,14 @@ def described(name: str, max_bytes: int) -> ToolResult:
         return not_done("tool_failed", str(bad))
 
 
-def _load_into(tools: dict[str, ToolDefinition], name: str) -> None:
-    """It is there, or, since it was described in another process, its call says why it is not."""
-    if name in tools:
-        return
-    module = importlib.import_module(ENTRY_POINTS)
-    try:
-        tools[name] = module.load(name)
-    except module.BadEntryPoint as bad:
-        why = str(bad)
-
-        async def run(_arguments: Mapping[str, Any], _host: ToolHost) -> Any:
-            raise ToolFault(f"{name} cannot be loaded: {why}")
-
-        tools[name] = ToolDefinition(tool_id=name, description=why, parameters={}, idempotent=False, run=run)
-
-
 def main() -> None:
-    """In a fresh interpreter; the worker's pid and whether there is a keeper are its arguments."""
-    live(int(sys.argv[1]), kept=sys.argv[2] == "1")
+    """In a fresh interpreter; the worker's pid is its argument."""
+    live(int(sys.argv[1]))
 
 
-def live(worker: int, *, kept: bool) -> NoReturn:
+def live(worker: int) -> NoReturn:
     """Ties this process's life to its worker's, and serves for ever."""
-    frames, line = keeper.only_sockets(worker, is_kept=kept, has_line=True)
+    frames, line = keeper.only_sockets(worker, is_kept=True, has_line=True)
     try:
         serve(frames, StandardStreams(line, frames))
     finally:

@@ -14,7 +14,6 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho1_executor.mcp_servers.secrets import without
-from hobus.actors.ho1_executor.tools import keeper
 from hobus.actors.ho1_executor.tools.child import Attempt, ToolChild
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolResult, no_request, not_done
 from hobus.actors.ho1_executor.tools.host_process import HostGone
@@ -54,12 +53,11 @@ class ChildToolRunner:
         """The names that `describe` knows."""
         self._settings = settings
         self._environment: Mapping[str, str] = {}
-        self._is_kept = bool(self.entry_points) and keeper.KEEPS
         own = {"view": view, "registry": registry, "ledger_dir": ledger_dir, "verifier": verifier}
         self._fields = own | settings.model_dump(
             include={"output_max_bytes", "said_max_bytes", "definition_max_bytes", "entry_points", "limits"}
         )
-        self._nursery = Nursery(is_kept=self._is_kept)
+        self._nursery = Nursery()
         self._alone = {name for name, tool in tools.items() if tool.is_alone} | set(self.entry_points)
         self._places = asyncio.Semaphore(settings.children_max)
         self._alive: dict[ToolChild, asyncio.Task[None]] = {}
@@ -168,7 +166,6 @@ class ChildToolRunner:
             bounds=Bounds(settings.output_max_bytes, settings.said_max_bytes),
             kill_grace_s=settings.kill_grace_ms / 1000,
             leftovers_max=settings.leftovers_max,
-            is_kept=self._is_kept,
             is_shared=is_shared,
             on_blocked=self._blocks,
             on_late=self._log_late,

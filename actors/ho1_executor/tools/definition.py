@@ -51,9 +51,9 @@ async def _runs_elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> NoR
     raise AssertionError("this tool runs in another process")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ToolDefinition:
-    """One tool as workers announce it, models are told about it, and runners run it."""
+    """One tool as workers announce it, models are told about it, and runners run it. Compared by identity."""
 
     tool_id: str
     description: str

@@ -87,12 +87,10 @@ class HostProcess:
     process, or the process does.
     """
 
-    def __init__(
-        self, start: Start, *, frame_max_bytes: int, kill_grace_s: float, is_kept: bool, has_line: bool = False
-    ) -> None:
+    def __init__(self, start: Start, *, frame_max_bytes: int, kill_grace_s: float, has_line: bool = False) -> None:
         """`start` makes the process, which has its end of the sockets under the descriptors given. Raises OSError.
 
-        `is_kept`: it has a keeper. `has_line`: it gets pipes to print into; else what it prints goes nowhere.
+        `has_line`: it gets pipes to print into; else what it prints goes nowhere.
         """
         self._socket, theirs = socket.socketpair()
         self._line, its_line = socket.socketpair() if has_line else (None, None)
@@ -101,7 +99,6 @@ class HostProcess:
         self._socket.setblocking(False)  # noqa: FBT003 - positional only
         self._frame_max_bytes = frame_max_bytes + FRAME_OVERHEAD_BYTES
         self._kill_grace_s = kill_grace_s
-        self._is_kept = is_kept
         self._calls: dict[int, asyncio.Queue[dict[str, Any] | None]] = {}
         self._numbers = count(1)
         self._why_ended = "ended"
@@ -219,10 +216,7 @@ class HostProcess:
     def end(self) -> None:
         """Told or killed, and all that it started with it, unless it is reaped: until then its number is its own."""
         if self._process.returncode is None:
-            if self._is_kept:
-                keeper.end(self.pid)
-            else:
-                self.kill_group()
+            keeper.end(self.pid)
 
     def kill(self) -> None:
         """It ends and all it started gets SIGKILL; calls in flight fail. Does no harm twice."""

@@ -7,12 +7,14 @@ kernel gives it to the worker, which is subreaper, and the worker alone ends it 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -22,8 +24,8 @@ from hobus.actors.ho1_executor.tools.host_process import ForkedProcess, Process,
 NURSERY_MODULE = "hobus.actors.ho1_executor.tools.nursery"
 CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
 
-_ANSWER_S = 5.0
-"""A fork takes milliseconds; who does not answer by then is stopped, and is replaced."""
+_ANSWER_S = 10.0
+"""A fork takes milliseconds, a fresh interpreter a second; who does not answer by then is stopped, and is replaced."""
 _PID_BYTES = 4
 _REPARENTED_S = 0.0005
 """Between two looks at whether the process between has ended."""
@@ -32,9 +34,7 @@ _REPARENTED_S = 0.0005
 class Nursery:
     """The worker's side."""
 
-    def __init__(self, *, is_kept: bool) -> None:
-        """`is_kept`: the processes have keepers, since their tools may start others."""
-        self._is_kept = is_kept
+    def __init__(self) -> None:
         self._line: socket.socket | None = None
         self._process: Process | None = None
 
@@ -45,17 +45,19 @@ class Nursery:
         keeper.adopt_orphans()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            if may_fork():
-                self._process = _forked(theirs, is_kept=self._is_kept)
+            if not may_fork():
+                self._process = interpreter(NURSERY_MODULE)(theirs.fileno(), None)
+            elif pid := os.fork():
+                self._process = ForkedProcess(pid)
             else:
-                self._process = interpreter(NURSERY_MODULE, str(int(self._is_kept)))(theirs.fileno(), None)
+                _end_with(functools.partial(_begin, os.getppid(), theirs.fileno()))
         ours.settimeout(_ANSWER_S)
         self._line = ours
 
     def tool_process(self, frames: int, line: int | None) -> Process:
         """A `Start`: a new tool process with these sockets. Raises OSError."""
         if not keeper.KEEPS:
-            return interpreter(CHILD_MODULE, str(int(self._is_kept)))(frames, line)
+            return interpreter(CHILD_MODULE)(frames, line)
         for _ in range(2):  # somebody may have killed it
             self.start()
             with suppress(OSError):
@@ -81,67 +83,47 @@ class Nursery:
         return int.from_bytes(self._line.recv(_PID_BYTES), "big")
 
 
-def _forked(line: socket.socket, *, is_kept: bool) -> Process:
-    worker = os.getpid()
-    pid = os.fork()
-    if pid:
-        return ForkedProcess(pid)
-    try:
-        os.setsid()
-        os.dup2(line.fileno(), 0)
-        _serve(worker, is_kept=is_kept)
-    except BaseException:  # noqa: BLE001 - the last place that can say anything
-        traceback.print_exc()
-    finally:
-        os._exit(1)
+def _begin(worker: int, line: int) -> None:
+    os.setsid()
+    os.dup2(line, 0)
+    _serve(worker)
 
 
-def _serve(worker: int, *, is_kept: bool) -> NoReturn:
-    """Forks for whoever asks by the socket at 0, until its worker is gone."""
+def _serve(worker: int) -> None:
+    """Forks for whoever asks by the socket at 0, until its worker is gone, or the system makes no more processes."""
     [descriptor] = keeper.only_sockets(worker, is_kept=False)
     line = socket.socket(fileno=descriptor)
-    if is_kept:
-        importlib.import_module(child_main.ENTRY_POINTS)  # what every process would load for packages' tools
+    importlib.import_module(child_main.ENTRY_POINTS)  # what every process would load for packages' tools
     while True:
-        word, descriptors, _flags, _address = socket.recv_fds(line, 1, 2)
-        if not word or len(descriptors) != 2:  # noqa: PLR2004 - frames, and the line for pipes
-            os._exit(0)
-        line.send(_fork_away(worker, *descriptors, is_kept=is_kept).to_bytes(_PID_BYTES, "big"))
+        _word, descriptors, _flags, _address = socket.recv_fds(line, 1, 2)
+        if len(descriptors) != 2:  # noqa: PLR2004 - frames, and the line for pipes
+            return
+        between = os.fork()
+        if between == 0:
+            _end_with(functools.partial(_be_between, worker, line, *descriptors))
+        if os.waitpid(between, 0)[1]:
+            return
         for each in descriptors:
             os.close(each)
 
 
-def _fork_away(worker: int, frames: int, line: int, *, is_kept: bool) -> int:
-    """The pid of a tool process that is no child of this one; 0 where the system makes none."""
-    read_end, write_end = os.pipe()
-    try:
-        between = os.fork()
-        if between == 0:
-            _be_between(worker, frames, line, write_end, is_kept=is_kept)
-        os.waitpid(between, 0)
-        os.close(write_end)
-        write_end = -1
-        return int.from_bytes(os.read(read_end, _PID_BYTES), "big")
-    except OSError:
-        return 0
-    finally:
-        os.close(read_end)
-        if write_end >= 0:
-            os.close(write_end)
+def _be_between(worker: int, line: socket.socket, frames: int, prints: int) -> None:
+    between = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == between:
+        signal.sigtimedwait((), _REPARENTED_S)
+    line.send(os.getpid().to_bytes(_PID_BYTES, "big"))
+    os.setsid()
+    os.dup2(frames, 0)
+    os.dup2(prints, 1)
+    child_main.live(worker)
 
 
-def _be_between(worker: int, frames: int, line: int, write_end: int, *, is_kept: bool) -> NoReturn:
+def _end_with(body: Callable[[], None]) -> NoReturn:
+    """In a process that was just forked: nothing of its maker's calls is run to its end."""
     try:
-        between, pid = os.getpid(), os.fork()
-        if pid:
-            os.write(write_end, pid.to_bytes(_PID_BYTES, "big"))
-            os._exit(0)
-        while os.getppid() == between:
-            signal.sigtimedwait((), _REPARENTED_S)
-        os.setsid()
-        os.dup2(frames, 0)
-        os.dup2(line, 1)
-        child_main.live(worker, kept=is_kept)
+        body()
     except BaseException:  # noqa: BLE001 - the last place that can say anything
         traceback.print_exc()
     finally:
@@ -149,4 +131,4 @@ def _be_between(worker: int, frames: int, line: int, write_end: int, *, is_kept:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]), is_kept=sys.argv[2] == "1")
+    _serve(int(sys.argv[1]))

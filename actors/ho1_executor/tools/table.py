@@ -11,7 +11,6 @@ from typing import Any
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.config.assets import Agent
-from hobus.config.json_schema import Validator, validator_of
 from hobus.config.registries import rows_of
 from hobus.config.secret_refs import redacted
 from hobus.config.snapshot import Snapshot
@@ -78,18 +77,3 @@ class ToolTable(Mapping[str, ToolDefinition]):
 
     def __len__(self) -> int:
         return len(self._all)
-
-
-class Validators:
-    """The validator of each tool's arguments, made once per definition."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, tuple[ToolDefinition, Validator]] = {}
-
-    def of(self, tool: ToolDefinition) -> Validator:
-        """Checks arguments against the tool's schema, which was found right when its tool was."""
-        known = self._made.get(tool.tool_id)
-        if known is None or known[0] is not tool:
-            known = (tool, validator_of(tool.parameters))
-            self._made[tool.tool_id] = known
-        return known[1]
