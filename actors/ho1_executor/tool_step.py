@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,14 +14,13 @@ from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import requests_over
-from hobus.actors.ho1_executor.tools.table import snapshot_view
+from hobus.actors.ho1_executor.tools.table import builtin_view
 from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
-from hobus.bus.window import remember
 from hobus.config.assets import Agent, names, why_withheld
 from hobus.config.json_schema import Validator, validator_of
 from hobus.config.schema import AdminConfig
@@ -46,7 +44,6 @@ class ToolStep:
     held: HeldState
     begun: set[str]  # orders whose tool this incarnation began to run and whose end is not durable yet
     own_digest: str = ""  # of the snapshot that its tool processes know
-    views: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict[str, dict[str, Any]])
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult | Receipt:
         """The tool's output, or the receipt of the worker that ran it.
@@ -71,7 +68,7 @@ class ToolStep:
                 "more_tools": self._more_tools(agent),
                 "holder": job.holder,
                 "request": requests_over(self.bus, timeout_s=timeout_s),
-                **self._other_view(snapshot),
+                **({} if snapshot.digest == (self.own_digest or snapshot.digest) else {"view": builtin_view(snapshot)}),
             },
             timeout_s=timeout_s,
         )
@@ -99,18 +96,6 @@ class ToolStep:
         if faults := schema_faults(_validator_of(tool), call.arguments):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
         return call, tool, agent
-
-    def _other_view(self, snapshot: Snapshot) -> dict[str, Any]:
-        """The snapshot as tools see it, where the order runs under another one than the tool processes know."""
-        if snapshot.digest == self.own_digest or not self.own_digest:
-            return {}
-        view = self.views.get(snapshot.digest)
-        if view is None:
-            view = snapshot_view(
-                snapshot, {name: tool for name, tool in self.specs.items() if tool.source == "builtin"}
-            )
-            remember(self.views, snapshot.digest, view, at_most=self.config.ho1.snapshots_kept)
-        return {"view": view}
 
     def _more_tools(self, agent: Agent) -> list[dict[str, Any]]:
         """What the agent may use beyond the built-in tools, which tool processes know by themselves."""

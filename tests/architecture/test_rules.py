@@ -33,7 +33,6 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho1_executor.tools.definition": "the signature of a tool",
     "hobus.actors.ho1_executor.tools.entry_points": "loads tools of installed packages, in tool processes",
     "hobus.actors.ho1_executor.tools.sources": "all tools of one worker, and the tasks that keep its servers connected",
-    "hobus.actors.ho1_executor.mcp_servers.connection": "the process of one MCP server and its socket",
     "hobus.actors.ho1_executor.mcp_servers.process": "runs as the process of an MCP server",
     "hobus.actors.ho1_executor.mcp_servers.secrets": "reads what references name",
     "hobus.actors.ho1_executor.mcp_servers.server": "keeps one MCP server connected",

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
 
-from hobus.actors.ho1_executor.mcp_servers.connection import NotConnected, ServerProcess
-from hobus.actors.ho1_executor.mcp_servers.listing import printable, taken
+from hobus.actors.ho1_executor.mcp_servers.listing import is_listing, printable, taken
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
-from hobus.actors.ho1_executor.tools.host_process import HostGone
+from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, interpreter
+from hobus.actors.ho1_executor.tools.protocol import pack_frame
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.secret_refs import allowed, referred_to
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
@@ -30,6 +31,77 @@ _BOUNDS = {
     "limits", "output_max_bytes", "message_max_bytes", "listed_max", "definition_max_bytes", "errors_max_bytes",
 }  # fmt: skip
 _log = structlog.get_logger("ho1_executor")
+
+PROCESS_MODULE = "hobus.actors.ho1_executor.mcp_servers.process"
+
+Listed = Callable[[str, list[dict[str, Any]]], None]
+"""(who the server is, its tools) -> None; called at each listing."""
+
+
+class NotConnected(Exception):
+    """The server cannot be used; the message says why."""
+
+
+class ServerProcess(HostProcess):
+    """One incarnation of a server's process, from start to end."""
+
+    def __init__(self, configure: Mapping[str, Any], limits: ToolsConfig, on_closed: Callable[[], None]) -> None:
+        """Starts it. Raises OSError. `on_closed` is called before anybody can ask a killed process for a call."""
+        grace_s = limits.kill_grace_ms / 1000
+        super().__init__(interpreter(PROCESS_MODULE), frame_max_bytes=limits.message_max_bytes, kill_grace_s=grace_s)
+        self._on_closed = on_closed
+        self._first_frame = pack_frame("configure", **configure)
+
+    async def serve(self, on_listed: Listed, *, connect_timeout_s: float) -> None:
+        """Reads until the process ends: first its listing, within the time-out, then results.
+
+        Raises NotConnected if the server never got ready, HostGone when it ends later or talks nonsense. Calls in
+        flight fail with HostGone; the process and all it started are gone.
+        """
+        limit = asyncio.timeout(connect_timeout_s)
+        has_listed = False
+
+        def take(frame: Mapping[str, Any]) -> None:
+            nonlocal has_listed
+            if _is_listed(frame):
+                if not has_listed:
+                    limit.reschedule(None)
+                has_listed = True
+                on_listed(frame["server"], frame["tools"])
+            elif frame["op"] == "failed" and isinstance(why := frame.get("detail"), str):
+                raise NotConnected(printable(why))
+            else:
+                raise HostGone("sent something that is not an answer")
+
+        try:
+            frames = await self.connected(self._first_frame)
+            async with limit:
+                await self.read(frames, take)
+        except asyncio.CancelledError:
+            if self.frames is not None:  # in an orderly end the server has the kill grace to go by itself
+                with suppress(OSError):
+                    self.frames.writer.write_eof()
+                await self.frames.ends_within(self._kill_grace_s)
+            raise
+        except TimeoutError:
+            said = f"it did not say who it is and list its tools within {connect_timeout_s:.3f} s"
+            raise NotConnected(said) from None
+        except HostGone as gone:
+            if has_listed:
+                raise
+            raise NotConnected(f"its process {gone} before it was ready") from None
+        finally:
+            self.kill()
+
+    def end(self) -> None:
+        """Told to end, with all it started; nobody asks it any more."""
+        self._on_closed()
+        super().end()
+
+
+def _is_listed(frame: Mapping[str, Any]) -> bool:
+    """Whether it is a well-formed listing."""
+    return frame["op"] == "listed" and isinstance(frame.get("server"), str) and is_listing(frame.get("tools"))
 
 
 @dataclass(slots=True)
@@ -137,7 +209,7 @@ class McpSource:
             return not_done("tool_failed", said)
         if tool.tool_id not in self._names:
             return not_done("tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run")
-        result, _frame = await connection.call({"tool": self._names[tool.tool_id], **fields})
+        result = await connection.call({"tool": self._names[tool.tool_id], **fields})
         result.held_by = f"{self.name}/{connection.pid}"
         return result
 
@@ -196,12 +268,7 @@ class McpSource:
             **limits.model_dump(include=_BOUNDS),
         }
         try:
-            self._connection = ServerProcess(
-                configure,
-                frame_max_bytes=limits.message_max_bytes,
-                kill_grace_s=limits.kill_grace_ms / 1000,
-                on_closed=self._settled.clear,
-            )
+            self._connection = ServerProcess(configure, limits, self._settled.clear)
             self.ended.append(self._connection)
             await self._connection.serve(self._listed, connect_timeout_s=self._config.connect_timeout_ms / 1000)
         except NotConnected as error:

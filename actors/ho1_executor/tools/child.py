@@ -73,7 +73,7 @@ class ToolChild(HostProcess):
                 self._is_ready.set()
                 await self.read(frames, self._take)
         finally:
-            self.is_spent = self._is_gone = True
+            self._is_gone = True
             self.kill()
             self._is_ready.set()
             self.tell_late()
@@ -85,9 +85,7 @@ class ToolChild(HostProcess):
         await self._is_ready.wait()
         pipe = self._handed(caller_of(fields))
         try:
-            result, frame = await self.call(fields, attempt.request, op=attempt.op, may_yield=self.is_shared)
-            self.is_spent = self.is_spent or frame.get("spent") is True
-            return result
+            return await self.call(fields, attempt.request, op=attempt.op, may_yield=self.is_shared)
         finally:
             attempt.printed = pipe.taken()
             self._over.append(pipe)
@@ -96,6 +94,11 @@ class ToolChild(HostProcess):
             # The last pipe is that of a process of its own itself, still.
             left = 0 if self.is_shared else sum(not one.is_over for one in self._over[:-1])
             self.is_spent = self.is_spent or left > self._leftovers_max
+
+    def kill(self) -> None:
+        """As any; whoever is about to ask it takes another one."""
+        self.is_spent = True
+        super().kill()
 
     def tell_late(self) -> None:
         """What calls that are over have printed since this was last asked, by what they left running."""
@@ -117,7 +120,8 @@ class ToolChild(HostProcess):
         return pipe
 
     def _take(self, frame: Mapping[str, Any]) -> None:
-        if frame["op"] != "blocked" or not isinstance(frame.get("tool_id"), str):
+        if frame["op"] == "blocked" and isinstance(frame.get("tool_id"), str):
+            self._on_blocked(frame["tool_id"])
+        elif frame["op"] != "spent":
             raise HostGone("sent something that is not an answer")
         self.is_spent = True
-        self._on_blocked(frame["tool_id"])

@@ -107,7 +107,7 @@ class ToolProcess:
     def _over(self, number: int, task: asyncio.Task[None]) -> None:
         del self._tasks[number]
         if task.cancelled():  # before its first step
-            self._send("result", spent=False, **result_fields(number, not_done("cancelled", "it was not begun")))
+            self._send("result", **result_fields(number, not_done("cancelled", "it was not begun")))
 
     async def _answer(self, asked: Mapping[str, Any], printed: FileIO | None) -> None:
         """One call from its first step to its result."""
@@ -120,7 +120,9 @@ class ToolProcess:
         if os.getpid() != self._this:
             os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
         self._asked.pop(asked["n"], None)
-        self._send("result", spent=not self._streams.are_whole, **result_fields(asked["n"], result))
+        if not self._streams.are_whole:
+            self._send("spent")
+        self._send("result", **result_fields(asked["n"], result))
 
     async def _result(self, asked: Mapping[str, Any]) -> ToolResult:
         if asked["op"] == "describe":

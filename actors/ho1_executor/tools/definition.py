@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
-from hobus.actors.ho1_executor.tools.both_ends import both_ends
+from hobus.actors.ho1_executor.tools.print_pipe import both_ends
 from hobus.bus.tool import ToolFault, ToolResult
 
 Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]

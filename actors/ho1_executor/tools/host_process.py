@@ -110,11 +110,6 @@ class HostProcess:
         """Of the process, and of its group."""
         return self._process.pid
 
-    @property
-    def in_flight(self) -> int:
-        """Calls that have not ended."""
-        return len(self._calls)
-
     async def connected(self, first_frame: bytes) -> Frames:
         """Its frames."""
         if self.frames is None:
@@ -139,8 +134,8 @@ class HostProcess:
 
     async def call(
         self, fields: Mapping[str, Any], request: Request = no_request, *, op: str = "call", may_yield: bool = True
-    ) -> tuple[ToolResult, dict[str, Any]]:
-        """The result of one call, and its frame. Raises HostGone.
+    ) -> ToolResult:
+        """The result of one call. Raises HostGone.
 
         Cancelled: the process is told; if the call has not ended within the kill grace (`may_yield`: it might), the
         process is killed, and what else is in flight there with it. When this returns or raises, the call is over.
@@ -154,7 +149,7 @@ class HostProcess:
             await frames.send(op, n=number, **fields)
             while (frame := await heard.get()) is not None:
                 if (result := result_in(frame)) is not None:
-                    return result, frame
+                    return result
                 try:
                     answer = {"value": await request(frame["service"], frame["type"], frame["body"])}
                 except ToolFault as fault:

@@ -7,9 +7,11 @@ finds when it begins. The snapshot is made once per worker, of plain values, sor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.config.assets import Agent
 from hobus.config.registries import rows_of
 from hobus.config.secret_refs import redacted
@@ -28,6 +30,12 @@ def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> di
         "agent_tools": {agent_id: permitted_tools(agent, tools) for agent_id, agent in sorted(snapshot.agents.items())},
         "config": redacted(snapshot.config.model_dump(mode="json")),
     }
+
+
+@lru_cache(maxsize=4)
+def builtin_view(snapshot: Snapshot) -> dict[str, Any]:
+    """As tool processes see it, made once: that takes longer than the rest of an executor."""
+    return snapshot_view(snapshot, BUILTIN)
 
 
 def _rows(by_id: Mapping[str, Any], *fields: str) -> list[dict[str, Any]]:
