@@ -128,7 +128,7 @@ def memory(cluster: Cluster) -> dict[str, float]:
         name = names.get(process.pid)
         if name is None:
             owner = names.get(process.ppid(), "")
-            name = "heir or spare of the zygote" if owner == "launcher" else f"tool process of {owner}"
+            name = "another zygote" if owner == "launcher" else f"tool process of {owner}"
         while name in found:
             name += "'"
         found[name] = round(process.memory_full_info().pss / 2**20, 1)

@@ -4,7 +4,7 @@ usage: python -m bench.throughput [--seconds 8] [--json FILE]
 
 The turn of `bench.turn`, first row. Every session asks again as soon as it is answered; the first seconds are not counted.
 A row per cluster: the zero-latency model as shipped, then the 50 ms model with one and with four executors, once as
-shipped (`ho1.slots` orders at a time each) and once with one order at a time, where the executors alone are the limit and
+shipped (`ho1.orders_max` orders at a time each) and once with one order at a time, where the executors alone are the limit and
 not the cores of this machine. Beside each row: the cores that all processes used.
 """
 
@@ -27,8 +27,8 @@ CLUSTERS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("zero-latency model, 1 executor", {}),
     ("50 ms model, 1 executor", {LATENCY: MODEL_MS}),
     ("50 ms model, 4 executors", {LATENCY: MODEL_MS, "ho1.count": 4}),
-    ("50 ms model, 1 executor of 1 slot", {LATENCY: MODEL_MS, "ho1.slots": 1}),
-    ("50 ms model, 4 executors of 1 slot", {LATENCY: MODEL_MS, "ho1.slots": 1, "ho1.count": 4}),
+    ("50 ms model, 1 executor of 1 slot", {LATENCY: MODEL_MS, "ho1.orders_max": 1}),
+    ("50 ms model, 4 executors of 1 slot", {LATENCY: MODEL_MS, "ho1.orders_max": 1, "ho1.count": 4}),
 )
 
 

@@ -3,8 +3,7 @@
 usage: python -m bench.together [--rounds 1] [--sessions 8]
 
 The zygote dies by SIGKILL alone, with every other process, with every pair of others; then broker and ledger with a zygote
-that is frozen, and with its heir and its spare as well ("all zygotes"); one set after the other, while so many sessions ask
-without a pause. `ready`: until everybody is ready again, whoever died in another incarnation, by the run file. `answered`:
+that is frozen; one set after the other, while so many sessions ask without a pause. `ready`: until everybody is ready again, whoever died in another incarnation, by the run file. `answered`:
 until a turn that was asked behind the kill has its answer. `fresh`: processes that the launcher had to start as fresh
 interpreters. At the end the launcher is stopped, broker and ledger are killed, and what the others use of a core
 meanwhile stands beside what they use at rest.
@@ -31,7 +30,7 @@ from hobus.launch.cluster import identity
 from hobus.launch.cluster.client import connected
 from hobus.launch.launcher.supervision import START_ORDER
 
-FROZEN, ZYGOTES = "frozen zygote", "all zygotes"
+FROZEN = "frozen zygote"
 
 KINDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "the zygote alone": (("zygote",),),
@@ -39,7 +38,6 @@ KINDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "zygote and two others": tuple((*pair, "zygote") for pair in itertools.combinations(START_ORDER, 2)),
     "of these broker, ledger, zygote": (("broker", "ledger", "zygote"),),
     "broker, ledger; the zygote frozen": (("broker", "ledger", FROZEN),),
-    "broker, ledger, all zygotes": (("broker", "ledger", ZYGOTES),),
 }
 GOAL_S = {"quiet": 1.0, "busy": 3.0}
 AWAY_S = 4.0
@@ -47,12 +45,6 @@ QUESTION = "what packages are installed?"
 DEADLINE_S = 30.0
 LOOK_S = 0.005
 PAUSE_S = 1.0
-
-
-def zygotes(up: Cluster) -> list[tuple[int, str]]:
-    """Everything below the launcher that could fork a process: the zygote, and what waits beside it."""
-    found = psutil.Process(up.run().launcher_pid).children()
-    return [(one.pid, identity.start_mark(one.pid) or "") for one in found if "zygote" in one.name()]
 
 
 def victims(up: Cluster, names: tuple[str, ...]) -> tuple[list[tuple[int, str]], dict[str, str]]:
@@ -63,8 +55,6 @@ def victims(up: Cluster, names: tuple[str, ...]) -> tuple[list[tuple[int, str]],
     for name in names:
         if name in ("zygote", FROZEN):
             pids.append((run.zygote_pid, run.zygote_mark))
-        elif name == ZYGOTES:
-            pids += zygotes(up)
         else:
             row = next(row for row in run.children if row.role == name)
             pids.append((row.pid, row.mark))

@@ -148,4 +148,4 @@ class Beginnings(Generic[T]):
 
 def _may_have_much_to_read(one: Begins) -> bool:
     """Whether its principal's next one has to wait until this one's answer is known, or has taken long to make."""
-    return one.row.reads and (one.task is not None or one.row.work > 1)
+    return one.row.reads and (one.task is not None or one.row.pages)

@@ -9,8 +9,7 @@ worker is lost.
 `sensitive`: the body is shown on the tap only to readers with that right. `low`: waits behind other work.
 `about`: a command about what its sender has open: counted apart from that, so that it never waits behind it.
 `reads`: changes nothing, so that it is answered anew when it comes again, and no answer is kept for that.
-`work`: what it costs its sender's rate (`bus.client_rate`) beside its size: a command writes, a page
-of the record is made while nobody else is answered, anything else waits for its turn elsewhere or reads a little.
+`pages`: reads pages of the record, each made while nobody else is answered: its principal's next one waits for a turn.
 `timed`: the histogram of the broker that counts how long it took, from request to answer (`bus/histogram.py`).
 `by_tool`: its key is the tool that it needs; it goes to workers that announce that tool. For a tool of a server that
 keeps state the key goes on with a space and whom for: all such go to one worker while it has the tool.
@@ -48,17 +47,15 @@ class Row(NamedTuple):
     by_tool: bool = False
     about: bool = False
     reads: bool = False
-    work: int = 1
+    pages: bool = False
     timed: str = ""
 
 
-_COMMAND, _PAGE = 4, 8
-
 _ROWS = (
     # host
-    Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES, work=_COMMAND),
+    Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES),
     Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True, timed="turn"),
-    Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True, work=_COMMAND),
+    Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True),
     # ho2 (StartSession and EndSession are passed on by the host)
     Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
     Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator", "http"})),
@@ -69,7 +66,6 @@ _ROWS = (
         CLIENT_ROLES | {"host"},
         sensitive=True,
         about=True,
-        work=_COMMAND,
     ),
     Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
     # ho1
@@ -101,10 +97,10 @@ _ROWS = (
     # ledger
     Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),
     Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True, reads=True),
-    Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
-    Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
-    Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
-    Row(ledger.Search, "ledger", ledger.Hits, frozenset({"ho2", "operator"}), sensitive=True, reads=True, work=_PAGE),
+    Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
+    Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
+    Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
+    Row(ledger.Search, "ledger", ledger.Hits, frozenset({"ho2", "operator"}), sensitive=True, reads=True, pages=True),
     Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
     Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
     # broker

@@ -19,6 +19,7 @@ from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.histogram import counters
+from hobus.bus.limits import LAG_MIN_S
 from hobus.bus.link import Link
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
@@ -88,6 +89,7 @@ class Conversation:
         self._ticked_at: float | None = None
         """None until it is open: a clock that counts from the start of the machine tells no standstill."""
         self._timer: asyncio.TimerHandle | None = None
+        self._lag_s = 0.0
         self._counted: dict[str, int] = {}
         self._beaten = _ALIVE
         self.counters = counters("malformed", "standstills", "turned_down")()
@@ -140,6 +142,8 @@ class Conversation:
         """Once per beat interval: beats, and hellos that are due."""
         self._timer = asyncio.get_running_loop().call_later(self._beat_s, self._tick)
         now = self._clock.monotonic()
+        if self._ticked_at is not None:  # the last beat's counts half: one late tick is soon forgotten
+            self._lag_s = max(now - self._ticked_at - self._beat_s, self._lag_s / 2)
         self.notice_standstill(now)
         self._ticked_at = now
         for name, connection in self._connections.items():
@@ -149,6 +153,11 @@ class Conversation:
             elif duty == "hello":
                 self._say_hello(connection, now)
         self._shell.ticked(now)
+
+    @property
+    def lag_ms(self) -> int:
+        """By how much this loop is behind, as its ticks come late; 0 below what a timer is off by."""
+        return round(self._lag_s * 1000) if self._lag_s >= LAG_MIN_S else 0
 
     def _beat(self) -> bytes:
         """With the counters, which of an idle process are those of its last beat."""

@@ -1,8 +1,8 @@
 """Who comes next where several want something: deficit round robin between principals, and each one's bounded share.
 
-A *principal* is on whose behalf something is asked: a client's process, or a service that asks for itself. The broker
-or the lane where a request enters stamps it (`bus/broker/peers.py`, `bus/lane_server.py`), and what is caused by the
-request carries it on; the asker's own word counts for nothing.
+A *principal* is on whose behalf something is asked: a client's process, who has a key of the HTTP door, or a service
+that asks for itself. The broker or the lane where a request enters stamps it (`bus/broker/peers.py`,
+`bus/lane_server.py`), and what is caused by the request carries it on; the asker's own word counts for nothing.
 
 The queue is the surplus form of deficit round robin: whoever has credit left is served and pays what its item costs,
 into debt if it must; each turn gives a principal its weight. So whoever comes waits for at most one turn of every other
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Generic, TypeVar
 
+from hobus.bus import limits
 from hobus.bus.catalog import CLIENT_ROLES
 from hobus.bus.settings import BusSettings
 
@@ -28,6 +29,7 @@ K = TypeVar("K", bound=Hashable)
 _PRINCIPALS_KEPT = 1024
 """Of the principals that asked last; each request names one."""
 _CLIENT = "client/"
+_KEY = "client/key/"
 _HTTP = "http"  # numbered by its launcher; the other clients are named by their process
 
 
@@ -40,9 +42,14 @@ def principal_of(instance: str) -> str:
     return _CLIENT + (name if role == _HTTP else number.partition(".")[0])
 
 
+def key_principal(key: str) -> str:
+    """The principal of who asks by this key of the HTTP door; as it is if it is one already."""
+    return key if key.startswith(_KEY) else f"{_KEY}{key}"
+
+
 @lru_cache(maxsize=_PRINCIPALS_KEPT)
 def is_client(principal: str) -> bool:
-    """Whether it is a client's process, and not a service."""
+    """Whether it is a client's process or a key, and not a service."""
     return principal.startswith(_CLIENT)
 
 
@@ -236,26 +243,18 @@ class Shares:
         if not share.count:
             del self._open[principal]
 
-    def has_others(self, *own: str) -> bool:
-        """Whether anything is open of somebody who is none of these."""
-        return len(self._open) > sum(name in self._open for name in own)
-
     def __len__(self) -> int:
         return len(self._open)
 
-    def excess(
-        self, share: str, size_bytes: int, settings: BusSettings, *, is_client: bool, least_bytes: float = math.inf
-    ) -> str:
+    def excess(self, share: str, size_bytes: int, settings: BusSettings, *, least_bytes: float = math.inf) -> str:
         """Why one more request of this size is too much for now; "" if it may come in.
 
         Whatever the others have open, whoever has nothing may ask for something of at most `least_bytes`.
         """
         held = self._open.get(share)
         if held is not None:
-            count_max = settings.client_open_max if is_client else settings.service_open_max
-            if held.count >= count_max:
-                name = "client_open_max" if is_client else "service_open_max"
-                return f"{held.count} requests of {share} are open (bus.{name})"
+            if held.count >= limits.OPEN_MAX:
+                return f"{held.count} requests of {share} are open, which is as many as one principal may have"
             if held.size_bytes + size_bytes > settings.client_open_max_bytes:
                 return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
         is_least = held is None and size_bytes <= least_bytes

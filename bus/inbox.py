@@ -107,7 +107,7 @@ class Inbox:
                 return
             deadline = self._deadline(header)
             if row.mode == "immediate":
-                self._demand_room(principal, sender_role, size_bytes)
+                self._demand_room(principal, size_bytes)
             message = decode(cls, body, self.settings.body_max_bytes)
         except RuntimeFault as fault:
             self.counters["refused"] += 1
@@ -131,13 +131,13 @@ class Inbox:
             )
         return taken
 
-    def _demand_room(self, principal: str, sender_role: str, size_bytes: int) -> None:
+    def _demand_room(self, principal: str, size_bytes: int) -> None:
         """Room for all, and for each: a principal that fills its own part keeps nobody else out.
 
         In bytes each may have one request whatever the others have.
         """
         settings = self.settings
-        if over := self._shares.excess(principal, size_bytes, settings, is_client=sender_role in CLIENT_ROLES):
+        if over := self._shares.excess(principal, size_bytes, settings):
             raise self._busy(f"{self.role}: {over}")
         if len(self._running) >= settings.mailbox_max:
             raise self._busy(f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")

@@ -16,7 +16,7 @@ from functools import partial
 import structlog
 
 from hobus.bus.broker.admission import malformation_of, refusal_of
-from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
+from hobus.bus.catalog import Row, row_of
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.conduct import Conduct
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
@@ -30,7 +30,6 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.outcome import failure_answer
-from hobus.bus.pacing import TOO_MUCH, ClientIntake, Others
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import KeptReply
@@ -66,23 +65,18 @@ class LaneServer:
     _transport: LaneTransport | None = None
     _deliver: Callable[[Header, bytes, ReplyRoute], None] | None = None
     _on_gone: Callable[[str, str], None] | None = None
-    _arm: Callable[[float], None] | None = None
     _by_routing: dict[bytes, _Client] = field(default_factory=dict[bytes, _Client])
     _by_instance: dict[str, _Client] = field(default_factory=dict[str, _Client])
     _count: int = 0
     service: str = field(init=False)  # whose lane this is
     _rows: dict[str, Row] = field(init=False)  # of what it takes, by type
     _conduct: Conduct = field(init=False)
-    _others: Others = field(init=False)
-    _pacing: ClientIntake[_Client] = field(init=False)
 
     def __post_init__(self) -> None:
         self.service = role_of(self.instance)
         rows = {name: row_of(self.service, name) for name in LANE_TYPES.get(self.service, ())}
         self._rows = {name: row for name, row in rows.items() if row is not None}
         self._conduct = Conduct(self.settings)
-        self._others = Others(self.settings.contended_ms / 1000, lambda _: False)  # the cluster's own ask often
-        self._pacing = ClientIntake(self.settings, self._others.are_about)
 
     def bind(self, transport: LaneTransport) -> None:
         """Frames leave by this transport."""
@@ -92,13 +86,9 @@ class LaneServer:
         self,
         deliver: Callable[[Header, bytes, ReplyRoute], None],
         on_gone: Callable[[str, str], None] | None = None,
-        arm: Callable[[float], None] | None = None,
     ) -> None:
-        """Requests and cancels, stamped and allowed, are handed to `deliver`; `on_gone` hears who left which lane.
-
-        `arm` is told when `release` is to be called next.
-        """
-        self._deliver, self._on_gone, self._arm = deliver, on_gone, arm
+        """Requests and cancels, stamped and allowed, are handed to `deliver`; `on_gone` hears who left which lane."""
+        self._deliver, self._on_gone = deliver, on_gone
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
@@ -157,12 +147,8 @@ class LaneServer:
     def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
         if head.kind in _ASKS and (wrong := malformation_of(head, len(frames[0]))):
             self._refuse_malformed(client, head, wrong)
-        elif head.kind == _REQUEST:
-            if self._has_turn(client, head, frames[1]):
-                self._request(client, head, frames[1])
-        elif head.kind == Kind.CANCEL:
-            if not self._stops_waiting(client, head):
-                self._request(client, head, frames[1])
+        elif head.kind in _ASKS:
+            self._request(client, head, frames[1])
         elif head.kind == Kind.BEAT:
             self._say(client.routing, Kind.BEAT, Beat, _ALIVE)
         elif head.kind == Kind.BYE:
@@ -205,55 +191,6 @@ class LaneServer:
         if is_foreign(head.message_id, head.sender):
             return BusError("denied", f"the message id {head.message_id} is counted under another peer's name")
         return None
-
-    # --- at which rate ----------------------------------------------------------------------------------------------
-
-    def _has_turn(self, client: _Client, head: Header, body: bytes) -> bool:
-        """Whether this goes on now: a client's request may have to wait, or be refused (`bus/pacing.py`)."""
-        now, principal = client.heard_at, client.principal
-        self._others.heard(principal, now)
-        if role_of(client.instance) not in CLIENT_ROLES:
-            return True
-        row = self._rows.get(head.type)
-        verdict = self._pacing.takes(
-            client, head, 0, body, instance=client.instance, principal=principal, share=principal,
-            work=row.work if row is not None else 1, now=now,
-        )  # fmt: skip
-        if verdict == "goes on":
-            return True
-        if verdict == "cut off":
-            self._cut_off(client.routing, TOO_MUCH)
-        elif verdict == "full":
-            self._busy(client, head)
-        self._arm_release()
-        return False
-
-    def release(self) -> None:
-        """Those whose turn has come go on, with the time left to them; who left meanwhile will ask again."""
-        for asked in self._pacing.due(self.clock.monotonic()):
-            if self._by_instance.get(asked.client.instance) is not asked.client:
-                continue
-            if asked.body is None:
-                self._busy(asked.client, asked.frame)
-            else:
-                self._request(asked.client, asked.frame, asked.body)
-        self._arm_release()
-
-    def _stops_waiting(self, client: _Client, cancel: Header) -> bool:
-        asked = self._pacing.given_up(client.instance, cancel.correlation_id, client.principal)
-        if asked is not None:
-            detail = f"{asked.frame.type} {asked.frame.message_id} was cancelled before it came in"
-            self._fail(client, asked.frame, BusError("cancelled", detail))
-        return asked is not None
-
-    def _busy(self, client: _Client, head: Header) -> None:
-        detail = f"{self.service} has requests of {client.principal} waiting (bus.client_rate)"
-        self._fail(client, head, BusError("busy", detail, retry_after_ms=self.settings.busy_retry_ms))
-
-    def _arm_release(self) -> None:
-        at = self._pacing.next_at()
-        if at is not None and self._arm is not None:
-            self._arm(at)
 
     # --- who misbehaves ---------------------------------------------------------------------------------------------
 
@@ -376,9 +313,6 @@ class LaneServer:
         if client is None:
             self.counters["unreachable"] += 1
             return
-        units = len(answer.body) // self.settings.fair_unit_bytes
-        if units and role_of(instance) in CLIENT_ROLES:
-            self._pacing.charge(client.principal, client.principal, units, self.clock.monotonic())
         row = self._rows.get(request.type)
         head = header_of((
             HEADER_VERSION, int(answer.kind), self._next_id(), request.message_id, request.message_id, answer.type,

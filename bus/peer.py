@@ -21,7 +21,7 @@ from hobus.bus.catalog import row_of
 from hobus.bus.codec import decode, pack_header
 from hobus.bus.conversation import Connection, Conversation, send_or_drop
 from hobus.bus.dispatch import Actor, handlers_of
-from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.inbox import CAUSE, Inbox, ReplyRoute
@@ -122,12 +122,11 @@ class Peer:
 
     @contextmanager
     def on_behalf_of(self, principal: str) -> Generator[None]:
-        """What is begun within it works for this principal; only a supervisor of this machine is believed that."""
-        cause = CAUSE.get()
-        if not principal or cause is None:
+        """What is begun within it works for this principal; only a supervisor or door of this machine is believed."""
+        if not principal:
             yield
             return
-        token = CAUSE.set(cause._replace(principal=principal))
+        token = CAUSE.set((CAUSE.get() or _NO_CAUSE)._replace(principal=principal))
         try:
             yield
         finally:
@@ -160,7 +159,7 @@ class Peer:
     def serve_lane(self, server: LaneServer) -> None:
         """Requests of this lane go through the same admission as the broker's."""
         self._servers.append(server)
-        server.attach(self._from_lane, self._inbox.discard_unstarted, self._arm)
+        server.attach(self._from_lane, self._inbox.discard_unstarted)
         self._inbox.beginnings.is_behind = server.is_behind
         if server.service in MIRRORED:
             server.on_frame = Mirror(self._broker, self._outbox)
@@ -422,8 +421,6 @@ class Peer:
         now = self.clock.monotonic()
         self._outbox.expire(now)
         self._inbox.expire(now)
-        for server in self._servers:
-            server.release()
         for earliest in (self._outbox.deadlines.earliest(), self._inbox.deadlines.earliest()):
             if earliest is not None:
                 self._arm(earliest)
@@ -431,6 +428,7 @@ class Peer:
     def counters(self) -> dict[str, int]:
         """What the beats carry."""
         counters = dict(self._outbox.counters) | {"at_work": len(self._inbox), "waiting": len(self._outbox)}
+        counters["lag_ms"] = self._conversation.lag_ms
         counters |= {f"inbox_{name}": value for name, value in self._inbox.counters.items()}
         counters |= self._conversation.counters
         for server in self._servers:
@@ -444,6 +442,8 @@ def _unheeded(_word: Beat) -> None:
     """Most peers need only know whether they are ready themselves."""
 
 
+_NO_CAUSE = header(Kind.POST, "")
+"""Of what nobody asked for over the bus."""
 MIRRORED = frozenset({"gateway"})
 """Services whose lanes are mirrored."""
 

@@ -101,9 +101,7 @@ def _routes() -> Iterable[str]:
 
 
 def _route(row: Row) -> tuple[str, ...]:
-    marks = [name for name in ("redeliver", "sensitive", "low", "by_tool", "about") if getattr(row, name)]
-    if row.work > 1:
-        marks.append(f"work {row.work}")
+    marks = [name for name in ("redeliver", "sensitive", "low", "by_tool", "about", "pages") if getattr(row, name)]
     reply = f"`{row.reply.TYPE}`" if row.reply is not None else "*(post)*"
     senders = "everybody" if len(row.senders) == len(ROLES) else ", ".join(r for r in ROLES if r in row.senders)
     return f"`{row.cls.TYPE}`", reply, senders, row.mode, ", ".join(marks)

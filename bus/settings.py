@@ -48,30 +48,12 @@ class BusSettings(Section):
     reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
     queue_max: Positive = Field(description="queued requests per service")
     mailbox_max: Positive = Field(description="immediate requests at once per instance")
-    client_open_max: Positive = Field(
-        description="requests of one client's process open at once at the broker, and at a lane; more are `busy`"
-    )
     client_open_max_bytes: Positive = Field(
-        description="the same in bytes of bodies, also for a service at a lane; at least one largest body"
+        description="bodies of one principal's open requests at the broker and at a lane, in bytes; more are `busy`"
     )
     clients_open_max_bytes: Positive = Field(
         description="the same of all together, outside the cluster at the broker; each may have one beside, at the "
         "broker of at most bus.fair_unit_bytes"
-    )
-    client_rate: Positive = Field(
-        description="units a second that a client's process may ask while others ask, too; what comes faster waits. A "
-        "command about a session is 4, a page of the record 8, anything else 1, each bus.fair_unit_bytes one more"
-    )
-    client_burst: Positive = Field(description="units that a client's process may have saved up")
-    client_waiting_max: Positive = Field(
-        description="requests of one client's process that wait for that; more are `busy`, and that often again its end"
-    )
-    client_dropped_max_bytes: Positive = Field(
-        description="bodies beyond bus.client_open_max_bytes borne while requests wait; then the connection ends"
-    )
-    contended_ms: Positive = Field(description="how long after somebody else's request a client is not alone")
-    service_open_max: Positive = Field(
-        description="requests at once per instance on behalf of one principal, where a service passes them on"
     )
     client_weight: Positive = Field(description="what a client's process gets of each round of a fair queue")
     service_weight: Positive = Field(description="the same for a service that asks for itself: it acts for many")

@@ -113,6 +113,11 @@ class Agent(Asset):
         "a purpose left out has the shipped one",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
+    shares_texts: bool = Field(
+        default=False,
+        description="true: a search of scope agent finds what anybody said to it, and shows with it whose session "
+        "that was; left out: what the same principal said, in all their sessions",
+    )
 
     def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
         """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""

@@ -84,8 +84,8 @@ class HorizontalSearch(Asset):
     )
     scope: Literal["session", "agent"] = Field(
         default="session",
-        description="session: what was said in this one; agent: to whomever, in all its sessions, so only where its "
-        "users may read one another",
+        description="session: what was said in this one; agent: in all sessions of the same principal with it, or of "
+        "anybody where the agent's file says shares_texts",
     )
     max_results: Positive = Field(
         description="the best so many, earlier questions behind what was said, of which those that the prompt has "

@@ -89,7 +89,6 @@ _NOT_ABOVE = (
     ("bus.body_max_bytes", "bus.client_open_max_bytes"),
     ("bus.client_open_max_bytes", "bus.clients_open_max_bytes"),
     ("bus.body_max_bytes", "bus.unbound_max_bytes"),
-    ("bus.body_max_bytes", "bus.client_dropped_max_bytes"),
     ("bus.dedupe_window", "bus.hello_ids_max"),
     ("bus.mailbox_max", "bus.hello_ids_max"),
     ("ho1.count + ho2.count + http.count", "launcher.processes_max"),

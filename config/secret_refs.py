@@ -15,7 +15,6 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 HIDDEN = "(hidden)"
-_OF_ENVIRONMENT = "env:"
 
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s\x00][^\x00\n]*")
 _SECRET_KEY = re.compile(
@@ -101,12 +100,21 @@ def allowed(names: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
 
 def referred_to(value: Any) -> Iterator[str]:
     """Names of the variables to which `env:NAME` references in a JSON-like value lead, at any depth."""
+    return _of_kind("env:", value)
+
+
+def file_refs(value: Any) -> Iterator[str]:
+    """Paths of the files to which `file:PATH` references in it lead."""
+    return _of_kind("file:", value)
+
+
+def _of_kind(kind: str, value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        if value.startswith(_OF_ENVIRONMENT) and is_secret_ref(value):
-            yield value.removeprefix(_OF_ENVIRONMENT)
+        if value.startswith(kind) and is_secret_ref(value):
+            yield value.removeprefix(kind)
     elif isinstance(value, Mapping):
         for item in cast("Mapping[str, Any]", value).values():
-            yield from referred_to(item)
+            yield from _of_kind(kind, item)
     elif isinstance(value, list):
         for item in cast("list[Any]", value):
-            yield from referred_to(item)
+            yield from _of_kind(kind, item)

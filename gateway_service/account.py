@@ -81,7 +81,7 @@ class BudgetAccount:
         )
         ask = records.with_answer_cap(ask, room)
         attempt = Attempt(ask, number, reservation, estimate, mode)
-        for effect in self._state.reserve(reservation, mode):
+        for effect in self._state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens):
             match effect:
                 case NotReserved():
                     raise _refusal(effect, reservation, estimate)

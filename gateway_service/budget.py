@@ -22,6 +22,8 @@ from hobus.gateway_service.pricing import Settlement
 
 _ORDER = order_scope("")
 _OWN = (_ORDER, session_scope(""))
+_SHARED = (session_scope(""), agent_scope(""))
+"""What orders of one turn draw on, whichever provider they go to."""
 """What one who asks has alone; above that others draw on the same."""
 _STRICTNESS: dict[BudgetMode, int] = {"off": 0, "warn": 1, "enforce": 2}
 
@@ -74,9 +76,12 @@ class BudgetState:
         known = self.scopes.get(scope)
         self.scopes[scope] = Scope(limit) if known is None else known._replace(limit=limit)
 
-    def reserve(self, reservation: Reservation, mode: BudgetMode) -> list[Effect]:
-        """Holds its tokens, if the mode and all scopes allow it; and what follows from that."""
-        if mode == "enforce" and (refusal := self._refusal(reservation)):
+    def reserve(self, reservation: Reservation, mode: BudgetMode, *, headroom_tokens: int = 0) -> list[Effect]:
+        """Holds its tokens, if the mode and all scopes allow it; and what follows from that.
+
+        Session and agent have to have `headroom_tokens` left beside it.
+        """
+        if mode == "enforce" and (refusal := self._refusal(reservation, headroom_tokens)):
             for name in filter(is_order, reservation.scopes):
                 self._forget_unused(name)
             return [refusal]
@@ -112,12 +117,13 @@ class BudgetState:
             if not reserved and name.startswith(_ORDER):
                 self._rest(name)
 
-    def _refusal(self, reservation: Reservation) -> NotReserved | None:
+    def _refusal(self, reservation: Reservation, headroom_tokens: int) -> NotReserved | None:
         for name in reservation.scopes:
             scope = self.scopes.get(name)
             if scope is None:
                 return NotReserved("NOT_ALLOCATED", name, None, None)
-            if scope.remaining is not None and reservation.tokens > scope.remaining:
+            needed = reservation.tokens + (headroom_tokens if name.startswith(_SHARED) else 0)
+            if scope.remaining is not None and needed > scope.remaining:
                 code = "BUDGET_EXHAUSTED" if name.startswith(_OWN) else "HIERARCHY_EXCEEDED"
                 return NotReserved(code, name, scope.limit, scope.remaining)
         return None

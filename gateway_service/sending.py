@@ -408,7 +408,8 @@ def _hasty(ask: PromptCall, had_s: float, *, is_share: bool) -> GatewayError:
     """Nobody's fault: the provider had less time than would say anything about it."""
     return GatewayError(
         "DEADLINE_EXCEEDED",
-        f"provider {ask.route.provider_id} had {had_s:.1f} s for {ask.route.model_id}, too few; allow more time",
+        f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s, "
+        "too few to be its fault; allow more time",
         facts={"unknown": True, "is_share": is_share},
     )
 

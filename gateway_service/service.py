@@ -120,10 +120,11 @@ class GatewayService(Actor):
         return ""
 
     async def reconfigure(self, digest: str) -> None:
-        """Budgets are told as this one has them; each prompt names its own configuration."""
+        """Budgets are told, and breakers judge, as this one has them; each prompt names its own configuration."""
         if not self._open.is_set():
             raise GatewayError("UNAVAILABLE", "the gateway has not rebuilt its budgets yet", retryable=True)
         self._current = self._pipelines.get(digest) or await self._fetched(digest)
+        self._breakers.config = self._current.config.gateway.breaker
 
     def _begin_preparing(self, means: Means) -> None:
         loop = asyncio.get_running_loop()
@@ -172,7 +173,7 @@ class GatewayService(Actor):
 
     async def on_read_budget(self, message: ReadBudget, call: Call) -> Budget:
         """What was allowed and used."""
-        await self._until_open(self._deadline(call), is_degraded=False)
+        await self._until_open(self._deadline(call, self._config), is_degraded=False)
         return self._current.account.report(message.session_id)
 
     async def on_read_breakers(self, message: ReadBreakers, call: Call) -> Breakers:  # noqa: ARG002 - a handler's shape
@@ -183,13 +184,12 @@ class GatewayService(Actor):
 
     async def _answer(self, prompt: Prompt, call: Call, *, is_degraded: bool) -> PromptResponse:
         """By the pipeline of the configuration that the prompt names."""
-        deadline = self._deadline(call)
         try:
-            await self._until_open(deadline, is_degraded=is_degraded)
+            await self._until_open(self._deadline(call, self._config), is_degraded=is_degraded)
             pipeline = await self._pipeline_of(prompt, is_degraded=is_degraded)
         except GatewayError as refusal:
             return refused(self._shared, self._config, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
-        return await pipeline.answer(prompt, call, deadline, is_degraded=is_degraded)
+        return await pipeline.answer(prompt, call, self._deadline(call, pipeline.config), is_degraded=is_degraded)
 
     async def _pipeline_of(self, prompt: Prompt, *, is_degraded: bool) -> Pipeline:
         """That of its configuration; the current one where it names none, or one that the record does not have whole.
@@ -300,8 +300,8 @@ class GatewayService(Actor):
                 "UNAVAILABLE", "the gateway has not rebuilt its budgets from the ledger yet; ask again", retryable=True
             ) from None
 
-    def _deadline(self, call: Call) -> float:
+    def _deadline(self, call: Call, under: AdminConfig) -> float:
         """The caller's deadline less what recording and answering take, at most gateway.request_timeout_ms away."""
-        now, config = self._bus.clock.monotonic(), self._config.gateway
+        now, config = self._bus.clock.monotonic(), under.gateway
         left = call.remaining_s(now, reserve_s=config.reply_reserve_ms / 1000)
         return now + min(left, config.request_timeout_ms / 1000)

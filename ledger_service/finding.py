@@ -57,11 +57,11 @@ class Scored(NamedTuple):
     passage: Passage
 
 
-def indexed(sequence: int, entry: Entry, text: SearchedText, config: SearchConfig) -> IndexedText:
-    """A text as it goes into the index, and out of it."""
+def indexed(sequence: int, entry: Entry, text: SearchedText, config: SearchConfig, *, principal: str) -> IndexedText:
+    """A text as it goes into the index, and out of it; `principal`: whose its session is, empty: nobody knows."""
     about, kind = entry.provenance, stream_kind(entry.stream)
     tokens = (
-        _of_session(kind, about.session_id), token("a", about.agent_id),
+        _of_session(kind, about.session_id), token("a", about.agent_id), token("p", principal),
         token("t", entry.event_type), token("k", kind),
     )  # fmt: skip
     return IndexedText(sequence, text.number, _cut(text.text, config.text_max_bytes), tokens)
@@ -211,6 +211,7 @@ def _narrowed(question: Search) -> tuple[tuple[str, ...], ...]:
     else:
         asked = [
             (token("a", value) for value in (question.agent_id,) if value),
+            (token("p", value) for value in (question.principal,) if value),
             (token("k", kind) for kind in kinds),
         ]
     groups = (*asked, (token("t", value) for value in question.event_types))

@@ -18,6 +18,7 @@ from hobus.bus.messages.ledger import Hits, Search
 from hobus.bus.port import Bus, Disk
 from hobus.bus.record.catalog import SEARCHED_TYPES, searched_bodies
 from hobus.bus.record.entry import Entry, to_entry
+from hobus.bus.record.journal import principal_in, started_id
 from hobus.bus.record.searched import SearchedText, searched_texts
 from hobus.config.sections.ledger import SearchConfig
 from hobus.ledger_service.finding import Scored, best, each_hit, indexed, terms_of
@@ -33,6 +34,8 @@ _SCORED_AT_ONCE = 16
 """Of a question, about as long."""
 _REST = 4
 """Between two steps there is so many times their time for everything else."""
+_SESSIONS_KEPT = 4096
+"""Whose they are is looked up once; only speed depends on it."""
 _log = structlog.get_logger("ledger")
 
 
@@ -43,6 +46,7 @@ class FullText:
         self._bus, self._disk, self._config = bus, disk, config
         self._tables, self._files = tables, files
         self._tokens = Tokens()
+        self._principals: dict[str, str] = {}  # by session
         self._index: SearchIndex | None = None
         self._fault = ""  # why there is none
         self._looked = -1  # every text up to here is in the index
@@ -87,7 +91,7 @@ class FullText:
         size = 0
         for one in found:
             for text in self._texts_of(one):
-                texts.append(indexed(one.place.sequence, one.entry, text, self._config))
+                texts.append(self._indexed(one.place.sequence, one.entry, text))
                 size += len(texts[-1].text)
             if size >= _STEP_BYTES:
                 looked = one.place.sequence
@@ -97,13 +101,31 @@ class FullText:
             index.add(texts, sequence=last.place.sequence, chain=last.place.chain)
         self._looked = looked
 
-    def _texts_of(self, committed: Committed) -> list[SearchedText]:
+    def _indexed(self, sequence: int, entry: Entry, text: SearchedText) -> IndexedText:
+        principal = self._principal_of(entry.provenance.session_id)
+        return indexed(sequence, entry, text, self._config, principal=principal)
+
+    def _principal_of(self, session_id: str) -> str:
+        """Whose a session is, as its SESSION_START says; empty where none stands where one begins."""
+        known = self._principals.get(session_id)
+        if known is None:
+            found = self._tables.by_submission(started_id(session_id)) if session_id else None
+            known = "" if found is None else principal_in(self._whole(found))
+            if len(self._principals) >= _SESSIONS_KEPT:
+                self._principals.clear()
+            if found is not None:
+                self._principals[session_id] = known
+        return known
+
+    def _whole(self, committed: Committed) -> Entry:
         place, entry = committed
-        if not searched_bodies(entry.stream, entry.event_type):
-            return []
         bodies = [data for _, data in self._files.bodies(place, entry)]
-        found = searched_texts(to_entry(entry, place.sequence, place.chain, bodies))
-        return [text for text in found if text.number < BODIES_MAX]
+        return to_entry(entry, place.sequence, place.chain, bodies)
+
+    def _texts_of(self, committed: Committed) -> list[SearchedText]:
+        if not searched_bodies(committed.entry.stream, committed.entry.event_type):
+            return []
+        return [text for text in searched_texts(self._whole(committed)) if text.number < BODIES_MAX]
 
     def forget(self, entry: Entry, numbers: Sequence[int]) -> None:
         """These bodies of an entry, still as they were, are found no more: for who erases them next."""
@@ -111,7 +133,7 @@ class FullText:
             return
         texts = [one for one in searched_texts(entry) if one.number in numbers]
         try:
-            self._index.forget([indexed(entry.sequence, entry, text, self._config) for text in texts])
+            self._index.forget([self._indexed(entry.sequence, entry, text) for text in texts])
         except sqlite3.Error as error:
             self._broken(error)
 

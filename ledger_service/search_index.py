@@ -2,7 +2,8 @@
 
 A cache that decides nothing: missing, damaged or of another record it is thrown away, and made anew while the ledger
 works. The texts are not in it: an excerpt is read from the record, so what is gone from there is shown to nobody. A
-text is found by its words, and narrowed by tokens of its own column: hashes of its session, agent, type and stream.
+text is found by its words, and narrowed by tokens of its own column: hashes of its session, agent, principal, type and
+stream.
 
 Words are those of FTS5's tokenizer: runs of letters and digits of any script, without case and diacritics. What is
 asked goes through the same tokenizer and is quoted word by word, so no query has a syntax.
@@ -20,7 +21,7 @@ from hobus.ledger_service.index import connection_to
 FILE = "search.sqlite"
 """Its name in a ledger's directory."""
 FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _TOKENIZER = "tokenize = 'unicode61 remove_diacritics 2'"
 _BITS = 8
 """Of a row's number: which body of its entry the text is. Stored: part of SCHEMA_VERSION."""
@@ -80,7 +81,7 @@ class Among(NamedTuple):
 
 
 def token(kind: str, value: str) -> str:
-    """What a text is narrowed by: one word that stands for its session, agent, type or stream."""
+    """What a text is narrowed by: one word that stands for its session, agent, principal, type or stream."""
     return kind + blake2b(value.encode("utf-8", "replace"), digest_size=8).hexdigest()
 
 

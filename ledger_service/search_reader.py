@@ -37,7 +37,7 @@ def search_directory(
                 for text in searched_texts(entry):
                     if text.number < BODIES_MAX:
                         texts[head, text.number] = entry._replace(bodies=[]), text
-                        some.append(indexed(head, entry, text, config))
+                        some.append(indexed(head, entry, text, config, principal=""))
             if len(some) >= _AT_ONCE:
                 index.add(some, sequence=head, chain=entry.chain)
                 some.clear()

@@ -35,6 +35,7 @@ from hobus.bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOr
 from hobus.bus.port import Bus
 from hobus.config.assets import Agent, why_withheld
 from hobus.config.schema import AdminConfig
+from hobus.config.sections.gateway import GatewayConfig
 from hobus.config.snapshot import Snapshot
 
 _log = structlog.get_logger("ho1_executor")
@@ -136,6 +137,7 @@ class ModelStep:
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             self._tell_withheld(order, offer.withheld)
             answer = result_of(response, known, tools, withheld=offer.withheld)
+            answer = answer.model_copy(update={"is_stand_in": is_stand_in(prompt, response, self.config.gateway)})
             if answer.tool_calls:
                 return answer
             if checked.is_asked_for and response.finish_reason == REFUSAL and response.content.strip():
@@ -267,6 +269,14 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         due_at=due_at,
         idempotency_key=call_key(order.wo_id, number),
     )
+
+
+def is_stand_in(prompt: Prompt, response: PromptResponse, config: GatewayConfig) -> bool:
+    """Whether the embedded rules answered, and neither the prompt nor a route of the configuration names them."""
+    answered, by_tag = response.provider_id, config.domain_tag_routes
+    named = {prompt.provider_id, config.default_route.provider_id}
+    named |= {by_tag[tag].provider_id for tag in prompt.domain_tags if tag in by_tag}
+    return answered in config.providers and config.providers[answered].kind == "offline" and answered not in named
 
 
 def result_of(

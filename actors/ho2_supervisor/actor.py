@@ -129,6 +129,7 @@ class Supervisor(Actor):
         """For the heartbeat."""
         return {
             "runs": len(self._registry.runs),
+            "runs_waiting": len(self._runs.queue),
             "sessions": len(self._registry),
             "unacknowledged": self._client.outstanding,
             "unowned_found": self._unowned.found,
@@ -139,7 +140,10 @@ class Supervisor(Actor):
     # --- handlers -----------------------------------------------------------------------------------------------------
 
     async def start_session(self, message: StartSession, call: Call) -> SessionReady:
-        """The session exists and is ours; durable. Idempotent by session_id: the first start decides its agent."""
+        """The session exists and is ours; durable. Idempotent by session_id: the first start decides its agent.
+
+        It waits its turn as a run does, whose first has had it by then.
+        """
         session_id = message.session_id or self._bus.new_id()
         agent_id = message.agent_id or self._config.host.agent_id
         if agent_id not in self._snapshot.agents:
@@ -150,6 +154,13 @@ class Supervisor(Actor):
             raise SessionFault("invalid_input", "session_config.calls_tool: it is a setting of one run alone")
         if fault := settings_fault(wanted, self._config.sessions):
             raise SessionFault("invalid_input", fault)
+        if self._registry.held(session_id) is not None:
+            return await self._begun(message, session_id, agent_id, call)
+        async with self._runs.queue.place(self._bus.principal):
+            return await self._begun(message, session_id, agent_id, call)
+
+    async def _begun(self, message: StartSession, session_id: str, agent_id: str, call: Call) -> SessionReady:
+        wanted = message.session_config
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._take_over.owned(session_id)
             is_new = not session.record.state.is_started

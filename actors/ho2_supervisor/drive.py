@@ -17,7 +17,7 @@ from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session import commands
-from hobus.actors.ho2_supervisor.session.record import KnownInput
+from hobus.actors.ho2_supervisor.session.record import KnownInput, RunMemo
 from hobus.actors.ho2_supervisor.turn import context, turn, turn_record
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.turn import Progress
@@ -138,9 +138,7 @@ class Driver:
         session, progress = task.session, Progress()
         memo = session.record.run
         if memo is not None and session.record.state.lifecycle == "Cancelling":
-            result = await cancelling.close(self.resources, session, memo, trace=task.trace)
-            _log.info("turn_cancelled", turn=str(memo.run_id), input_id=task.input_id)
-            return result
+            return await self._cancelled(task, memo)
         run: Run | None = None
         fault: RuntimeFault = WorkOrderFault("deadline_exceeded", f"input {task.input_id}: no time is left")
         try:
@@ -172,6 +170,13 @@ class Driver:
         finally:
             task.scope = None
         return await self._ended(task, run, fault, progress)
+
+    async def _cancelled(self, task: RunTask, memo: RunMemo) -> TurnResult:
+        result = await cancelling.close(self.resources, task.session, memo, trace=task.trace)
+        _log.info("turn_cancelled", turn=str(memo.run_id), input_id=task.input_id)
+        if self.learning is not None:
+            self.learning.log_later(task.session, trace=task.trace)
+        return result
 
     def _due(self, task: RunTask) -> float | None:
         """The run's deadline on the loop's clock, as of now; None: it stands still, and has none."""

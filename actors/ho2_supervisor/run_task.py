@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.run_queue import RunTicket
 from hobus.actors.ho2_supervisor.session.state import Reduced
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import Lifecycle, TurnResult
 from hobus.bus.record.session_facts import RunRequested
 from hobus.bus.streaming import Draft
-from hobus.bus.turnstile import Ticket
 
 Standstill = Literal["Paused", "WaitingInput"]
 
@@ -37,7 +37,7 @@ class RunTask:
     """Which the request brings, for as long as it may not stand in the journal."""
     trace: str
     draft: Draft
-    ticket: Ticket
+    ticket: RunTicket
     """For its turn among the runs of all clients."""
     drive: Callable[[RunTask], Coroutine[Any, Any, None]]
     is_begun: bool = False

@@ -7,7 +7,6 @@ that is of use: whoever is asked for it next finds it in the record as it stands
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -20,17 +19,16 @@ from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
+from hobus.actors.ho2_supervisor.run_queue import RunQueue
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.state import Reduced
-from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnRequest, words_of
-from hobus.bus.pacing import Rate
 from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
 from hobus.bus.streaming import Draft
-from hobus.bus.turnstile import Turnstile
 from hobus.config.schema import AdminConfig
 
 _log = structlog.get_logger("ho2_supervisor")
@@ -44,13 +42,7 @@ class Runs:
         self._configurations = configurations
         self._registry = registry
         self._driver = driver
-        self._turnstile = Turnstile(
-            each_max=self._config.ho2.principal_runs_max,
-            all_max=self._config.ho2.runs_max,
-            settings=self._config.bus,
-            # As many as the gate lets wait at most.
-            beside=Rate(self._config.ho2.principal_step_rate, self._config.ho2.principal_step_burst, math.inf),
-        )
+        self.queue = RunQueue(self._config.bus, wait_max_s=self._config.sessions.wait_max_ms / 1000)
         self._is_draining = False
 
     @property
@@ -62,9 +54,11 @@ class Runs:
     def begin(self, session: OwnedSession, message: TurnRequest, *, deadline_at: str, trace: str) -> RunTask:
         """A new run for this input, requested, and driven as soon as it is its turn.
 
-        Raises BusError(busy) when `ho2.runs_max` are at work or wait, for whoever has one among them.
+        Raises BusError(busy) where it would wait too long for that.
         """
-        self._require_room()
+        is_first = not session.record.inputs
+        if not is_first:
+            self.queue.require_room(self._bus.principal)
         submission_id = requested_id(session.session_id, message.input_id)
         text, limits = words_of(message.text, message.results), self._config.sessions
         open_calls = session.record.state.open_calls if message.results else None
@@ -86,16 +80,7 @@ class Runs:
         )
         bodies = [text.encode(), *(result.content.encode() for result in message.results)]
         session.append(requested, bodies=bodies, trace=trace)
-        return self._start(session, requested, bodies=bodies, trace=trace)
-
-    def _require_room(self) -> None:
-        running = [run.ticket.principal for run in self._registry.runs.values() if run.standstill is None]
-        if len(running) >= self._config.ho2.runs_max and self._bus.principal in running:
-            raise BusError(
-                "busy",
-                f"{len(running)} runs are at work or wait; the limit is ho2.runs_max",
-                retry_after_ms=self._config.bus.busy_retry_ms,
-            )
+        return self._start(session, requested, bodies=bodies, trace=trace, is_first=is_first)
 
     def resume(self, session: OwnedSession) -> None:
         """Drive the unfinished run of a session that was just taken over, if it has one."""
@@ -164,7 +149,7 @@ class Runs:
             **own,
         )
 
-    def _start(
+    def _start(  # noqa: PLR0913 - what a run begins with
         self,
         session: OwnedSession,
         requested: RunRequested,
@@ -172,13 +157,14 @@ class Runs:
         bodies: Sequence[bytes] = (),
         trace: str = "",
         draft: Draft | None = None,
+        is_first: bool = False,
     ) -> RunTask:
         earlier = self.of(session)
         if earlier is not None and earlier.session is not session:  # it stood still, and the session was read anew
             self._registry.stop(earlier, SessionMoved(session.session_id, "was read anew"))
         run = RunTask(
             session, requested, bodies=bodies, trace=trace, draft=draft or Draft(),
-            ticket=self._turnstile.ticket(self._bus.principal), drive=self._driver.drive,
+            ticket=self.queue.ticket(self._bus.principal, has_waited=is_first), drive=self._driver.drive,
         )  # fmt: skip
         self._registry.runs[session.session_id] = run
         run.task.add_done_callback(partial(self._over, run))
@@ -249,7 +235,7 @@ class Runs:
 
     def _over(self, run: RunTask, task: asyncio.Task[None]) -> None:
         """The task has ended; a programming error reaches the requesters, and the session is read again when asked."""
-        run.ticket.leave()
+        run.ticket.rest()
         self._registry.remove(run)
         run.changed()
         self.follow(run.session)

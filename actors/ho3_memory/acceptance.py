@@ -189,9 +189,12 @@ def _fault_of_times(artifact: Artifact) -> str:
     return ""
 
 
-def is_news(log: OverlayLog | None, artifact: Artifact) -> bool:
+def is_news(log: OverlayLog | None, artifact: Artifact, *, is_superseded: bool) -> bool:
     """Whether an artifact is appended: not while it is active or waits, and not when exactly this was logged before."""
-    return log is None or not (state_by_now(log, artifact) in ("active", "pending") or log.is_repeat(artifact))
+    if log is None:
+        return True
+    is_there = state_by_now(log, artifact) in ("active", "pending") and not is_superseded
+    return not (is_there or log.is_repeat(artifact))
 
 
 def state_by_now(log: OverlayLog, artifact: Artifact) -> str:

@@ -164,7 +164,8 @@ class Memory(Actor):
             artifact, sources, memory, self._config, self._vocabulary, seq=self._store.applied_seq
         )
         log = memory.artifacts.log(artifact.artifact_id)
-        if not acceptance.is_news(log, artifact):
+        is_superseded = memory.artifacts.is_superseded(artifact.artifact_id)
+        if not acceptance.is_news(log, artifact, is_superseded=is_superseded):
             return self._overlay_logged(message.agent_id, artifact, is_new=False)
         earlier = 0 if log is None else log.change_count
         entry = records.overlay_entry(

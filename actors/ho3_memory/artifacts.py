@@ -62,6 +62,12 @@ class Artifacts:
         number = self._logs.find(artifact_id)
         return None if number is None else self._logs[number]
 
+    def is_superseded(self, artifact_id: str) -> bool:
+        """Whether newer ones stand for it now; of one that is not known nothing does."""
+        number = self._logs.find(artifact_id)
+        now = None if number is None else self._logs[number].now
+        return now is not None and number not in self._shelf(now.artifact.principal).left
+
     def consolidated_us(self, signal_id: str, principal: str | None, as_of: PointInTime) -> int | None:
         """The latest window_end of what names a principal's signal; None: nothing does."""
         windows = self._windows.get((principal, signal_id))

@@ -7,7 +7,7 @@ same. An entry of the record is one event, so that its sequence tells whether an
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Sequence
 from sys import intern
 from typing import Any, NamedTuple
@@ -90,10 +90,6 @@ class EventRows:
     def until(self, at_us: int) -> int:
         """How many events there are up to this time."""
         return bisect_right(self.times, at_us)
-
-    def since(self, at_us: int) -> int:
-        """How many events there are before this time."""
-        return bisect_left(self.times, at_us)
 
     def counts_all(self, until: int, seq: int) -> bool:
         """Whether none of the first so many was appended later than this sequence."""

@@ -2,10 +2,9 @@
 
 Every event adds 1. What a session has added so far fades and never stands above the cap, so that one busy session
 cannot open a gate alone. The sum opens the gate at `high`, never stands above it, and closes the gate below `low`.
-It fades with event time, and with each session that its principal begins: what comes in every other session is a habit
-of somebody who is here once a day and of somebody who is here ten times, and what comes every other day is none of the
-latter's. However strong a habit was, its gate closes within half-life x log2(high / low) of its last event, in hours or
-in sessions. All of it follows from the events alone, in order of their time; nothing is remembered beside them.
+It fades with event time alone: how much else its principal does, or a program in their name, changes nothing. However
+strong a habit was, its gate closes within half-life x log2(high / low) of its last event. All of it follows from the
+events alone, in order of their time; nothing is remembered beside them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_rows import EventRows
 from hobus.actors.ho3_memory.event_time import DECIMALS, HOUR_US
-from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.config.sections.memory import Ho3Config
 
 _GONE = 32
@@ -35,13 +33,11 @@ NOTHING = Level(0.0, is_open=False)
 class EvidenceTrace:
     """The level after each event, followed as they are asked about; an older event lets it go back to its place."""
 
-    __slots__ = ("_clock", "_config", "_events", "_evidence", "_is_open", "_newest_of", "_own", "_tidy_at")
+    __slots__ = ("_config", "_events", "_evidence", "_is_open", "_newest_of", "_own", "_tidy_at")
 
-    def __init__(self, events: EventRows, config: Ho3Config, clock: SessionClock | None = None) -> None:
-        """Without a clock only time counts."""
+    def __init__(self, events: EventRows, config: Ho3Config) -> None:
         self._events = events
         self._config = config
-        self._clock = clock
         self._evidence = array("d")
         self._is_open = bytearray()
         self._own = array("d")  # what its session had added after each event
@@ -115,11 +111,7 @@ class EvidenceTrace:
 
     def _halvings(self, place: int, at_us: int) -> float:
         """How often what stood after an event has been halved by a time, which is not before it."""
-        since_us = self._events.times[place]
-        hours = (at_us - since_us) / HOUR_US / self._config.evidence_half_life_hours
-        if self._clock is None:
-            return hours
-        return hours + (self._clock.at(at_us) - self._clock.at(since_us)) / self._config.evidence_half_life_sessions
+        return (at_us - self._events.times[place]) / HOUR_US / self._config.evidence_half_life_hours
 
     def _gone_us(self, place: int) -> float:
         """What a session added before then counts for nothing from this event on."""

@@ -8,7 +8,7 @@ from sys import intern
 from typing import Any, get_args
 
 from hobus.actors.ho3_memory.records import packed_artifact, unpacked_artifact
-from hobus.bus.messages.ids import folded
+from hobus.bus.messages.ids import words_of
 from hobus.bus.messages.memory import Artifact, ArtifactScope, ArtifactType
 
 _LEVEL = 1
@@ -98,4 +98,4 @@ def _rule(artifact: Artifact) -> str:
     if artifact.artifact_type != "constraint":
         return ""
     labels = artifact.labels
-    return intern(f"={artifact.scope} {sorted(labels.domain)} {sorted(labels.task)} {folded(artifact.context_line)}")
+    return intern(f"={artifact.scope} {sorted(labels.domain)} {sorted(labels.task)} {words_of(artifact.context_line)}")

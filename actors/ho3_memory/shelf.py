@@ -45,7 +45,8 @@ class Shelf:
         self._about: dict[str, NumberSet] = {}  # signal or rule -> all that ever had it
         self._newest = PointInTime(0, -1)
         self._superseding = Superseding()
-        self._left: dict[int, str] = {}  # what no newer one has superseded -> until when it is active
+        self.left: dict[int, str] = {}
+        """What no newer one has superseded, and until when it is active."""
         self._resting: dict[str, NumberSet] = {}  # signal or rule -> those of them that have it
         self._waiting = set[int]()  # for a person
         self._then: tuple[PointInTime, Superseding] | None = None  # as of the earlier moment that was asked about last
@@ -83,12 +84,12 @@ class Shelf:
         for found in self._as_now(numbers):
             if self._superseding.leaves(found.standing):
                 self._leave(found.number, found.log, found.standing)
-            elif self._left.pop(found.number, None) is not None:
+            elif self.left.pop(found.number, None) is not None:
                 self._rests_no_more(found.number, found.log)
 
     def _leave(self, number: int, log: OverlayLog, now: Standing) -> None:
         self._rests_no_more(number, log)  # logged again it may rest on others
-        self._left[number] = _active_until(now)
+        self.left[number] = _active_until(now)
         for subject in now.artifact.subjects:
             self._resting.setdefault(subject, NumberSet()).add(number)
 
@@ -103,7 +104,7 @@ class Shelf:
         """
         if not self._is_latest(as_of):
             return self._stood(as_of, signal_ids)
-        numbers = self._left if signal_ids is None else self._near(self._resting, signal_ids)
+        numbers = self.left if signal_ids is None else self._near(self._resting, signal_ids)
         return self._as_now(self._logs.in_order(numbers))
 
     def _stood(self, as_of: PointInTime, signal_ids: Collection[str] | None) -> Iterator[Found]:
@@ -152,7 +153,7 @@ class Shelf:
     def is_superseded(self, number: int, standing: Standing, as_of: PointInTime) -> bool:
         """Whether newer ones have superseded this one, which stood like this as of then; at the cost of its signals."""
         if self._is_latest(as_of):
-            return number not in self._left
+            return number not in self.left
         if self._then is not None and self._then[0] == as_of:
             return not self._then[1].leaves(standing)
         return all(found.number != number for found in self._stood(as_of, standing.artifact.source_signal_ids))
@@ -162,7 +163,7 @@ class Shelf:
         if not self._is_latest(as_of):
             return (found.number for found in self._stood(as_of, None))
         as_of_ts = timestamp_of(as_of.at_us)
-        return (number for number, until in self._left.items() if as_of_ts <= until)
+        return (number for number, until in self.left.items() if as_of_ts <= until)
 
     def maybe_pending(self, as_of: PointInTime) -> Iterable[int]:
         """All that may wait for a person as of then, and perhaps others."""

@@ -15,7 +15,6 @@ from hobus.actors.ho3_memory.evidence import EvidenceTrace, Level
 from hobus.actors.ho3_memory.names import Names
 from hobus.actors.ho3_memory.number_set import NumberSet
 from hobus.actors.ho3_memory.residence import Spillable
-from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.memory import Accumulator
 from hobus.config.sections.memory import Ho3Config
@@ -39,7 +38,7 @@ class EventTally(NamedTuple):
 class SignalLog(Spillable):
     """Grows by `insert`; every event is kept in columns, so that any earlier moment can be asked about."""
 
-    __slots__ = ("_clock", "_config", "_events", "_sessions", "_trace", "principal", "signal_id")
+    __slots__ = ("_config", "_events", "_sessions", "_trace", "principal", "signal_id")
 
     def __init__(
         self,
@@ -48,17 +47,15 @@ class SignalLog(Spillable):
         principal: str | None = None,
         *,
         sessions: Names | None = None,
-        clock: SessionClock | None = None,
     ) -> None:
-        """`sessions`: the numbers of sessions that all logs share; `clock`: of the principal's sessions."""
+        """`sessions`: the numbers of sessions that all logs share."""
         super().__init__()
         self.signal_id = signal_id
         self.principal = principal  # None: everybody
         self._config = config
         self._events = EventRows(signal_id, sessions or Names(), of_several=principal is None)
         self._sessions = NumberSet()
-        self._clock = clock
-        self._trace = EvidenceTrace(self._events, config, clock) if config.gate_mode == "bistable" else None
+        self._trace = EvidenceTrace(self._events, config) if config.gate_mode == "bistable" else None
 
     def insert(self, event: SignalEvent) -> bool:
         """Whether the event was new here; it may be older than others."""
@@ -97,12 +94,6 @@ class SignalLog(Spillable):
         if self._trace is not None and levels is not None:
             self._trace.restore(*levels)
 
-    def clock_changed(self, at_us: int) -> None:
-        """The clock stands otherwise from this time on."""
-        if self._trace is not None:
-            self.is_changed = True
-            self._trace.forget_from(self._events.since(at_us))
-
     def tally(self, as_of: PointInTime) -> EventTally:
         """Counts as of then."""
         return self._tally(self._events.counted(as_of))
@@ -134,14 +125,12 @@ class SignalLog(Spillable):
     def _level(self, places: range | list[int], as_of: PointInTime) -> Level | None:
         if self._trace is None:
             return None
-        clock = self._clock
-        if isinstance(places, range) and (clock is None or clock.counts_all(as_of.at_us, as_of.seq)):
+        if isinstance(places, range):
             known = len(self._trace)
             level = self._trace.level_after(len(places), as_of.at_us)
             self.is_changed |= len(self._trace) > known  # what was worked out is worth keeping
             return level
-        clock_then = None if clock is None else clock.as_of(as_of.seq)
-        return EvidenceTrace(self._events.taken(list(places)), self._config, clock_then).level(as_of.at_us)
+        return EvidenceTrace(self._events.taken(places), self._config).level(as_of.at_us)
 
     def accumulate(self, as_of: PointInTime) -> Accumulator | None:
         """The accumulator as of then; None before the first event.

@@ -15,7 +15,6 @@ from hobus.actors.ho3_memory.evidence import NOTHING, Level
 from hobus.actors.ho3_memory.freshness import Freshness
 from hobus.actors.ho3_memory.names import Names
 from hobus.actors.ho3_memory.residence import Residence, Values
-from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog, Whose, accumulated
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.memory import Accumulator
@@ -28,7 +27,7 @@ _NO_EVENT = EventTally(0, 0, None)
 class _Totals:
     """Of one signal, as of the latest moment."""
 
-    __slots__ = ("clock_changed_us", "newest", "number", "principals", "tally", "whose")
+    __slots__ = ("newest", "number", "principals", "tally", "whose")
 
     def __init__(self, whose: Whose, number: int) -> None:
         self.whose = whose
@@ -36,7 +35,6 @@ class _Totals:
         self.tally = _NO_EVENT
         self.newest = PointInTime(0, -1)  # from then on all events count
         self.principals = set[str]() if whose[0] is None else None  # of everybody's events
-        self.clock_changed_us: int | None = None  # from then on its clock stands otherwise than its log has seen
 
     def count(self, event: SignalEvent, log: SignalLog) -> None:
         """This event has just come into its log."""
@@ -57,10 +55,8 @@ class Signals:
 
     def __init__(self, config: Ho3Config, residence: Residence) -> None:
         self._config = config
-        self._has_clock = config.gate_mode == "bistable" and config.evidence_half_life_sessions > 0
         self._nothing = None if config.gate_mode == "counting" else NOTHING  # the level of what has no event
         self._sessions = Names()
-        self._clocks: dict[str | None, SessionClock] = {}
         self._fresh: dict[str | None, Freshness] = {}
         self._logs = Values(residence, self._unpacked)
         self._known: dict[Whose, _Totals] = {}
@@ -79,25 +75,11 @@ class Signals:
             return None
         totals.count(event, log)
         self._logs.changed(totals.number, log)
-        self._note(whose, signal_id, event)
+        self._fresh.setdefault(whose, Freshness()).note(signal_id, event.at_us)
         return totals.whose
 
-    def _note(self, whose: str | None, signal_id: str, event: SignalEvent) -> None:
-        """This event is the newest of its signal, perhaps, and the first of its session."""
-        fresh = self._fresh.setdefault(whose, Freshness())
-        fresh.note(signal_id, event.at_us)
-        if not self._has_clock:
-            return
-        changed_us = self._clocks[whose].note(self._sessions.number(event.session_id), event.at_us, event.seq)
-        if changed_us is not None:
-            for one in fresh.since(changed_us):
-                totals = self._known[whose, one]
-                known_us = totals.clock_changed_us
-                totals.clock_changed_us = changed_us if known_us is None else min(known_us, changed_us)
-
     def _new(self, whose: str | None, signal_id: str) -> SignalLog:
-        clock = self._clocks.setdefault(whose, SessionClock()) if self._has_clock else None
-        return SignalLog(signal_id, self._config, whose, sessions=self._sessions, clock=clock)
+        return SignalLog(signal_id, self._config, whose, sessions=self._sessions)
 
     def _unpacked(self, data: bytes) -> SignalLog:
         principal, signal_id, *rest = unpack(data)
@@ -107,11 +89,7 @@ class Signals:
 
     def _log(self, totals: _Totals) -> SignalLog:
         """Its events; to be held no longer than until the next one's are asked for."""
-        log = self._logs[totals.number]
-        if totals.clock_changed_us is not None:
-            log.clock_changed(totals.clock_changed_us)
-            totals.clock_changed_us = None
-        return log
+        return self._logs[totals.number]
 
     def fresh(self, whose: str | None) -> Freshness:
         """When each signal of a principal came last."""

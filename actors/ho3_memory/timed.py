@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from hobus.actors.ho3_memory.event_time import PointInTime
@@ -31,12 +31,6 @@ class Timed:
             place -= 1
         self.times.insert(place, at_us)
         self.seqs.insert(place, seq)
-        return place
-
-    def remove(self, at_us: int, seq: int) -> int:
-        """Where it was; it is there."""
-        place = self.seqs.index(seq, bisect_left(self.times, at_us))
-        del self.times[place], self.seqs[place]
         return place
 
     def newest_us(self, as_of: PointInTime) -> int | None:

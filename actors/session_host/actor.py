@@ -166,7 +166,7 @@ class SessionHost(Actor):
         raise AssertionError("counting does not end")
 
     async def _ask(self, turn: Turn, message: Message, expect: type[R], name: str) -> R:
-        """HO2's reply; asked again while the session changes hands or HO2 has no room for it, which is no failure."""
+        """HO2's reply; asked again while the session changes hands, which is no failure."""
         for tries in count(1):
             try:
                 return await self._bus.request(
@@ -181,9 +181,9 @@ class SessionHost(Actor):
                     on_stream=turn.stream,
                 )
             except RuntimeFault as fault:
-                pause_s = fault.pause_s(self._s("retry_interval_ms"), self._bus.clock.random())
-                if fault.code != "moved" and (fault.code != "busy" or pause_s >= self._supervisor_left(turn)):
+                if fault.code != "moved":
                     raise
+                pause_s = fault.pause_s(self._s("retry_interval_ms"), self._bus.clock.random())
             await self._bus.sleep(pause_s)
         raise AssertionError("counting does not end")
 

@@ -21,13 +21,8 @@ Numbers = dict[str, Any]
 
 CHOICES: Mapping[str, Sequence[Mapping[str, Sequence[Any]]]] = {
     "bistable": (
-        {
-            "evidence_half_life_hours": (36, 60, 84),
-            "evidence_half_life_sessions": (0, 7, 8, 10),
-            "gate_high": (4.25,),
-            "gate_low": (0.75,),
-        },
-        {"gate_high": (4.0, 4.25), "gate_low": (0.75, 1.0)},
+        {"evidence_half_life_hours": (24, 30, 36, 48), "gate_high": (4.25,), "gate_low": (0.75,)},
+        {"gate_high": (4.0, 4.25), "gate_low": (0.5, 0.75, 1.0)},
         {"evidence_cap_per_session": (2.0,), "gate_session_threshold": (3,)},
     ),
     "counting": (
@@ -35,10 +30,10 @@ CHOICES: Mapping[str, Sequence[Mapping[str, Sequence[Any]]]] = {
         {"gate_count_threshold": (5, 10, 20), "gate_session_threshold": (3, 8)},
     ),
 }
-"""What is tried. Of `bistable` this is the last search; others went before it, on the same seeds or some of them: over half-lives
-of 24 to 120 hours and 4 to 20 sessions, evidence that fades with turns, or with turns and hours by the same amount each time, from
-3.5 to 8 to open at, caps of 1.5 to 2.5 and four sessions, too."""
-TRAINING: Mapping[str, Sequence[int]] = {"bistable": range(8), "counting": range(2)}
+"""What is tried. Of `bistable` this is the last search; others went before it: over half-lives of 24 to 120 hours, from 3.5 to 8 to
+open at, caps of 1.5 to 2.5 and four sessions, too. Evidence that also faded with the sessions or turns of its principal did better
+by 0.02 where one person alone used the product, and lost half of it beside a program that runs in their name."""
+TRAINING: Mapping[str, Sequence[int]] = {"bistable": range(4), "counting": range(2)}
 """Seeds of the training worlds: more of them where the differences that are left are small."""
 _EVERY = 3
 """Of the person's sessions one in so many is read: tuning needs no more."""

@@ -84,6 +84,7 @@ class Kind:
     what: str
     habits: Callable[[Random, int], list[Habit]]
     plants: Callable[[Random, int], list[Plant]] = lambda _draw, _days: []
+    script: str = ""  # the signal of a program of the same user that runs each hour in a session of its own
     days: int = 180
     sessions_per_day: float = 3.0
     turns: int = 8  # of a session, on average
@@ -95,7 +96,9 @@ def world(kind: str, seed: int) -> World:
     background = {signal: draw.choice(BACKGROUND) for signal in NAMES}
     habits = made.habits(draw, made.days)
     plants = made.plants(draw, made.days)
-    sessions = [*_own_sessions(draw, made, background, habits), *_planted_sessions(plants)]
+    if made.script:
+        habits.append(Habit(made.script, _at(0), _at(made.days), 1.0))
+    sessions = [*_own_sessions(draw, made, background, habits), *_script(made), *_planted_sessions(plants)]
     numbered = enumerate(sorted(sessions, key=lambda one: one.turns[0].at_us))
     return World(
         kind,
@@ -111,7 +114,8 @@ def _own_sessions(draw: Random, made: Kind, background: dict[str, float], habits
         at_us += _PAUSE_US + round(draw.expovariate(made.sessions_per_day) * DAY_US)
         if at_us >= end_us:
             return
-        rates = background | {one.signal: one.rate for one in habits if one.start_us <= at_us < one.end_us}
+        mine = [one for one in habits if one.signal != made.script]
+        rates = background | {one.signal: one.rate for one in mine if one.start_us <= at_us < one.end_us}
         turns: list[Turn] = []
         for _ in range(max(1, round(draw.gauss(made.turns, made.turns * 0.4)))):
             drawn = [signal for signal, rate in rates.items() if draw.random() < rate]
@@ -119,6 +123,13 @@ def _own_sessions(draw: Random, made: Kind, background: dict[str, float], habits
             turns.append(Turn(at_us, tuple(dict.fromkeys(signals))))
             at_us += _TURN_US
         yield Session("", tuple(turns), is_own=True)
+
+
+def _script(made: Kind) -> list[Session]:
+    """One turn an hour."""
+    if not made.script:
+        return []
+    return [Session("", (Turn(_at(hour / 24), (made.script,)),), is_own=False) for hour in range(24 * made.days)]
 
 
 def _planted_sessions(plants: Iterable[Plant]) -> list[Session]:
@@ -216,4 +227,13 @@ KINDS = {
     "hostile session": Kind("one session that pushes ten signals in 300 turns", _scattered(8), _hostile_session),
     "few sessions": Kind("one a day", _scattered(8), sessions_per_day=1.0),
     "many sessions": Kind("ten a day, of four turns", _scattered(8), days=120, sessions_per_day=10.0, turns=4),
+    "questions": Kind(
+        "twelve sessions a day of one turn each", _scattered(8), days=120, sessions_per_day=12.0, turns=1
+    ),
+    "hourly script": Kind(
+        "a program of the same user, one turn each hour",
+        _scattered(8),
+        days=120,
+        script="tool:script",
+    ),
 }

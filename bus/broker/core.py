@@ -30,12 +30,11 @@ from hobus.bus.broker.events import (
 )
 from hobus.bus.broker.membership import TOLD, Membership
 from hobus.bus.broker.operations import Operations
-from hobus.bus.broker.paced import Paced
 from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.records import RecordBook
 from hobus.bus.broker.state import State
-from hobus.bus.catalog import CLIENT_ROLES, row_of
+from hobus.bus.catalog import row_of
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError
@@ -71,7 +70,6 @@ class BrokerCore:
         self._delivery = Delivery(state, endings, self._placement)
         self._enrolment = Enrolment(state, self._records, authenticate, keys)
         self._membership = Membership(state, endings, self._placement, self._records, self._enrolment)
-        self._paced = Paced(state, endings, self._membership)
         self._operations = Operations(state, endings, self._placement, self._membership, self._enrolment)
         self._liveness = Liveness(state, self._membership)
         self._endings = endings
@@ -158,7 +156,7 @@ class BrokerCore:
         """When a Tick is due; None if nothing will ever be."""
         state = self._state
         at = self._liveness.next_at()
-        for other in (state.deadlines.earliest(), self._records.next_at(), state.pacing.next_at()):
+        for other in (state.deadlines.earliest(), self._records.next_at()):
             if other is not None and other < at:
                 at = other
         if state.is_collecting:
@@ -188,13 +186,11 @@ class BrokerCore:
             return
         peer.last_seen = state.now
         if kind in _ASKS:
-            if peer.role not in CLIENT_ROLES or self._paced.has_turn(peer, frame, len(data), body):
-                self._ask(peer, frame, len(data), body)
+            self._ask(peer, frame, len(data), body)
         elif kind in _ANSWERS:
             self._delivery.answer(peer, frame, body, len(data))
         elif kind == Kind.CANCEL:
-            if peer.role not in CLIENT_ROLES or not self._paced.cancel(peer, frame.correlation_id):
-                self._delivery.cancel(peer, frame, body)
+            self._delivery.cancel(peer, frame, body)
         else:
             self._control(peer, frame, body, origin)
 
@@ -239,8 +235,6 @@ class BrokerCore:
         for pending in state.deadlines.take_due(state.now):
             if pending.state != "done":  # ended by what became of an earlier one
                 self._delivery.look_at(pending)
-        for asked in self._paced.due():
-            self._ask(asked.client, asked.frame, asked.header_bytes, asked.body or b"")
         for service in state.services.values():
             service.sticky.expire(state.now)
             if service.absent_since is None or service.is_flushed or state.is_collecting:

@@ -14,7 +14,6 @@ from hobus.bus.broker.state import State
 from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
 from hobus.bus.codec import pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
-from hobus.bus.fair import is_client
 from hobus.bus.lanes import is_foreign, role_of
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import order_of_call
@@ -109,23 +108,20 @@ class Delivery:
     ) -> OpenRequest | None:
         """The request, counted in its principal's share; None when that is full, and its sender was told so."""
         state = self._state
-        share = share_of(peer, row)
+        principal = behalf_of(peer, frame)
+        share = share_of(peer, row, principal)
         if share:
-            settings, is_asking_client = state.settings, peer.role in CLIENT_ROLES
-            least_bytes = settings.fair_unit_bytes
-            over = state.shares.excess(share, len(body), settings, is_client=is_asking_client, least_bytes=least_bytes)
+            over = state.shares.excess(share, len(body), state.settings, least_bytes=state.settings.fair_unit_bytes)
             if over:
                 self._endings.refuse(peer, frame, "busy", f"{frame.type} {frame.message_id}: {over}")
                 return None
         pending = OpenRequest(
             frame, body, row,
-            service=service, requester=peer, principal=behalf_of(peer, frame), deadline=deadline, came_at=state.now,
+            service=service, requester=peer, principal=principal, deadline=deadline, came_at=state.now,
         )  # fmt: skip
         if share:
             pending.share = share
             state.shares.take(share, len(body))
-        if peer.role not in CLIENT_ROLES and is_client(pending.principal):
-            state.others.heard(pending.principal, state.now)
         return pending
 
     def answer(self, worker: BoundPeer, frame: Header, body: bytes, header_bytes: int) -> None:
@@ -158,8 +154,6 @@ class Delivery:
     def _pass_on(self, pending: OpenRequest, worker: BoundPeer, frame: Header, body: bytes) -> None:
         """To everybody who asked and still lives, stamped."""
         state, requester, asked = self._state, pending.requester, pending.header
-        if pending.share and (units := len(body) // state.settings.fair_unit_bytes) and requester.role in CLIENT_ROLES:
-            state.pacing.charge(pending.share, pending.principal, units, state.now)
         stamped = header_of((
             HEADER_VERSION, frame.kind, frame.message_id, frame.correlation_id, frame.causation_id, frame.type,
             frame.type_version, requester.instance, asked.key, 0, asked.attempt, pending.row.sensitive,

@@ -113,8 +113,10 @@ class Membership:
             return
         tapped = partial(state.tap, "control", frame, peer.instance, body=body)
         if isinstance(said, Beat):
-            peer.beat, peer.beaten = said, body
+            was_behind, peer.beat, peer.beaten = not peer.has_slot, said, body
             tapped()
+            if was_behind and peer.has_slot:
+                self._placement.pump(peer)
             state.beat(peer.connection)  # and it learns that the broker lives
         elif isinstance(said, Ready):
             peer.ready_state, peer.reason = said.state, said.reason

@@ -16,12 +16,15 @@ from hobus.bus.broker.transitions import REQUEST_TRANSITIONS, IllegalMove, Reque
 from hobus.bus.broker.waiting import Place, WaitingRoom
 from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header, Kind
-from hobus.bus.fair import principal_of
+from hobus.bus.fair import key_principal, principal_of
+from hobus.bus.limits import LAGGING_MS
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR, Beat
 from hobus.bus.settings import BusSettings
 
+LAG = "lag_ms"
+"""The counter of a beat that says by how much a peer's loop is behind."""
 _POST = int(Kind.POST)
-_BELIEVED, _ABOUT = "ho2", ":about"
+_BELIEVED, _ABOUT = ("ho2", "http"), ":about"
 
 
 class Late(NamedTuple):
@@ -79,6 +82,11 @@ class BoundPeer:
         self.takes_work = not self.is_leaving and self.ready_state != "starting"
 
     @property
+    def has_slot(self) -> bool:
+        """Whether it may get a request that takes a slot: one is free, and its loop is not far behind with others."""
+        return self.used < self.slots and (not self.used or self.beat.counters.get(LAG, 0) < LAGGING_MS)
+
+    @property
     def counters(self) -> dict[str, int]:
         """As its last beat said."""
         return self.beat.counters
@@ -99,30 +107,25 @@ def tool_queue(tool: str) -> str:
 def behalf_of(peer: BoundPeer, frame: Header) -> str:
     """The principal on whose behalf this request is. Nobody can ask in another's name.
 
-    A client asks for itself, whoever works on a request asks for that one's principal, and only a supervisor of this
-    machine, whose runs outlive the requests that began them, is believed what it says.
+    A client asks for itself, whoever works on a request asks for that one's principal. Two of this machine are believed
+    what they say: a supervisor, whose runs outlive the requests that began them, and the HTTP door, about its keys.
     """
+    if frame.principal and not peer.address and peer.role in _BELIEVED:
+        return frame.principal if peer.role != "http" else key_principal(frame.principal)
     if peer.role in CLIENT_ROLES:
         return peer.principal
-    if peer.role == _BELIEVED and not peer.address and frame.principal:
-        return frame.principal
     cause = peer.in_flight.get(frame.causation_id)
     return peer.principal if cause is None else cause.principal
 
 
-def share_of(peer: BoundPeer, row: Row) -> str:
-    """Whose share a request of this peer is of; "" for the cluster's own processes, which ask because others did.
+def share_of(peer: BoundPeer, row: Row, principal: str) -> str:
+    """Whose share this peer's request for `principal` is of; "" for the cluster's own, which ask because others did.
 
     A command about what its sender has open is not kept out by that.
     """
-    if peer.role not in CLIENT_ROLES and not peer.address:
-        return ""
-    return peer.principal + _ABOUT if row.about else peer.principal
-
-
-def shares_of(principal: str) -> tuple[str, str]:
-    """Both that a client has."""
-    return principal, principal + _ABOUT
+    if peer.role not in CLIENT_ROLES:
+        return peer.principal if peer.address else ""
+    return principal + _ABOUT if row.about else principal
 
 
 class Service:

@@ -213,7 +213,7 @@ class Placement:
         if service is None or not worker.takes_work or self._state.is_collecting:
             return
         room = service.waiting
-        while room.count and worker.used < worker.slots:
+        while room.count and worker.has_slot:
             pending = room.take(worker.instance, worker.tool_queues, slotted=True)
             if pending is None:
                 break
@@ -275,7 +275,7 @@ class Placement:
 
     def _has_room(self, worker: BoundPeer, pending: OpenRequest) -> bool:
         if pending.slotted:
-            return worker.used < worker.slots
+            return worker.has_slot
         return pending.is_post or worker.immediate < self._mailbox_max
 
     def _await_service(self, pending: OpenRequest, *, bounded: bool) -> None:
@@ -340,7 +340,7 @@ def least_loaded(offering: list[BoundPeer], *, slotted: bool, mailbox_max: int) 
         if not peer.takes_work:
             continue
         if slotted:
-            if peer.used >= peer.slots:
+            if not peer.has_slot:
                 continue
             load = peer.used / peer.slots
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 
 from hobus.bus.broker.events import Action, Send
-from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service, shares_of
+from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
 from hobus.bus.broker.tap_record import BodyFacts, Tap
 from hobus.bus.catalog import ROLES, ROWS
 from hobus.bus.codec import encode, pack_header
@@ -16,7 +16,6 @@ from hobus.bus.fair import Shares
 from hobus.bus.histogram import Histogram
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat
-from hobus.bus.pacing import ClientIntake, Others
 from hobus.bus.settings import BusSettings
 
 _QUEUE_WAIT = "queue_wait"
@@ -41,10 +40,6 @@ class State:
             role: {} for role in ROLES
         }  # requester's role -> id -> request
         self.shares = Shares()  # what is open of those who ask from outside
-        self.others = Others(
-            settings.contended_ms / 1000, lambda principal: self.shares.has_others(*shares_of(principal))
-        )
-        self.pacing: ClientIntake[BoundPeer] = ClientIntake(settings, self.others.are_about)
         self.deadlines: Deadlines[OpenRequest] = Deadlines()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()

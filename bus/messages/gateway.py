@@ -61,6 +61,9 @@ class Prompt(Message, wire="gateway.prompt"):
     token_budget: int | None = Field(
         default=None, description="of its order: prompts and answers of all its calls, tokens; None: it has none"
     )
+    headroom_tokens: Count = Field(
+        default=0, description="its session and agent have to have these left beside it: the next order needs them"
+    )
     temperature: float = Field(description="0 to 2")
     reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
         default=None, description="how hard the model shall think, if it can"

@@ -174,14 +174,18 @@ def signal_event_id(session_id: str, run_seq: int, signal_id: str) -> str:
     return f"EVT-{session_id}-{run_seq}-{signal_id}"
 
 
-def folded(text: str) -> str:
-    """Its words, whatever their case and white space: texts with the same ones say the same."""
-    return " ".join(text.casefold().split())
+_END_MARKS = " .!…。！"  # noqa: RUF001 - as they are typed
+"""Not a question mark: with it a text says something else."""
 
 
-def statement_signal_id(statement: str) -> str:
-    """`explicit:<hash of the statement>`, whatever its case and spaces: its words stand in no id."""
-    return f"explicit:{_digest(folded(statement))}"
+def words_of(text: str) -> str:
+    """Its words, whatever their case, white space and the mark at their end: texts with the same ones say the same."""
+    return " ".join(text.casefold().split()).rstrip(_END_MARKS)
+
+
+def statement_signal_id(subject: str) -> str:
+    """`explicit:<hash>` of what a statement is about, its words if nothing else is known: these stand in no id."""
+    return f"explicit:{_digest(subject)}"
 
 
 def gate_window_key(as_of: str, window_hours: float) -> int:

@@ -200,6 +200,7 @@ class Search(Message, wire="ledger.search"):
     )
     session_id: str = Field(default="", description="only of this session (full id); empty: of all")
     agent_id: str = Field(default="", description="only of this agent; empty: of all")
+    principal: str = Field(default="", description="only of sessions of this principal; empty: of all")
     streams: list[str] = Field(
         default_factory=list[str], description="only of these; `session`: the journals; none: all that one may search"
     )

@@ -187,12 +187,12 @@ class CallResult(Record):
 class Remembered(Record):
     """What a turn stated, and what became of it in memory; undone by its artifact id."""
 
-    statement: str = Field(description="in the words of the message; empty: erased")
+    statement: str = Field(description="as the classification read it; empty: erased")
     artifact_id: str = Field(description="`ART-…`")
     state: Literal["active", "pending", "refused", "unanswered"] = Field(
-        description="active: in the prompts of its principal from the next turn on; pending: a constraint, once a "
-        "person confirms it; refused: it stands in quarantine; unanswered: memory did not acknowledge it in time, so "
-        "that most likely it is not remembered; said again, it counts once"
+        description="active: in the prompts of its principal from the next turn on; pending: once a person "
+        "confirms it; refused: it stands in quarantine; unanswered: memory did not acknowledge it in time, so that "
+        "nobody knows yet; said again, it counts once"
     )
 
 

@@ -93,6 +93,9 @@ class Constraints(Record):
     domain_tags: list[str] = Field(
         default_factory=list[str], description="the first one with a configured route decides"
     )
+    headroom_tokens: int = Field(
+        default=0, description="its session and agent have to have these left beside it: the next order needs them"
+    )
     budget_mode: BudgetMode = Field(description="what happens where a limit is reached")
     provider_id: str | None = Field(default=None, description="None: routed by tag or default")
     model_id: str | None = Field(default=None, description="None: routed by tag or default")
@@ -157,6 +160,9 @@ class OutputResult(Record):
         default="", description="why the model stopped, in the words of its provider; refusal: it will not answer"
     )
     truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
+    is_stand_in: bool = Field(
+        default=False, description="the embedded rules answered where another model is the default: it teaches nothing"
+    )
     tools_invented: list[str] = Field(
         default_factory=list[str], description="ids that its tool calls name and that the model was never told of"
     )

@@ -23,7 +23,7 @@ from hobus.bus.record import session_facts as events
 from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import SignalsNamed
-from hobus.bus.record.session_facts import RunRequested, SessionEvent
+from hobus.bus.record.session_facts import RunRequested, SessionEvent, SessionStarted
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"
@@ -226,6 +226,17 @@ def pack_result(result: TurnResult) -> bytes:
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def started_id(session_id: str) -> str:
+    """The submission id of a session's SESSION_START, where its first owner began it."""
+    return f"SESSION_START:{session_id}/1.1"
+
+
+def principal_in(entry: Entry | None) -> str:
+    """Whose the session is that this SESSION_START began; empty where it is none, or says nothing any more."""
+    found = recorded(entry)
+    return found.event.event.principal if found is not None and isinstance(found.event.event, SessionStarted) else ""
 
 
 def recorded(entry: Entry | WriteEntry | None) -> Recorded | None:

@@ -14,6 +14,7 @@ cannot be enrolled again. The broker's process is the only writer.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -309,6 +310,13 @@ def revoke(folder: Path, name: str) -> WorkerFile | None:
             (folder / _ENROLLED / f"{_short(worker.name)}.json").unlink()
             return worker
     return None
+
+
+def forget_all(folder: Path) -> None:
+    """Of a copy, whose original goes by these: its broker gets another key, and lets in nobody yet. Raises OSError."""
+    (folder / _BROKER_KEY).unlink(missing_ok=True)
+    for name in (_TOKENS, _ENROLLED, _USED):
+        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def _files(folder: Path) -> list[Path]:

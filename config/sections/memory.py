@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -31,9 +31,6 @@ class Ho3Config(Section):
     gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens; more never stands")
     gate_low: PositiveFloat = Field(description="bistable: evidence at which it closes again")
     evidence_half_life_hours: PositiveFloat = Field(description="bistable: after so long an event counts half")
-    evidence_half_life_sessions: Annotated[float, Field(ge=0)] = Field(
-        description="bistable: it also counts half after its principal has begun so many sessions; 0: time alone counts"
-    )
     evidence_cap_per_session: PositiveFloat = Field(description="bistable: at most so much evidence from one session")
     require_fresh_evidence: bool = Field(description="an event newer than the last consolidation is needed")
     bias_decay_floor: Share = Field(description="an artifact whose signals weigh less is not injected")

@@ -64,7 +64,9 @@ class Ho1Config(Section):
     """Executors."""
 
     count: Positive = Field(description="executors that `hobus up` starts")
-    slots: Positive = Field(description="orders at once per executor")
+    orders_max: Positive = Field(
+        description="orders at once per executor; one that waits for a model or a tool costs memory alone"
+    )
     repair_calls_max: NonNegative = Field(description="further calls after an answer that breaks its schema")
     retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
     gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
@@ -79,14 +81,6 @@ class Ho2Config(Section):
     """Supervisors."""
 
     count: Positive = Field(description="supervisors that `hobus up` starts")
-    runs_max: Positive = Field(description="runs at once per instance; beyond it `busy`, but for who has none there")
-    principal_step_rate: Positive = Field(
-        description="steps that runs of one client begin in a second beside another of its own, while others ask, too"
-    )
-    principal_step_burst: Positive = Field(description="of these, so many may have been saved up")
-    principal_runs_max: Positive = Field(
-        description="of these, runs of one client at work at once; its further ones wait their turn"
-    )
     classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
     order_timeout_ms: Positive = Field(description="any other order")
@@ -142,11 +136,7 @@ class HttpConfig(Section):
     refusals_max: Positive = Field(
         description="refused connections that have not closed yet; further ones are closed without a word"
     )
-    key_turns_max: Positive = Field(description="turns of one key that a process waits for at once; more are `busy`")
     messages_max: Positive = Field(description="messages of a transcript")
-    pieces_max: Positive = Field(
-        description="pieces of an answer kept for a slow reader; then it gets the rest at once"
-    )
     tail_wait_ms: Positive = Field(description="one long poll of the record for those who read events")
     recent_max: Positive = Field(description="events of a session kept for all its readers; older ones are read again")
     keys_interval_ms: Positive = Field(description="keys created or revoked are recorded so soon at the latest")

@@ -69,6 +69,9 @@ class ClassifyLabels(Section):
 class SessionsConfig(Section):
     """Sessions and their reducer."""
 
+    wait_max_ms: Positive = Field(
+        description="on a machine without processor time left a turn that would wait longer to begin is refused at once"
+    )
     max_in_flight_effects: Positive = Field(description="orders of one session in flight at once")
     applied_commands_max: Positive = Field(description="command ids that a session remembers against repeats")
     journal_page: Positive = Field(description="entries per read of a journal")

@@ -41,6 +41,17 @@ def read_key(provider_id: str, reference: str | None, given: Mapping[str, str]) 
     return _checked(provider_id, _text_of(provider_id, path), f"the file {where}")
 
 
+def state_of(reference: str | None) -> tuple[int, ...]:
+    """Another one after the file that a key stands in was written anew; of what is no file, always the same."""
+    if reference is None or not reference.startswith("file:"):
+        return ()
+    try:
+        found = os.stat(os.path.expanduser(reference.removeprefix("file:")))  # noqa: PTH111, PTH116 - at each call
+    except (OSError, ValueError):
+        return ()
+    return (found.st_ino, found.st_mtime_ns, found.st_ctime_ns)
+
+
 def _text_of(provider_id: str, path: Path) -> str:
     what = f"the key file {path}"
     try:

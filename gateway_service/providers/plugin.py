@@ -12,7 +12,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.port import Provider
 from hobus.config.sections.gateway import PluginProvider
-from hobus.gateway_service.providers.keys import read_key, unusable
+from hobus.gateway_service.providers.keys import read_key, state_of, unusable
 
 GROUP = "hobus.providers"
 
@@ -26,6 +26,7 @@ class LoadedProvider:
     given: Callable[[], Mapping[str, str]]
     beside: Callable[..., Awaitable[Any]]
     _provider: Provider | None = None
+    _key_state: tuple[int, ...] = ()
     _loading: asyncio.Future[Provider] | None = None
 
     async def prepare(self) -> None:
@@ -40,7 +41,7 @@ class LoadedProvider:
         return await provider.complete(prompt, model_id=model_id, timeout_s=timeout_s, on_delta=on_delta)
 
     async def _ready(self) -> Provider:
-        if self._provider is not None:
+        if self._provider is not None and state_of(self.config.key) == self._key_state:
             return self._provider
         if self._loading is None or self._loading.done():
             self._loading = asyncio.ensure_future(self._load())
@@ -60,6 +61,7 @@ class LoadedProvider:
         return provider
 
     def _made(self) -> Provider:
+        self._key_state = state_of(self.config.key)
         key = read_key(self.provider_id, self.config.key, self.given())
         found = [entry for entry in entry_points(group=GROUP) if entry.name == self.config.entry_point]
         if not found:

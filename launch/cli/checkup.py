@@ -22,6 +22,7 @@ from hobus.config.files import SHIPPED
 from hobus.config.gates.finding import TITLES
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import config_changed, identity, run_file, spools
+from hobus.launch.cluster.beside import changed_beside
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
 from hobus.launch.cluster.installed import in_force as installed_in
 from hobus.launch.cluster.installed import layers_of
@@ -193,6 +194,8 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
         return [stale], None
     if pid is None:
         left = living(run)
+        if run_file.is_of_elsewhere(home.run_file):
+            return [warn("launcher", f"no cluster runs; {run_file.OF_ELSEWHERE}", next_command("up", home.root))], None
         if run is None:
             return [ok("launcher", "no cluster runs, and none was left behind")], None
         names = ", ".join(f"{row.actor} (pid {row.pid})" for row in left) or "no process"
@@ -221,7 +224,12 @@ def in_force(home: Home, run: RunFile) -> list[Finding]:
         changed = config_changed.changed_since(home, run)
     except ConfigError:
         return []
-    return [warn("configuration in force", changed.said, changed.mend)] if changed else []
+    found = [warn("configuration in force", changed.said, changed.mend)] if changed else []
+    tools = Snapshot.from_bytes(home.snapshot.read_bytes()).config.tools
+    for what in changed_beside(tools, run):
+        said = f"{what} was changed after executors were started: not all of them have it"
+        found.append(warn("tools in force", said, next_command("reload", home.root)))
+    return found
 
 
 def health(

@@ -10,6 +10,13 @@ from hobus.launch.cluster.home import Home
 
 LANES = ("ledger", "gateway")
 """Services that also bind a socket of their own."""
+BOUND_BY = {"broker": ("broker", "tap"), **{service: (service,) for service in LANES}}
+"""Role -> the sockets that its process makes."""
+
+
+def socket_of(sockets: Path, name: str) -> Path:
+    """The file of a socket."""
+    return sockets / f"{name}.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +26,8 @@ class Place:
     home: Home
     sockets: Path
     snapshot: Snapshot
+    listening: int | None = None
+    """Of an HTTP door: the descriptor of the socket that it accepts from."""
 
     @property
     def client_timeout_s(self) -> float:
@@ -37,4 +46,4 @@ class Place:
 
     def lane(self, service: str) -> str:
         """Address of a service's own socket."""
-        return f"ipc://{self.sockets / service}.sock"
+        return f"ipc://{socket_of(self.sockets, service)}"

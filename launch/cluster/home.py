@@ -8,9 +8,9 @@
 <home>/ledger/   the record
 <home>/spool/    what a service keeps on disk until the ledger takes it
 <home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts, typed keys of providers
-<home>/gates.json    what the gates said of the governed files, by their hashes
 <home>/chat_history  mode 0600: what was typed into `hobus chat`
-<home>/.hobus-home   says that this is a home, a worker's too, whatever else lies in it: no agent reads files here
+<home>/.hobus-home   says that this is a home, a worker's too, whatever else lies in it: no agent reads files here; and
+                     whose it is: an id drawn once, and where it lay when it was last held
 
 """
 
@@ -22,7 +22,11 @@ import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
+
+from hobus.bus.clock import SystemClock
+from hobus.launch.cluster import identity
+from hobus.launch.console.errors import RefusedFault
 
 IPC_PATH_MAX_BYTES = 107
 """`sockaddr_un.sun_path` holds 108 bytes with its closing zero (Linux)."""
@@ -31,8 +35,9 @@ _LONGEST_SOCKET_NAME = "gateway.sock"
 _PRIVATE = 0o700
 _MARK = ".hobus-home"
 _MARK_SAYS = "A home of hobus: no agent reads files in this directory.\n"
+_WORKER_KEY = "worker.key"
 _OTHERS = 0o077
-_OF_OLDER_HOMES = (("ledger", "logs", "spool"), ("worker.key",), ("keys/broker.key",), ("keys/http.secret",))
+_OF_OLDER_HOMES = (("ledger", "logs", "spool"), (_WORKER_KEY,), ("keys/broker.key",), ("keys/http.secret",))
 """What lies in a home that no hobus with marks has started: a cluster's, a worker's, copies of them."""
 _IGNORED = """\
 # Made by hobus: record, logs and keys are not for version control. What somebody writes into config/ may be.
@@ -54,7 +59,6 @@ class Home:
         self.spool = root / "spool"  # what waits for the ledger
         self.keys = root / "keys"  # who may connect from elsewhere
         self.chat_history = root / "chat_history"
-        self.gates = root / "gates.json"  # what the gates said of which files
         self.lock_file = root / "lock"
         """Held by the launcher; not in `run/`, so that a cluster whose `run/` somebody removed is still known."""
         self.run = root / "run"  # exists only while the cluster runs
@@ -119,6 +123,45 @@ def _mark(root: Path) -> None:
         (root / _MARK).write_text(_MARK_SAYS, encoding="utf-8")
 
 
+class Claim(NamedTuple):
+    """What a home is beside the one that it was when it was last held."""
+
+    lay_at: Path | None
+    """Where that one lay, if it was elsewhere."""
+    is_copy: bool
+    """It still lies there."""
+
+
+def claim(home: Home) -> Claim:
+    """The home is what lies here from now on: another one, where it is a copy of one that is still there.
+
+    One that was moved, or restored where the former is gone, stays the same. The caller holds the lock. Raises OSError.
+    """
+    own_id, lay_at = _whose(home.root)
+    former = Path(lay_at) if lay_at else home.root
+    is_elsewhere = not (former.is_dir() and former.samefile(home.root))
+    is_copy = is_elsewhere and _whose(former)[0] == own_id
+    if not own_id or is_copy:
+        own_id = SystemClock().new_id()
+    (home.root / _MARK).write_text(f"{_MARK_SAYS}{own_id} {home.root}\n", encoding="utf-8")
+    return Claim(former if is_elsewhere else None, is_copy)
+
+
+def _whose(root: Path) -> tuple[str, str]:
+    """Id, and path; both empty where no mark says so."""
+    try:
+        text = (root / _MARK).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "", ""
+    own_id, _, lay_at = text.removeprefix(_MARK_SAYS).strip().partition(" ")
+    return own_id, lay_at
+
+
+def is_worker(root: Path) -> bool:
+    """Whether the directory is a worker's, in which no cluster runs."""
+    return (root / _WORKER_KEY).exists()
+
+
 def is_home(directory: Path) -> bool:
     """Whether it is a home, a cluster's or a worker's: by its mark, by what older ones hold, or as a folder of keys."""
     if directory.name == "keys" and directory.is_dir() and not directory.stat().st_mode & _OTHERS:
@@ -145,7 +188,7 @@ class HomeLock:
             return None
         file.seek(0)
         file.truncate()
-        file.write(str(os.getpid()))
+        file.write(f"{os.getpid()} {identity.start_mark(os.getpid())} {home.root.stat().st_ino}")
         file.flush()
         return cls(file)
 
@@ -154,8 +197,25 @@ class HomeLock:
         self._file.close()
 
 
+class Holder(NamedTuple):
+    """The process that holds a home; pid 0 if it did not say yet."""
+
+    pid: int
+    mark: str
+    inode: int
+
+
 def holder(home: Home) -> int | None:
-    """The pid of the launcher that holds this home, 0 if it did not say yet, None if nobody does."""
+    """The pid of the launcher that holds this home, 0 if it did not say yet, None if nobody does.
+
+    Raises as `held_by`.
+    """
+    held = held_by(home)
+    return held.pid if held is not None else None
+
+
+def held_by(home: Home) -> Holder | None:
+    """Whose lock there is on this home. Raises CommandError where it is on another directory through a hard link."""
     try:
         file = home.lock_file.open("r", encoding="utf-8")
     except OSError:
@@ -165,9 +225,18 @@ def holder(home: Home) -> int | None:
             # A shared lock is refused exactly while a launcher has the exclusive one, and disturbs nobody.
             fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            text = file.read().strip()
-            return int(text) if text.isdigit() else 0
-    return None
+            pid, _, rest = file.read().strip().partition(" ")
+        else:
+            return None
+    if not pid.isdigit():
+        return Holder(0, "", 0)
+    mark, _, inode = rest.rpartition(" ")
+    if inode != str(home.root.stat().st_ino):
+        raise RefusedFault(
+            f"{home.root} shares its files with another home, which is in use (pid {pid}): they are hard links",
+            hint="a copy without hard links is a home of its own: cp -a",
+        )
+    return Holder(int(pid), mark, int(inode))
 
 
 def sockets_directory(home: Home) -> Path:

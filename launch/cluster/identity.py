@@ -1,10 +1,14 @@
-"""Which operating system process a pid means: pids are reused, so each is kept together with its start mark."""
+"""Which operating system process a pid means: pids are reused, so each is kept together with its start mark.
+
+What names processes bears the mark of its directory besides, so that a copy of it names none.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import os
+import platform
 import signal
 from pathlib import Path
 
@@ -33,6 +37,16 @@ def _linux_mark(pid: int) -> str | None:
     if fields[0] in (b"Z", b"X"):
         return None
     return f"{boot}:{fields[19].decode()}"
+
+
+def directory_mark(directory: Path) -> str:
+    """A text that no copy of this directory has, nor the same one after another boot or on another machine.
+
+    Raises OSError.
+    """
+    found = directory.stat()
+    boot = _boot() if _HAS_PROC else f"{platform.node()}:{importlib.import_module('psutil').boot_time():.0f}"
+    return f"{boot}:{found.st_dev:x}:{found.st_ino:x}"
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What processes ask of Linux and its C library beyond the standard library: orphans, a name, memory kept or given."""
+"""What processes ask of Linux and its C library beyond the standard library: orphans, a name, memory given back."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ import functools
 import os
 import resource
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 _M_MMAP_THRESHOLD = -3
-_MADV_DONTNEED, _MADV_POPULATE_WRITE = 4, 23
 _RETURNED_BYTES = 1 << 20
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
@@ -66,46 +63,6 @@ def return_big_memory() -> None:
     """
     with suppress(OSError, AttributeError):
         _library().mallopt(_M_MMAP_THRESHOLD, _RETURNED_BYTES)
-
-
-class Mapping(NamedTuple):
-    """A piece of this process's memory."""
-
-    begin: int
-    end: int
-    file: bytes
-    """Its path, or what the kernel says in its place."""
-
-
-def mappings(permissions: bytes) -> Iterator[Mapping]:
-    """Those with just these (`rw-p`), in order. None where the system does not tell."""
-    with suppress(OSError):
-        for line in Path("/proc/self/maps").read_bytes().splitlines():
-            place, found, _offset, _device, _inode, *file = line.split(None, 5)
-            if found == permissions:
-                begin, end = (int(address, 16) for address in place.split(b"-"))
-                yield Mapping(begin, end, file[0] if file else b"")
-
-
-def give_back_code() -> None:
-    """Code of libraries that this process has run is no page of it any more; what it runs again is mapped again.
-
-    For who has loaded everything: most of it loading alone runs, and nobody who is forked has those pages either. They
-    stay in the system's cache of the file, which keeps them only as long as nobody needs the room.
-    """
-    for one in mappings(b"r-xp"):  # never written to, unlike what a linker made read-only afterwards
-        if one.file.startswith(b"/"):
-            with suppress(OSError, AttributeError):
-                _library().madvise(ctypes.c_void_p(one.begin), ctypes.c_size_t(one.end - one.begin), _MADV_DONTNEED)
-
-
-def make_own(begin: int, size_bytes: int) -> None:
-    """These whole pages are this process's own to write to, and copied if they were shared.
-
-    Without effect before Linux 5.14.
-    """
-    with suppress(OSError, AttributeError):
-        _library().madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size_bytes), _MADV_POPULATE_WRITE)
 
 
 def has_one_thread() -> bool:

@@ -1,6 +1,7 @@
 """The run file: what a launcher says about its processes, and whether a cluster runs in a home at all.
 
-Written whole and renamed into place, so that a reader never sees half of it.
+Written whole and renamed into place, so that a reader never sees half of it. It counts in the directory that it was
+written in, until the next boot: in a copy of a home, or one that was restored, it names processes of another cluster.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, next_here
 
 VERSION = 1
+OF_ELSEWHERE = "the run file in it is of a home that this one was copied or restored from, or of before the last boot"
 
 Phase = Literal["starting", "running", "draining"]
 State = Literal["starting", "ready", "degraded", "draining", "backoff", "failed", "stopped"]
@@ -67,6 +69,7 @@ class RunFile(Record):
     """One run of a cluster."""
 
     version: int = VERSION
+    directory_mark: str = Field(default="", description="of where it lies (launch/cluster/identity.py); set by `write`")
     phase: Phase
     launcher_pid: int
     launcher_mark: str
@@ -92,6 +95,12 @@ class RunFile(Record):
         return [RunningProcess(*row) for row in rows if row[2]]
 
 
+def write(path: Path, run: RunFile) -> None:
+    """What this directory's run is like. Raises OSError."""
+    here = run.model_copy(update={"directory_mark": identity.directory_mark(path.parent)})
+    write_whole(path, here.model_dump_json(indent=1))
+
+
 def write_whole(path: Path, text: str) -> None:
     """The file holds exactly this text, or is as it was before. Raises OSError that names it."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
@@ -105,7 +114,21 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read(path: Path) -> RunFile | None:
-    """The run that the file tells of; None when there is none."""
+    """The run of this directory that the file tells of; None when there is none. Raises CommandError."""
+    run = _found(path)
+    return run if run is not None and _is_here(run, path) else None
+
+
+def is_of_elsewhere(path: Path) -> bool:
+    """Whether a run file lies there that was written in another directory, or before the last boot."""
+    try:
+        run = _found(path)
+    except CommandError:
+        return False
+    return run is not None and not _is_here(run, path)
+
+
+def _found(path: Path) -> RunFile | None:
     try:
         text = path.read_bytes()
     except FileNotFoundError:
@@ -119,22 +142,32 @@ def read(path: Path) -> RunFile | None:
     return run
 
 
+def _is_here(run: RunFile, path: Path) -> bool:
+    try:
+        return run.directory_mark == identity.directory_mark(path.parent)
+    except FileNotFoundError:
+        return False
+
+
 def running(home: Home) -> RunFile:
     """The cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
     run, held_by = read(home.run_file), holder(home)
     if run is None or held_by is None:
-        raise not_reachable(home, held_by, is_left=run is not None)
+        raise not_reachable(home, held_by)
     return run
 
 
-def not_reachable(home: Home, held_by: int | None, *, is_left: bool = False) -> CommandError:
-    """The error for a home whose run directory is gone, or lacks what every command needs; `is_left`: a dead one's."""
+def not_reachable(home: Home, held_by: int | None) -> CommandError:
+    """The error for a home in which no cluster runs, or whose run directory lacks what every command needs."""
     if held_by:
         said = (
             f"the cluster in {home.root} cannot be reached: its run directory is gone (its launcher is pid {held_by})"
         )
         return UnreachableFault(said, hint=next_command("down", home.root))
-    left = " (its launcher died; the next up cleans up)" if is_left else ""
+    left = ""
+    if home.run_file.exists():
+        is_of_others = is_of_elsewhere(home.run_file)
+        left = f" ({OF_ELSEWHERE if is_of_others else 'its launcher died'}; the next up cleans up)"
     said = f"no cluster runs in {home.root}{left}"
     return UnreachableFault(said, hint=next_command("up", home.root))
 

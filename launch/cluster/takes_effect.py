@@ -67,6 +67,11 @@ class Effects(NamedTuple):
     refused: dict[str, str]
     """Setting -> why it cannot be changed without a stop."""
 
+    def with_roles(self, further: Iterable[str]) -> Effects:
+        """The processes of these roles are started anew as well."""
+        wanted = {*self.roles, *further}
+        return self._replace(roles=tuple(role for role in _ROLL_ORDER if role in wanted))
+
 
 _ROLL_ORDER = ("ho3", "ho1", "ho2", "http")
 
@@ -95,4 +100,4 @@ def effects_of(changes: Iterable[Difference]) -> Effects:
                 found.scaled[change.name] = (rule.roles[0], change.after)
             case "stop":
                 found.refused[change.name] = rule.why
-    return found._replace(roles=tuple(role for role in _ROLL_ORDER if role in roles))
+    return found.with_roles(roles)

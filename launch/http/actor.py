@@ -6,6 +6,7 @@ It holds nothing that another door would need: sessions live in HO2 and in the r
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import NamedTuple
 
 import structlog
@@ -22,7 +23,7 @@ from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.guard import names_of
 from hobus.launch.http.keys import BearerKeys, Ownership, keep_recorded, owner_secret
 from hobus.launch.http.metrics import Metrics
-from hobus.launch.http.server import DoorServer, bind, make_server
+from hobus.launch.http.server import DoorServer, make_server
 
 _log = structlog.get_logger("http")
 
@@ -48,12 +49,13 @@ class HttpDoor(Actor):
         self._open: _Open | None = None
 
     async def start(self, bus: Bus) -> None:
-        """Listens at `http.listen` and answers from now on. Raises OSError where it cannot."""
+        """Answers from now on who connects to `http.listen`."""
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         config = self._config.http
         ledger = LedgerClient(bus, self._config.ledger)
         self._snapshots = Snapshots(self._place.snapshot, ledger, kept_max=self._config.ho1.snapshots_kept)
-        bound, address = bind(self._place.home, config.listen)
+        assert self._place.listening is not None  # noqa: S101 - the launcher gives it to each door
+        bound, address = socket.socket(fileno=self._place.listening), self._place.home.bound(http=True)
         keys = BearerKeys(self._place.home)
         door = Door(
             bus=bus,

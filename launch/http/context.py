@@ -17,6 +17,7 @@ from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.keys import Ownership
+from hobus.launch.http.limits import REFUSED_FOR_S
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.problems import Problem, door_closing
 
@@ -37,6 +38,7 @@ class Door:
     metrics: Metrics
     journals: FollowedJournals
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    _busy_until: dict[str, float] = field(default_factory=dict[str, float])
     _turns: Counter[str] = field(default_factory=Counter[str])
     _waiting: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
     """Who waits for a turn's answer."""
@@ -58,20 +60,25 @@ class Door:
         """How many are waited for."""
         return len(self._waiting)
 
-    @contextmanager
-    def turn_of(self, principal: str) -> Generator[None]:
-        """One more turn of this key is waited for, by this task.
-
-        Raises Problem: busy beyond its share, door_closing once this door has given up.
-        """
-        if self._has_given_up:
-            raise door_closing()
-        limit = self.config.http.key_turns_max
-        if self._turns[principal] >= limit:
+    def require_room(self, principal: str) -> None:
+        """Raises Problem(busy) where this key, with turns under way, was just refused one: the cluster is not asked."""
+        left_s = self._busy_until.get(principal, 0.0) - self.bus.clock.monotonic()
+        if left_s > 0 and self._turns[principal]:
             raise Problem(
-                429, "busy", f"{limit} turns of this key are under way (http.key_turns_max)",
+                429, "busy", "as many turns of this key are under way as can be answered in time; ask again later",
                 headers={"retry-after": "1"},
             )  # fmt: skip
+
+    def note_refusal(self, principal: str, problem: Problem) -> None:
+        """What the cluster refused for want of room is refused here for a moment, at a fraction of the cost."""
+        if problem.code == "busy":
+            self._busy_until[principal] = self.bus.clock.monotonic() + REFUSED_FOR_S
+
+    @contextmanager
+    def turn_of(self, principal: str) -> Generator[None]:
+        """One more turn of this key is waited for, by this task. Raises Problem(door_closing) once it has given up."""
+        if self._has_given_up:
+            raise door_closing()
         task = asyncio.current_task()
         assert task is not None  # noqa: S101 - a handler runs in a task
         self._turns[principal] += 1

@@ -16,6 +16,7 @@ import structlog
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hobus.bus.fair import key_principal
 from hobus.launch.http.context import Door
 from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error, whole
 from hobus.launch.http.sse import ClientGone
@@ -67,14 +68,18 @@ class Guard:
                 message = {"type": "http.response.body", "body": b""}
             await send(message)
 
+        principal = ""
         try:
-            scope.update(principal=self._let_in(scope), door=self.door, app=self)
+            principal = self._let_in(scope)
+            scope.update(principal=principal, door=self.door, app=self)
             body.check_length()
-            await self.app(scope, body.receive, counted)
+            with self.door.bus.on_behalf_of(principal and key_principal(principal)):
+                await self.app(scope, body.receive, counted)
         except ClientGone:
             await Response(status_code=_CLIENT_GONE)(scope, body.receive, counted)
         except Exception as error:  # noqa: BLE001 - the one place where what a handler raised becomes an answer
             problem = of_error(error)
+            self.door.note_refusal(principal, problem)
             if problem is DEFECT:  # named, never with the values that it met
                 where = traceback.extract_tb(error.__traceback__)[-1]
                 _log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")

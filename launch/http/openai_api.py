@@ -116,6 +116,7 @@ async def _turn(
 ) -> Response:
     """One turn behind a request of either API, answered whole or as a stream."""
     door = door_of(request)
+    door.require_room(principal_of(request))
     body = await read(request, cls)
     ignored = openai_requests.check(body)
     said = body.transcript(door.config.http.messages_max)

@@ -1,13 +1,12 @@
-"""The HTTP server of a door: uvicorn on a port that several doors share, with bounds on what a connection may do.
+"""The HTTP server of a door: uvicorn on a socket that several doors share, with bounds on what a connection may do.
 
-Doors of one cluster bind the same port with SO_REUSEPORT: the kernel gives each new connection to one of them, and one
-that dies leaves the others at work. Which port it is, when any free one was asked for, stands in `<home>/run/door`.
+Doors of one cluster accept from the same socket, which is the launcher's (`launch/launcher/listening.py`): whoever has
+time takes the next connection, and one that dies leaves the others at work.
 """
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,48 +18,16 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hobus.config.sections.processes import HttpConfig
-from hobus.launch.cluster.addresses import parts_of
-from hobus.launch.cluster.home import Home
 from hobus.launch.http.problems import Problem, as_bytes, head_too_large
 
+_ACCEPTS_AT_ONCE = 8
+"""More would leave none of a crowd to the other doors."""
 _TOO_MANY = Problem(
     503, "too_many_connections", "this door has as many connections as it may (http.connections_max)",
     headers={"retry-after": "1"},
 )  # fmt: skip
 _MALFORMED = Problem(400, "malformed_request", "this is no HTTP request")
 _TOO_SLOW = Problem(408, "too_slow", "the head of the request did not come in time (http.head_timeout_ms)")
-
-
-def bind(home: Home, listen: str) -> tuple[socket.socket, str]:
-    """A listening socket, and its address with the port that it has; the same one for every door of this run.
-
-    Raises OSError.
-    """
-    host, port = parts_of(listen)
-    wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - only where it was configured
-    with home.http.open("a+", encoding="ascii") as file:
-        fcntl.flock(file.fileno(), fcntl.LOCK_EX)  # one door draws the port, the others read it
-        file.seek(0)
-        known = file.read().strip()
-        if not port and known:
-            port = parts_of(known)[1]
-        family, kind, protocol, _, where = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            bound.bind(where)
-            bound.listen(socket.SOMAXCONN)
-            bound.setblocking(False)  # noqa: FBT003 - positional only
-        except OSError:
-            bound.close()
-            raise
-        address = f"{host}:{bound.getsockname()[1]}"
-        if known != address:
-            file.truncate(0)
-            file.write(address)
-            file.flush()
-    return bound, address
 
 
 class Bounded(H11Protocol):
@@ -161,6 +128,12 @@ class Bounded(H11Protocol):
 class DoorServer(uvicorn.Server):
     """One that leaves the signals to its process."""
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As many connections wait as before: uvicorn makes its number of accepts at once theirs."""
+        await super().startup(sockets)
+        for one in sockets or ():
+            one.listen(socket.SOMAXCONN)
+
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """They are the process's own."""
@@ -175,6 +148,7 @@ def make_server(app: ASGIApp, config: HttpConfig) -> DoorServer:
         ws="none",
         loop="none",
         lifespan="off",
+        backlog=_ACCEPTS_AT_ONCE,
         log_config=None,
         log_level="critical",  # what strangers do is counted, not logged; faults of handlers are logged by the guard
         access_log=False,

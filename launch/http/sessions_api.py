@@ -98,6 +98,7 @@ async def end_session(request: Request) -> Response:
 async def turn(request: Request) -> Response:
     """One message, one answer; again under the same input id the same answer."""
     door, session_id = door_of(request), _session(request)
+    door.require_room(principal_of(request))
     body = await read(request, TurnBody)
     _check_form(body.run_overrides, "run_overrides", door)
     input_id, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())

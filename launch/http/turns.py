@@ -35,6 +35,7 @@ from hobus.bus.messages.streams import StreamReset
 from hobus.launch.http.context import Door
 from hobus.launch.http.problems import Problem, of_error, of_result
 from hobus.launch.http.sse import ClientGone, Gone, until_gone
+from hobus.launch.http.untaken import Untaken
 from hobus.launch.sessions.turns import asked_of_owner, process_turn
 
 T = TypeVar("T")
@@ -88,8 +89,9 @@ async def start(
         session_id=session_id, agent_id=agent_id, session_config=config or SessionConfig(),
         principal=f"{KEY_PREFIX}{principal}",
     )  # fmt: skip
+    timeout_s = door.config.host.turn_timeout_ms / 1000  # it waits its turn as the turn would
     return await door.bus.request(
-        "host", wanted, expect=SessionReady, timeout_s=door.timeout_s, key=session_id, trace=session_id
+        "host", wanted, expect=SessionReady, timeout_s=timeout_s, key=session_id, trace=session_id
     )
 
 
@@ -113,20 +115,15 @@ async def pieces(door: Door, asked: AskedTurn) -> Pieces:
 
     Closing it early is the client going away.
     """
-    queue: asyncio.Queue[Message | None] = asyncio.Queue()
+    untaken = Untaken()
     is_first = True
-
-    def heard(message: Message) -> None:
-        if queue.qsize() < door.config.http.pieces_max:  # a slow reader gets the rest with the answer
-            queue.put_nowait(message)
-
-    work = asyncio.get_running_loop().create_task(_answer(door, asked, heard))
-    work.add_done_callback(lambda _: queue.put_nowait(None))
+    work = asyncio.get_running_loop().create_task(_answer(door, asked, untaken.add))
+    work.add_done_callback(lambda _: untaken.end())
     try:
         while True:
             try:
                 async with asyncio.timeout(door.config.http.ping_ms / 1000):
-                    message = await queue.get()
+                    message = await untaken.take()
             except TimeoutError:
                 yield None
                 continue

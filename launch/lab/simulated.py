@@ -112,7 +112,7 @@ class SimulatedCluster:
                     verify=self._verify_for_tool,
                 )
                 executor = Executor(snapshot=snapshot, tools=runner, tool_specs=self._tools)
-                return executor, {"slots": config.ho1.slots, "tools": runner.available()}
+                return executor, {"slots": config.ho1.orders_max, "tools": runner.available()}
             case "ho2":
                 return Supervisor(snapshot=snapshot), {"slots": SLOTS}
             case _:

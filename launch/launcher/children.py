@@ -111,15 +111,16 @@ class Child:
         self._on_exit(how)
 
 
-def spawn(child: Child, argv: Sequence[str], *, log_fd: int, liveness_fd: int) -> None:
-    """`child` is a fresh interpreter that runs `argv`, with the number of its liveness descriptor behind it.
+def spawn(child: Child, argv: Sequence[str], *, log_fd: int, liveness_fd: int, listening_fds: Sequence[int]) -> None:
+    """`child` is a fresh interpreter that runs `argv`, with the numbers of its further descriptors behind it.
 
-    Its output goes to `log_fd`. Both descriptors stay the caller's. Raises OSError.
+    Its output goes to `log_fd`. All descriptors stay the caller's. Raises OSError.
     """
-    child.born(start([*argv, "--liveness-fd", str(liveness_fd)], output=log_fd, keep=liveness_fd))
+    words = [*argv, "--liveness-fd", str(liveness_fd), *(f"--listening-fd={one}" for one in listening_fds)]
+    child.born(start(words, liveness_fd, *listening_fds, output=log_fd))
 
 
-def start(argv: Sequence[str], *, output: int, keep: int, handed: HandedOver | None = None) -> int:
+def start(argv: Sequence[str], *keep: int, output: int, handed: HandedOver | None = None) -> int:
     """The pid of a new process that holds the standard descriptors and `keep`, and is ours to reap. Raises OSError.
 
     `handed`: its environment, and the file from which it may read more; else it has this process's own.
@@ -130,7 +131,7 @@ def start(argv: Sequence[str], *, output: int, keep: int, handed: HandedOver | N
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        pass_fds=(keep,) if file is None else (keep, file.fileno()),
+        pass_fds=keep if file is None else (*keep, file.fileno()),
         start_new_session=True,  # a terminal's Ctrl-C is for the launcher alone, which drains in order
         env=environ,
     )

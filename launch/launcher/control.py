@@ -53,6 +53,9 @@ class ReloadCommand(Record):
     command: Literal["reload"] = "reload"
     digest: str = Field(max_length=80)
     origin: str = Field(max_length=3000, description="which admin_config.json it rests on")
+    restarts: list[Literal["ho1"]] = Field(
+        default_factory=list[Literal["ho1"]], max_length=1, description="roles started anew, whatever it changes"
+    )
 
 
 Command = ScaleCommand | LeaveCommand | ReloadCommand

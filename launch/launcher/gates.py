@@ -20,7 +20,6 @@ from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import counted
-from hobus.launch.launcher import gate_cache
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, look_at, make_plan
 
@@ -42,14 +41,9 @@ def demand(home: Home, view: View, *, otherwise: str = _NOT_STARTED) -> list[str
 
     `otherwise`: what a failure means, in its message.
 
-    Which tests are named is not looked at: they are no part of what runs. What G0 to G4 said of the same files before
-    is not judged again.
+    Which tests are named is not looked at: they are no part of what runs.
     """
-    key = gate_cache.key_of(view)
-    inside = gate_cache.kept(home, key)
-    if inside is None:
-        inside = run_inside(view, has_tests=False)
-        gate_cache.keep(home, key, inside)
+    inside = run_inside(view, has_tests=False)
     outside = run_outside(view, verify=_verify(home, view), check_record=lambda: _fault_at_rest(home))
     found = [*inside, *outside]
     demand_passed(home, found, otherwise)

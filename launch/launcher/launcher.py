@@ -22,11 +22,14 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Done, Drain, PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
+from hobus.bus.zeromq.key_book import forget_all
+from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import client_of
-from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.endpoints import BOUND_BY, Place, socket_of
 from hobus.launch.cluster.home import (
     Home,
     HomeLock,
+    claim,
     holder,
     keep_snapshot,
     prepare,
@@ -34,10 +37,10 @@ from hobus.launch.cluster.home import (
     sockets_directory,
     sweep,
 )
-from hobus.launch.cluster.kernel import give_back_code
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, ReloadCommand
+from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, StartBegun, already_up
@@ -45,7 +48,16 @@ from hobus.launch.launcher.recording import Run, record_snapshot
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.stop import clean_up
-from hobus.launch.launcher.supervision import RUNNING, STOP_ORDER, DrainAsked, Member, Seen, Unheard
+from hobus.launch.launcher.supervision import (
+    RUNNING,
+    STOP_ORDER,
+    DrainAsked,
+    LeaveAsked,
+    Member,
+    Seen,
+    Unheard,
+    counted_anew,
+)
 from hobus.launch.launcher.supervision import plan as members_of
 from hobus.launch.launcher.zygote import Newborn, end_unused
 
@@ -93,9 +105,13 @@ class Launcher:
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
         self._peer: Bus | None = None
+        self._server: asyncio.AbstractServer | None = None
         self._ready_count = 0
         """How many the broker holds for ready."""
         self._rolling: Rolling | None = None
+        self._door = DoorSocket(home, plan.snapshot.config.http.listen)
+        self._looked_at = started_at
+        """When it was last judged how everybody is."""
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
@@ -120,22 +136,24 @@ class Launcher:
                 end_unused(self._first_zygote)
 
     async def _run(self) -> None:
+        warnings = [*self._plan.warnings, *self._claimed()]
         ended = await clean_up(self._home)
         if ended:
             self._log.warning("orphans_ended", orphans=ended)
         self._sockets = self._board.sockets = sockets_directory(self._home)
         keep_snapshot(self._home, self._plan.snapshot.to_bytes())
+        if self._plan.snapshot.config.http.listen:
+            self._door.descriptor()
         members = members_of(self._plan.counts)
         first, self._first_zygote = self._first_zygote, None
         nursery = Nursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
         self._board.zygote = nursery.zygote
         crew = Crew(
             members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
-            tell=self._words.put_nowait, given=lambda role: self._run_under.given.get(role, {}),
+            door=self._door, tell=self._words.put_nowait, given=lambda role: self._run_under.given.get(role, {}),
         )  # fmt: skip
         self._take_signals(nursery)
-        timeout_s = self._config.client_timeout_ms / 1000
-        server = await control.serve(self._sockets, lambda word: self._take(crew, word), timeout_s=timeout_s)
+        await self._take_commands(crew)
         # The run file names this pid to whoever signals it: not before every signal has its handler.
         self._board.write(members, "starting")
         try:
@@ -144,15 +162,37 @@ class Launcher:
             snapshot = self._plan.snapshot
             begun = StartBegun(
                 pid=os.getpid(), config_origin=self._plan.origin, config_digest=snapshot.digest, actors=actors,
-                warnings=list(self._plan.warnings),
+                warnings=warnings,
             )  # fmt: skip
             self._board.report(begun)
             await self._serve(crew)
         finally:
-            server.close()
+            if self._server is not None:
+                self._server.close()
             crew.kill_all()
             await crew.all_gone()
             await nursery.close()
+            self._door.close()
+
+    def _claimed(self) -> list[str]:
+        """What is to be said of a home that is no longer where, or what, it was."""
+        root, (lay_at, is_copy) = self._home.root, claim(self._home)
+        if is_copy:
+            forget_all(self._home.keys)
+            its_own = "a cluster of its own from now on, which lets in none of the other's workers of other hosts"
+            return [f"{root} is a copy of {lay_at}: {its_own}"]
+        if lay_at is not None:
+            return [f"{root} lay at {lay_at}: it was moved or restored, and stays the same cluster"]
+        if run_file.is_of_elsewhere(self._home.run_file):
+            return [f"{root}: {run_file.OF_ELSEWHERE}; it was removed, and no process that it names was touched"]
+        return []
+
+    async def _take_commands(self, crew: Crew) -> None:
+        """They can reach this launcher, also after its socket was removed. Raises OSError."""
+        if self._server is not None:
+            self._server.close()
+        timeout_s = self._config.client_timeout_ms / 1000
+        self._server = await control.serve(self._sockets, lambda word: self._take(crew, word), timeout_s=timeout_s)
 
     def _take(self, crew: Crew, command: Command) -> None:
         """Begins what a command asks for. Raises BusError where it is refused."""
@@ -236,10 +276,7 @@ class Launcher:
             if self._board.has_reported and not has_settled:
                 has_settled = True
                 collector.settle()
-                give_back_code()
             is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
-            if not is_soon:
-                crew.use_calm()
             interval_ms = self._config.ready_poll_ms if is_soon else self._config.watch_interval_ms
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval_ms / 1000):
@@ -252,9 +289,12 @@ class Launcher:
         self._ready_count = word.ready_count
 
     async def _look(self, bus: Bus, crew: Crew) -> None:
+        await self._renew_sockets(crew)
         try:
             peers = await read_peers(bus, timeout_s=self._config.client_timeout_ms / 1000)
+            self._count_anew_after_sleep(crew)
         except RuntimeFault as fault:
+            self._count_anew_after_sleep(crew)
             # Without the broker's word only the broker itself can be judged, and who was told to end.
             self._log.info("broker_did_not_answer", code=fault.code)
             for member in crew:
@@ -266,6 +306,29 @@ class Launcher:
         for member in crew:
             row = self._broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
             crew.happened(member.actor, Seen(row, now))
+
+    def _count_anew_after_sleep(self, crew: Crew) -> None:
+        """Between two looks there is a pause, and the time that the broker has to answer."""
+        now, config = self._clock.now(), self._config
+        if (now - self._looked_at) * 1000 > 2 * config.watch_interval_ms + config.client_timeout_ms:
+            self._log.warning("launcher_stood_still", for_s=round(now - self._looked_at, 1))
+            crew.members = {member.actor: counted_anew(member, now) for member in crew}
+        self._looked_at = now
+
+    async def _renew_sockets(self, crew: Crew) -> None:
+        """A socket that somebody removed lets in nobody new: it is made again by the restart of whoever binds it."""
+        if not self._sockets.is_dir():
+            return
+        if not (self._sockets / control.SOCKET).exists():
+            with suppress(OSError):
+                await self._take_commands(crew)
+        for member in crew:
+            missing = [name for name in BOUND_BY.get(member.role, ()) if not socket_of(self._sockets, name).exists()]
+            if missing and member.state in ("ready", "degraded"):
+                self._log.warning("socket_gone", member=member.actor, missing=missing)
+                # The broker keeps nothing; what others are at work on they finish first.
+                kill = member.role == "broker"
+                crew.happened(member.actor, LeaveAsked("start", self._clock.now(), kill=kill))
 
     def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
         """The broker is no peer of itself: its answer is its sign of life."""

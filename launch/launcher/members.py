@@ -21,6 +21,7 @@ from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
+from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.options import SCALABLE, too_many
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
@@ -46,6 +47,8 @@ from hobus.launch.logs import tail
 from hobus.launch.process.liveness import FINISH
 from hobus.launch.process.options import ProcessOptions
 
+DOOR_STATES = ("starting", "ready", "degraded", "backoff")
+"""Of a door that takes connections, or soon will."""
 _log = structlog.get_logger()
 
 
@@ -61,6 +64,7 @@ class Crew:
         clock: Clock,
         board: Board,
         nursery: Nursery,
+        door: DoorSocket,
         tell: Callable[[Message], None],
         given: Callable[[str], Mapping[str, str]],
     ) -> None:
@@ -79,9 +83,14 @@ class Crew:
         self._clock = clock
         self._board = board
         self._nursery = nursery
+        self._door = door
         self._tell = tell
         self._given = given
         self._is_closing = False
+        self._stand_ins: dict[str, str] = {}
+        """Door that is being started -> the only one, which is restarted as soon as the other one takes connections."""
+        self._restarted: dict[str, str] = {}
+        """That one -> the one that stands in for it until it is back."""
         self.is_rolling = False
         """The configuration is being changed: places come and go by that alone."""
 
@@ -117,7 +126,32 @@ class Crew:
         if is_at_odds(member, command):
             raise BusError("rejected", f"another command is already under way for {actor}: wait until it is done")
         _log.info("command_taken", member=actor, then=command.then, kill=command.kill)
+        if command.then == "start" and not command.kill and self._is_only_door(actor):
+            self._start_stand_in(actor)
+            return
         self.happened(actor, LeaveAsked(command.then, self._clock.now(), kill=command.kill))
+
+    def _is_only_door(self, actor: str) -> bool:
+        """It answers whoever waits, however long that takes, and nobody else would take a connection meanwhile."""
+        takes = [one.actor for one in self if one.role in FINISHES_BY_ITSELF and one.state in ("ready", "degraded")]
+        return takes == [actor] and self.has_room() and not self.is_rolling
+
+    def _start_stand_in(self, actor: str) -> None:
+        role = self.members[actor].role
+        number = max(number_of(one.actor) for one in self if one.role == role) + 1
+        if actor not in self._stand_ins.values():
+            self._stand_ins[f"{role}/{number}"] = actor
+            self.add(role, [f"{role}/{number}"])
+
+    def _stand_in(self, before: Member, member: Member) -> None:
+        """What the new state of a member means for a restart under way."""
+        is_over = member.state in ("ready", "degraded", "backoff", "failed", "stopped")
+        if is_over and (actor := self._stand_ins.pop(member.actor, "")):
+            self._restarted[actor] = member.actor
+            self.happened(actor, LeaveAsked("start", self._clock.now()))
+        is_back = before.state == "starting" and member.state in ("ready", "degraded")
+        if is_back and (extra := self._restarted.pop(member.actor, "")):
+            self.happened(extra, LeaveAsked("remove", self._clock.now()))
 
     def close(self) -> None:
         """No command is taken any more, and nobody waits to be started: the cluster stops."""
@@ -167,13 +201,7 @@ class Crew:
         member, effects = apply(before, event, self._config)
         self.members[actor] = member
         if member.state != before.state:
-            _log.info("state_changed", member=actor, was=before.state, now=member.state, note=member.note)
-            self.is_news.set()
-            if before.state == "starting":
-                asyncio.get_running_loop().call_soon(self.start_queued)
-            if not self._is_closing:
-                peer = event.row if isinstance(event, Seen) else None
-                self._board.report_change(before, member, peer, self._clock.now())
+            self._say_changed(before, member, event)
         elif member.state == "starting" and member.note not in ("", before.note) and not self._is_closing:
             self._board.report_under_way(member, self._clock.now())
         if member.silent_since and not before.silent_since and not self._is_closing:
@@ -184,6 +212,19 @@ class Crew:
             self._carry_out(actor, effect)
         if not isinstance(event, Seen):
             self._write_soon(actor)
+        if member.state != before.state and not self._is_closing:
+            self._stand_in(before, member)
+
+    def _say_changed(self, before: Member, member: Member, event: Happening) -> None:
+        _log.info("state_changed", member=member.actor, was=before.state, now=member.state, note=member.note)
+        self.is_news.set()
+        if member.role == "http" and not any(is_door_expected(one) for one in self):
+            self._door.close()
+        if before.state == "starting":
+            asyncio.get_running_loop().call_soon(self.start_queued)
+        if not self._is_closing:
+            peer = event.row if isinstance(event, Seen) else None
+            self._board.report_change(before, member, peer, self._clock.now())
 
     def _write_soon(self, *actors: str) -> None:
         """Once for all that happens in this round of the loop: with many members a run file takes its time."""
@@ -298,13 +339,12 @@ class Crew:
 
         self.happened(actor, Spawned(instance, self._clock.now()))
         try:
-            self.children[actor] = self._nursery.start(options, log=log, on_born=born, on_exit=gone)
+            listening = (self._door.descriptor(),) if member.role == "http" else ()
+            self.children[actor] = self._nursery.start(
+                options, log=log, on_born=born, on_exit=gone, listening_fds=listening
+            )
         except OSError as error:
             self.happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
-
-    def use_calm(self) -> None:
-        """Nobody is starting: what the next start needs may be prepared."""
-        self._nursery.use_calm()
 
     # --- processes ----------------------------------------------------------------------------------------------
 
@@ -323,3 +363,9 @@ class Crew:
 def is_at_odds(member: Member, command: LeaveCommand) -> bool:
     """Whether the process is leaving already for another end: who asked for that would be told that it came true."""
     return member.state == "draining" and member.then != command.then and not command.kill
+
+
+def is_door_expected(member: Member) -> bool:
+    """Whether it is a door that takes connections, or will: where there is none, they are refused."""
+    is_back_soon = member.state == "draining" and member.then == "start"
+    return member.role == "http" and (member.is_queued or is_back_soon or member.state in DOOR_STATES)

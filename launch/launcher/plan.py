@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here
+from hobus.launch.launcher.listening import bound_to
 from hobus.launch.launcher.options import StartOptions, parse_scale, require_file, require_room
 from hobus.launch.launcher.supervision import size_of
 
@@ -90,13 +90,8 @@ def _entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> list[s
 def check_free(address: str, named: str) -> None:
     """Checks that the address, given in `named`, can be listened at. Raises CommandError (usage, not reachable)."""
     host, port = parts_of(address)
-    wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - CURVE or keys guard it
     try:
-        family, kind, protocol, _, where = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as ZeroMQ binds
-            probe.bind(where)
-            probe.listen(1)
+        bound_to(host, port).close()
     except OSError as error:
         raise UnreachableFault(
             f"cannot listen at {address} ({named}): {error.strerror or error}",

@@ -16,6 +16,7 @@ from hobus.config.difference import Difference, differences
 from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import config_changed, identity, run_file
+from hobus.launch.cluster.beside import changed_beside
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ReloadRow, RunFile, running, stalled
@@ -36,6 +37,8 @@ class Reloaded(NamedTuple):
     digest: str
     """Of the one that lies on disk: the same, where nothing has changed."""
     changes: list[Difference]
+    beside: list[str]
+    """What was changed that no configuration holds: code of tools, files with secrets."""
     effects: Effects
     warnings: tuple[str, ...]
     """What the gates say of it, which they let pass."""
@@ -86,16 +89,17 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
     place = place_of(home, run)
     plan = _plan(home, run, place.snapshot)
     found = differences(place.snapshot, plan.snapshot)
-    effects = effects_of(found)
+    beside = changed_beside(plan.snapshot.config.tools, run)
+    effects = effects_of(found).with_roles(["ho1"] if beside else [])
     there = {row.role for row in run.children}
     effects = effects._replace(roles=tuple(role for role in effects.roles if role in there))
-    if plan.snapshot.digest != place.snapshot.digest:
+    if beside or plan.snapshot.digest != place.snapshot.digest:
         _require_possible(home, run, effects)
-        _offer(home, plan, run)
+        _offer(home, plan, run, restarts_executors=bool(beside))
         if wait:
             _follow(home, plan.snapshot.digest, place.snapshot.config.launcher)
     elapsed_ms = round((clock.monotonic() - began) * 1000)
-    return Reloaded(place.snapshot.digest, plan.snapshot.digest, found, effects, plan.warnings, elapsed_ms)
+    return Reloaded(place.snapshot.digest, plan.snapshot.digest, found, beside, effects, plan.warnings, elapsed_ms)
 
 
 def _plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
@@ -119,12 +123,13 @@ def _require_possible(home: Home, run: RunFile, effects: Effects) -> None:
     )
 
 
-def _offer(home: Home, plan: Plan, run: RunFile) -> None:
+def _offer(home: Home, plan: Plan, run: RunFile, *, restarts_executors: bool) -> None:
     """The launcher has taken it. Raises CommandError."""
     digest, offered = plan.snapshot.digest, home.offered(plan.snapshot.digest)
     try:
         offered.write_bytes(plan.snapshot.with_contents())
-        operate.command(home, ReloadCommand(digest=digest, origin=plan.origin), is_followed=True)
+        command = ReloadCommand(digest=digest, origin=plan.origin, restarts=["ho1"] if restarts_executors else [])
+        operate.command(home, command, is_followed=True)
     except BusError as fault:
         if fault.code == "unavailable" and _has_ended(run, plan.snapshot.config.launcher):
             raise _ended(home) from None

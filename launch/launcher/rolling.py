@@ -84,6 +84,7 @@ class Rolling:
         effects = effects_of(differences(self.run.snapshot, snapshot))
         if effects.refused:
             raise BusError("rejected", f"not without a stop: {', '.join(effects.refused)}")
+        effects = effects.with_roles(command.restarts)
         following = Run(snapshot, command.origin, self._given_under(snapshot.config))
         _log.info("reload_begun", was=self.run.snapshot.digest, digest=snapshot.digest, restarts=effects.roles)
         self.crew.is_rolling = True

@@ -1,7 +1,7 @@
 """Where the launcher's processes are born: forked by its zygote, or as fresh interpreters where that cannot be.
 
-A process that is to be forked waits while the zygote is replaced: an heir follows at once (`zygotes.py`), and where
-there is none, one interpreter that loads for all is sooner ready than one for each. What was put to several zygotes in
+A process that is to be forked waits while the zygote is replaced (`zygotes.py`): one interpreter that loads for all is
+sooner ready than one for each. What was put to several zygotes in
 vain, or to one that does not get ready, is started as a fresh interpreter, so that no fault of a zygote keeps a process
 from running. Nothing here knows an actor.
 """
@@ -25,7 +25,8 @@ from hobus.launch.cluster.kernel import become_subreaper
 from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.zygote import Fork, Forked
-from hobus.launch.launcher.zygotes import Held, Lineage, Shown
+from hobus.launch.launcher.zygotes import Held, Shown, Zygotes
+from hobus.launch.logs import writing
 from hobus.launch.process.options import ProcessOptions
 
 _log = structlog.get_logger()
@@ -40,6 +41,8 @@ class _Order:
     options: ProcessOptions
     log_fd: int
     read_fd: int
+    listening_fds: tuple[int, ...] = ()
+    """Of an HTTP door: the socket that it accepts from; the maker's own."""
     asked: Held | None = None
     asked_at: float = 0.0
     asked_count: int = 0
@@ -74,31 +77,35 @@ class Nursery:
         self._orders: dict[int, _Order] = {}
         self._children: set[Child] = set()
         """Asked for and not ended."""
-        self._is_spare_due = False
-        """There may be none: the present zygote has followed another one, or has forked a process since the last."""
         self._unlooked: list[_Order] = []
         """Asked for since it was last looked whether the software on disk has changed."""
         self._number = 0
         self._is_open = True
-        self._lineage: Lineage | None = None
+        self._zygotes: Zygotes | None = None
         if config.start_method == "fork" and zygote.is_possible() and become_subreaper():
-            self._lineage = Lineage(config, clock, log=log, on_answer=self._carried_out, on_end=self._put_anew)
-            self._lineage.begin(first)
+            self._zygotes = Zygotes(config, clock, log=log, on_answer=self._carried_out, on_end=self._put_anew)
+            self._zygotes.begin(first)
         elif first is not None:
             zygote.end_unused(first)
 
     def zygote(self) -> Shown:
         """The present zygote, if processes are forked here."""
-        return self._lineage.shown() if self._lineage is not None else Shown()
+        return self._zygotes.shown() if self._zygotes is not None else Shown()
 
     def start(
-        self, options: ProcessOptions, *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]
+        self,
+        options: ProcessOptions,
+        *,
+        log: Path,
+        on_born: Callable[[Child], None],
+        on_exit: Callable[[str], None],
+        listening_fds: tuple[int, ...] = (),
     ) -> Child:
         """A process of `launch.process` with these options, born soon; its output goes to `log`.
 
         Raises OSError when not even the attempt can be made.
         """
-        log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        log_fd = writing.opened(log)
         try:
             read_fd, write_fd = os.pipe()
         except OSError:
@@ -113,25 +120,10 @@ class Nursery:
 
         child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
         self._children.add(child)
-        order = _Order(self._number, child, options, log_fd, read_fd)
+        order = _Order(self._number, child, options, log_fd, read_fd, listening_fds)
         self._put(order)
         self._look_at_software(order)
         return child
-
-    def use_calm(self) -> None:
-        """To be called when nobody is starting: whoever is to be started next finds an heir and a spare prepared.
-
-        Making them takes as long as a process takes to get ready, and would keep it from the machine.
-        """
-        if self._orders or self._lineage is None:
-            return
-        self._lineage.want_heir()
-        if self._is_spare_due:
-            self._is_spare_due = False
-            self._lineage.forget_software()
-            self._lineage.replace_if_outdated()
-            siblings = (child.pid for child in self._children if child.pid)
-            self._lineage.prepare_spare(siblings)
 
     def reap_strangers(self) -> None:
         """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor).
@@ -139,7 +131,7 @@ class Nursery:
         To be called whenever a child ends. The kernel tells of the first one that ended; if that is one of ours,
         whoever reaps it calls this again: the signals of all who stand behind it may have come already.
         """
-        living = self._lineage.living if self._lineage is not None else ()
+        living = self._zygotes.living if self._zygotes is not None else ()
         ours = {one.pid for one in (*self._children, *living)}
         while True:
             try:
@@ -154,12 +146,12 @@ class Nursery:
     async def close(self) -> None:
         """No zygote is left; no process is born any more."""
         self._is_open = False
-        if self._lineage is not None:
-            await self._lineage.close()
+        if self._zygotes is not None:
+            await self._zygotes.close()
         await self._strangers_gone()
 
     async def _strangers_gone(self) -> None:
-        """A spare ends with its zygote, a tool process with its worker; one that does not in time is killed."""
+        """A tool process ends with its worker; one that does not in time is killed."""
         for kill in (False, True):
             if kill and _has_children():
                 for pid in identity.children():
@@ -176,10 +168,10 @@ class Nursery:
     def _put(self, order: _Order) -> None:
         """It waits for the answer of a zygote, or for a zygote; or it is a fresh interpreter now."""
         self._orders[order.number] = order
-        if self._lineage is None or not self._lineage.is_hopeful or self._is_given_up(order):
+        if self._zygotes is None or not self._zygotes.is_hopeful or self._is_given_up(order):
             self._spawn(order)
-        elif self._lineage.present is not None:
-            self._ask(order, self._lineage, self._lineage.present)
+        elif self._zygotes.present is not None:
+            self._ask(order, self._zygotes, self._zygotes.present)
 
     def _look_at_software(self, order: _Order) -> None:
         """Once for all that are asked for in this turn of the loop, before any answer is taken: it takes its time."""
@@ -193,7 +185,7 @@ class Nursery:
         What the former one makes all the same hears no secret, and ends.
         """
         orders, self._unlooked = self._unlooked, []
-        if self._lineage is None or not self._is_open or not self._lineage.replace_if_outdated():
+        if self._zygotes is None or not self._is_open or not self._zygotes.replace_if_outdated():
             return
         for order in orders:
             if order.asked is not None and self._orders.pop(order.number, None) is not None:
@@ -206,13 +198,13 @@ class Nursery:
     def _is_given_up(self, order: _Order) -> bool:
         return order.asked_count >= self._config.fork_attempts_max
 
-    def _ask(self, order: _Order, lineage: Lineage, present: Held) -> None:
+    def _ask(self, order: _Order, keeper: Zygotes, present: Held) -> None:
         order.asked, order.asked_at = present, asyncio.get_running_loop().time()
         order.asked_count += 1
-        lineage.order(present, Fork(order.number, order.options), [order.log_fd, order.read_fd])
-        self._watch(order, lineage, present)
+        keeper.order(present, Fork(order.number, order.options), [order.log_fd, order.read_fd, *order.listening_fds])
+        self._watch(order, keeper, present)
 
-    def _watch(self, order: _Order, lineage: Lineage, asked: Held) -> None:
+    def _watch(self, order: _Order, keeper: Zygotes, asked: Held) -> None:
         """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time.
 
         On a busy machine it may load for long, and whoever loads beside it would make that longer still. One that was
@@ -224,24 +216,21 @@ class Nursery:
         is_stopped = identity.is_stopped(asked.pid)
         if rest_ms > 0 and not is_stopped:
             look_in_s = min(rest_ms, config.watch_interval_ms) / 1000
-            order.timer = loop.call_later(look_in_s, self._watch, order, lineage, asked)
+            order.timer = loop.call_later(look_in_s, self._watch, order, keeper, asked)
             return
         _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded, is_stopped=is_stopped)
         for one in self._orders.values():
             if one.asked is asked and not asked.is_loaded:
                 one.asked_count = config.fork_attempts_max
-        lineage.dismiss(asked)
+        keeper.dismiss(asked)
 
     def _put_anew(self) -> None:
-        """Whoever was asked and cannot answer any more: another one is asked; after that, for an heir of its own."""
+        """Whoever was asked and cannot answer any more: another one is asked."""
         for order in list(self._orders.values()):
             if order.asked is None or order.asked.ended.done():
                 order.stop_waiting()
                 order.asked = None
                 self._renew(order)
-        self._is_spare_due = True
-        if self._lineage is not None and not self._orders:
-            self._lineage.want_heir()
         self.reap_strangers()
 
     def _renew(self, order: _Order) -> None:
@@ -257,11 +246,13 @@ class Nursery:
 
     def _spawn(self, order: _Order) -> None:
         """A fresh interpreter."""
-        if self._lineage is not None:
+        if self._zygotes is not None:
             _log.warning("started_fresh", process=order.options.instance, zygotes_asked=order.asked_count)
         try:
             argv = children.python(zygote.MAIN, *order.options.words())
-            children.spawn(order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd)
+            children.spawn(
+                order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd, listening_fds=order.listening_fds
+            )
         except OSError as error:
             self._not_born(order, error.strerror or type(error).__name__)
         else:
@@ -271,7 +262,6 @@ class Nursery:
         order = self._orders.get(answer.number)
         if order is None:
             return
-        self._is_spare_due = True
         if answer.pid:
             self._done(order)
             order.child.born(answer.pid)

@@ -154,7 +154,7 @@ def _start_launcher(home: Home, options: StartOptions, further: list[str]) -> Ba
             argv = children.python("hobus.launch.launcher.daemon", *words, "--report-fd", str(write_fd))
             handed = inherited.hand_over(inherited.names_of(options.config_file or home.config / ADMIN_CONFIG))
             with handed[1]:
-                pid = children.start(argv, output=log.fileno(), keep=write_fd, handed=handed)
+                pid = children.start(argv, write_fd, output=log.fileno(), handed=handed)
         except OSError:
             os.close(read_fd)
             raise

@@ -78,7 +78,7 @@ class Board:
         )
         if run != self._written or self._fingerprint() != self._print:
             with suppress(OSError):
-                run_file.write_whole(self._home.run_file, run.model_dump_json(indent=1))
+                run_file.write(self._home.run_file, run)
                 self._written, self._print = run, self._fingerprint()
         return run
 

@@ -12,10 +12,10 @@ from hobus.bus.errors import RuntimeFault
 from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import identity, run_file
-from hobus.launch.cluster.home import Home, holder, remove_run, sweep
+from hobus.launch.cluster.home import Home, held_by, remove_run, sweep
 from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, stalled
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_command, next_here
+from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, next_here
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher.supervision import drain_bound_s
 
@@ -25,18 +25,20 @@ _LOOKS = 500
 
 def stop(home: Home, *, quiet: bool = False) -> int:
     """Stops the cluster of this home; the exit code. Raises CommandError when its launcher does not end."""
-    run, held_by = _readable(home), holder(home)
-    if held_by is None:
+    run, held = _readable(home), held_by(home)
+    if held is None:
         return _after_a_dead_launcher(home, run, quiet=quiet)
-    launcher = RunningProcess("launcher", "", held_by, identity.start_mark(held_by) or "")
-    if run is not None and held_by in (0, run.launcher_pid):
-        launcher = run.processes()[0]
-    if not launcher.pid:
+    if not held.pid:
         raise CommandError(
             f"the launcher in {home.root} is just starting and has not written its pid yet",
             hint="try again in a moment",
         )
-    identity.end(launcher.pid, launcher.mark, signal.SIGTERM)
+    launcher = RunningProcess("launcher", "", held.pid, held.mark)
+    if not identity.end(launcher.pid, launcher.mark, signal.SIGTERM) and held_by(home) == held:
+        raise UnreachableFault(
+            f"the launcher of {home.root} (pid {held.pid}) is not among the processes here",
+            hint="it runs on another machine or in another container: the same command there",
+        )
     if (fault := stalled(launcher.pid)) is not None:
         note(f"{fault.message}; it is told to end, and does when it goes on: kill -CONT {launcher.pid}")
     config = _settings(home)
@@ -92,9 +94,12 @@ def _follow(home: Home, launcher: RunningProcess, *, bound_s: float, poll_s: flo
 def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> int:
     """Ends what a killed launcher left behind."""
     if run is None and home.run_file.exists():
+        said = "the launcher was dead and its run file damaged; whatever it left ends by itself"
+        if run_file.is_of_elsewhere(home.run_file):
+            said = f"no cluster runs here, and no process was ended: {run_file.OF_ELSEWHERE}"
         sweep(home, None)
         remove_run(home)
-        say(f"the launcher was dead and its run file damaged; whatever it left ends by itself ({home.root})")
+        say(f"{said} ({home.root})")
         return exit_codes.OK
     if run is None:
         if not quiet:

@@ -286,6 +286,12 @@ def _gone(member: Member) -> Member:
     return replace(member, pid=0, mark="", started_at=0.0, silent_since=0.0)
 
 
+def counted_anew(member: Member, at: float) -> Member:
+    """Whatever this member has a time for begins now: the launcher stood still, and perhaps all with it."""
+    since = {name: at for name in ("resting_since", "told_at") if getattr(member, name)}
+    return replace(member, seen_at=at, **since)
+
+
 def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, list[Effect]]:
     if member.state not in RUNNING:
         return member, []

@@ -7,9 +7,6 @@ there twice.
 Each child is forked twice, the process between ending at once: so the kernel gives it to the launcher, which is
 subreaper, and the launcher alone learns of its end. A zygote that dies therefore concerns no running process. It ends
 when its socket does: the launcher is gone, or has replaced it.
-
-On the launcher's word it also forks its heir: a zygote with a socket of its own, which has everything loaded and waits.
-When this one dies, the heir forks at once, where another interpreter would first load for a second or more.
 """
 
 from __future__ import annotations
@@ -29,10 +26,8 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from hobus.bus import collector
-from hobus.launch.cluster import identity
 from hobus.launch.cluster.descriptors import keep_only, speak_into
 from hobus.launch.cluster.kernel import has_one_thread, set_title
-from hobus.launch.launcher.foretouch import foretouch
 
 MAIN = "hobus.launch.process.main"
 """What every child runs; loaded first, and with it the bus, the broker and the configuration's models."""
@@ -43,20 +38,18 @@ ROLES = ("ledger", "gateway", "ho3", "ho1", "ho2", "host")
 WORD_MAX_BYTES = 65_536
 """The kernel keeps a word of this size whole; the options hold a role, a name and two paths."""
 
-_DESCRIPTORS = 2
+_DESCRIPTORS = (2, 3)
 _PID_BYTES = 4
 
-SPARE = -1
-"""The number of the order for a spare; nothing comes beside it.
 
-Its options: the pids of processes that run.
-"""
+LOADED = 0
+"""What a zygote answers before any order; those count from 1."""
 
 
 class Fork(NamedTuple):
-    """Launcher to zygote: make a process of `launch.process` with these `ProcessOptions`; without any, an heir.
+    """Launcher to zygote: make a process of `launch.process` with these `ProcessOptions`.
 
-    Beside it come the log's descriptor and the reading end of the liveness pipe; for an heir, its end of a `pair`.
+    Beside it come the log's descriptor, the reading end of the liveness pipe, and a door's socket.
     """
 
     number: int
@@ -131,7 +124,9 @@ def main() -> None:
 
 def live(control: socket.socket) -> NoReturn:
     """Serves until the other end of `control` is closed; never returns. Its log is standard error."""
-    _begin_with(control)
+    _leave_the_maker_behind()
+    keep_only([control.fileno()])
+    set_title("hobus zygote")
     gc.disable()  # a collection would touch every page that children are to share
     gc.freeze()
     try:
@@ -139,12 +134,9 @@ def live(control: socket.socket) -> NoReturn:
         # So that whoever is forked has only to say who it is.
         importlib.import_module("hobus.launch.logs.writing").configure("zygote", f"zygote@{os.getpid()}")
         collector.share()
+        control.send(packed(Forked(LOADED, 0)))
         while True:
-            try:
-                Zygote(control).serve()
-            except Succession as heir:
-                control = heir.control
-            _begin_with(control)
+            _serve_one(control)
     except EOFError:
         os._exit(0)
     except BaseException:  # noqa: BLE001 - the last place that can say anything; the launcher replaces this process
@@ -158,12 +150,6 @@ def load() -> None:
     for role in ROLES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(f"hobus.launch.process.roles.{role}")
-
-
-def _begin_with(control: socket.socket) -> None:
-    _leave_the_maker_behind()
-    keep_only([control.fileno()])
-    set_title("hobus zygote")
 
 
 def _leave_the_maker_behind() -> None:
@@ -183,126 +169,31 @@ def plain_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-class Succession(BaseException):
-    """Raised in the process that was just forked as an heir, so that nothing of its maker's calls is left below it."""
-
-    def __init__(self, control: socket.socket) -> None:
-        super().__init__()
-        self.control = control
-
-
-class Spare(NamedTuple):
-    """A child that was forked ahead of its order, so that a restart need not wait for the kernel's copying."""
-
-    pid: int
-    mark: str
-    line: socket.socket
-
-    def take(self, word: bytes, descriptors: Sequence[int] = ()) -> bool:
-        """Whether the order, or a word without descriptors, has reached it."""
-        try:
-            socket.send_fds(self.line, [word], descriptors)
-        except OSError:
-            return False
-        return True
-
-    def is_stopped(self) -> bool:
-        """It would take an order and not carry it out."""
-        return identity.is_stopped(self.pid)
-
-    def end(self) -> None:
-        """Gone, though it may be stopped, which sees no end of its line."""
-        self.line.close()
-        identity.end(self.pid, self.mark, signal.SIGKILL)
+def _serve_one(control: socket.socket) -> None:
+    """Raises EOFError when nobody will send an order any more."""
+    word, descriptors, _flags, _address = socket.recv_fds(control, WORD_MAX_BYTES, max(_DESCRIPTORS))
+    if not word:
+        raise EOFError
+    try:
+        answer = _carried_out(Fork(*json.loads(word)), descriptors)
+    finally:
+        # The launcher alone may hold pipes open: a copy left here would hide its death from a child.
+        for descriptor in descriptors:
+            os.close(descriptor)
+    try:
+        control.send(packed(answer))
+    except OSError:
+        raise EOFError from None
 
 
-class Zygote:
-    """The serving side of `control`."""
-
-    def __init__(self, control: socket.socket) -> None:
-        self._control = control
-        self._spare: Spare | None = None
-
-    def serve(self) -> None:
-        """For ever.
-
-        Raises EOFError when nobody will send an order any more, Succession in a process that is to serve as heir.
-        """
-        while True:
-            self._serve_one()
-
-    def _serve_one(self) -> None:
-        word, descriptors, _flags, _address = socket.recv_fds(self._control, WORD_MAX_BYTES, _DESCRIPTORS)
-        if not word:
-            raise EOFError
-        try:
-            answer = self._carried_out(word, descriptors)
-        finally:
-            # The launcher alone may hold pipes open: a copy left here would hide its death from a child.
-            for descriptor in descriptors:
-                os.close(descriptor)
-        try:
-            self._control.send(packed(answer))
-        except OSError:
-            raise EOFError from None
-
-    def _carried_out(self, word: bytes, descriptors: Sequence[int]) -> Forked:
-        order = Fork(*json.loads(word))
-        if self._spare is not None and self._spare.is_stopped():
-            self._spare.end()
-            self._spare = None
-        if order.number == SPARE:
-            # Not before: whoever was forked last gets ready now, and has the machine for that.
-            if self._spare is None:
-                self._make_spare()
-            if self._spare is not None:
-                self._spare.take(word)
-            return Forked(SPARE, 0)
-        if len(descriptors) != (_DESCRIPTORS if order.options else 1):
-            return Forked(order.number, 0, f"{len(descriptors)} descriptors came with the order")
-        if not order.options:
-            return _forked(order, lambda: self._succeed(descriptors[0]))
-        spare, self._spare = self._spare, None
-        if spare is not None:
-            with spare.line:
-                if spare.take(word, descriptors):
-                    return Forked(order.number, spare.pid)
-        main = importlib.import_module(MAIN)
-        with suppress(Exception):
-            main.warm(main.ProcessOptions(*order.options))  # the child meets the same fault, and says it
-        log, liveness = descriptors
-        return _forked(order, lambda: _run(order.options, log, liveness))
-
-    def _succeed(self, control: int) -> NoReturn:
-        """In the heir: of this zygote it keeps what is loaded, and lets go of its connections."""
-        self._control.close()
-        if self._spare is not None:
-            self._spare.line.close()
-        raise Succession(socket.socket(fileno=os.dup(control)))
-
-    def _make_spare(self) -> None:
-        ours, theirs = pair()
-        try:
-            with theirs:
-                pid = fork_away(lambda: _wait(theirs))
-                self._spare = Spare(pid, identity.start_mark(pid) or "", ours)
-        except OSError:
-            ours.close()  # then orders are carried out without one
-
-
-def _wait(line: socket.socket) -> NoReturn:
-    """The spare: it becomes what its order says, or ends with the zygote; meanwhile it prepares when it is told to."""
-    _leave_the_maker_behind()
-    keep_only([line.fileno()])
-    while True:
-        word, descriptors, _flags, _address = socket.recv_fds(line, WORD_MAX_BYTES, _DESCRIPTORS)
-        if descriptors or not word:
-            break
-        foretouch([int(pid) for pid in Fork(*json.loads(word)).options])
-    if len(descriptors) != _DESCRIPTORS:
-        os._exit(0)
-    log, liveness = descriptors
-    _run(Fork(*json.loads(word)).options, log, liveness)
+def _carried_out(order: Fork, descriptors: Sequence[int]) -> Forked:
+    if len(descriptors) not in _DESCRIPTORS:
+        return Forked(order.number, 0, f"{len(descriptors)} descriptors came with the order")
+    main = importlib.import_module(MAIN)
+    with suppress(Exception):
+        main.warm(main.ProcessOptions(*order.options))  # the child meets the same fault, and says it
+    log, *others = descriptors
+    return _forked(order, lambda: _run(order.options, log, others))
 
 
 def _forked(order: Fork, body: Callable[[], NoReturn]) -> Forked:
@@ -343,19 +234,18 @@ def _tell_pid(write_fd: int, body: Callable[[], NoReturn]) -> NoReturn:
     os._exit(0)
 
 
-def _run(options: Sequence[str], log: int, liveness: int) -> NoReturn:
+def _run(options: Sequence[str], log: int, others: Sequence[int]) -> NoReturn:
     """The child: nothing of the zygote is left in it but loaded modules; `random` is seeded anew by itself."""
 
     def body() -> None:
-        with suppress(PermissionError):
-            os.setsid()  # refused to a spare, which leads its session already
+        os.setsid()
         plain_signals()
         speak_into(log)
-        keep_only([liveness])
+        keep_only(others)
         gc.freeze()  # where the order came before the last module
         gc.enable()
         main = importlib.import_module(MAIN)
-        main.run(main.ProcessOptions(*options), liveness)
+        main.run(main.ProcessOptions(*options), *others)
 
     end_with(body)
 

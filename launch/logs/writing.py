@@ -21,6 +21,12 @@ _SPEAKER: dict[str, object] = {}
 """Who this process is, as each of its lines says."""
 
 
+def opened(path: Path) -> int:
+    """A descriptor that appends to this log; its directory is made where somebody removed it. Raises OSError."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
 class LossyLines:
     """Writes to a file, without a buffer; what does not fit on a full disk is lost, and the process goes on.
 
@@ -34,7 +40,7 @@ class LossyLines:
         self._bytes = 0
 
     def limit(self, path: Path, max_bytes: int) -> None:
-        """From now on the file, which is this one, is moved aside before it grows beyond that."""
+        """From now on the file, which is this one, is moved aside before it grows beyond that, and made if removed."""
         self._path, self._max_bytes = path, max_bytes
         with suppress(OSError):
             self._bytes = os.fstat(self._fd).st_size
@@ -43,17 +49,19 @@ class LossyLines:
         """Writes as much of the text as the file takes; the length of all of it."""
         data = text.encode("utf-8", "backslashreplace")
         with suppress(OSError):
-            if self._path is not None and self._bytes and self._bytes + len(data) > self._max_bytes:
-                self._move_aside(self._path)
+            if self._path is not None and not os.fstat(self._fd).st_nlink:
+                self._go_on_in(self._path)
+            elif self._path is not None and self._bytes and self._bytes + len(data) > self._max_bytes:
+                self._path.replace(self._path.with_name(self._path.name + OLDER))
+                self._go_on_in(self._path)
             self._bytes += os.write(self._fd, data)
         return len(text)
 
-    def _move_aside(self, path: Path) -> None:
-        """One older file is kept. Whoever writes to the standard descriptors directly follows into the new one."""
+    def _go_on_in(self, path: Path) -> None:
+        """A new file. Whoever writes to the standard descriptors directly follows into it."""
         self._bytes = 0
         written = os.fstat(self._fd).st_ino
-        path.replace(path.with_name(path.name + OLDER))
-        fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fresh = opened(path)
         try:
             for descriptor in {self._fd, *(one for one in (1, 2) if os.fstat(one).st_ino == written)}:
                 os.dup2(fresh, descriptor, inheritable=descriptor in (1, 2))

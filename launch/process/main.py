@@ -50,16 +50,18 @@ def main() -> None:
     run(*of_command_line())
 
 
-def run(options: ProcessOptions, liveness_fd: int) -> None:
+def run(options: ProcessOptions, liveness_fd: int, listening_fd: int | None = None) -> None:
     """Ends by SystemExit: 0 after an orderly end, 1 after a fault that its log names, 3 if no other start can help."""
     actor = options.instance.rpartition("@")[0]
-    os.set_inheritable(liveness_fd, False)  # noqa: FBT003 - positional only; a tool process must not hold it
+    for descriptor in (liveness_fd, *(() if listening_fd is None else (listening_fd,))):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003 - positional only; a tool process must not hold it
     set_title(f"hobus {actor}")
     return_big_memory()
     lines = writing.configure(actor, options.instance)
     try:
         home = home_of(Path(options.home))
-        place = Place(home=home, sockets=Path(options.sockets), snapshot=_snapshot_of(home.snapshot.read_bytes()))
+        snapshot = _snapshot_of(home.snapshot.read_bytes())
+        place = Place(home=home, sockets=Path(options.sockets), snapshot=snapshot, listening=listening_fd)
         lines.limit(home.log(actor), place.snapshot.config.launcher.log_max_bytes)
         sys.exit(_EXIT[_live(place, options.role, options.instance, liveness_fd)])
     except liveness.LauncherGone:

@@ -24,8 +24,10 @@ class ProcessOptions(NamedTuple):
         return [self.role, "--instance", self.instance, "--home", self.home, "--sockets", self.sockets]
 
 
-def of_command_line(argv: Sequence[str] | None = None) -> tuple[ProcessOptions, int]:
-    """What stands there, and the reading end of the liveness pipe. Ends by SystemExit where it is not to be read.
+def of_command_line(argv: Sequence[str] | None = None) -> tuple[ProcessOptions, int, int | None]:
+    """What stands there, the reading end of the liveness pipe, and a door's socket.
+
+    Ends by SystemExit where it is not to be read.
 
     Only for a fresh interpreter: reading a command line writes to a megabyte that a forked process would share.
     """
@@ -35,5 +37,6 @@ def of_command_line(argv: Sequence[str] | None = None) -> tuple[ProcessOptions, 
     parser.add_argument("--home", required=True)
     parser.add_argument("--sockets", required=True)
     parser.add_argument("--liveness-fd", type=int, required=True)
+    parser.add_argument("--listening-fd", type=int)
     said = parser.parse_args(argv)
-    return ProcessOptions(said.role, said.instance, said.home, said.sockets), said.liveness_fd
+    return ProcessOptions(said.role, said.instance, said.home, said.sockets), said.liveness_fd, said.listening_fd

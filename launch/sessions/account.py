@@ -299,7 +299,7 @@ def _of_due(named: SignalsNamed, entry: Entry) -> str:
         return "; ".join(crossed)
     said = entry.bodies[1] if len(entry.bodies) > 1 else None
     statement = _quoted(None if said is None else said.decode("utf-8", "replace")) or "(erased)"
-    became = "lost, as memory did not answer" if named.remembered_state == "unanswered" else named.remembered_state
+    became = "not answered by memory in time" if named.remembered_state == "unanswered" else named.remembered_state
     return "; ".join([*crossed, f"the statement {statement} is {became}"])
 
 

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, same_words, score, select_biases
+from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime, micros
 from hobus.actors.ho3_memory.overlay_log import is_stated
 from hobus.actors.ho3_memory.records import fact_of
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import words_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import LOCAL, Bias, Labels, Overlay
 from hobus.bus.record.journal import recorded
@@ -221,9 +222,7 @@ def _left_out(
     labels = Labels(domain=list(context.domain_labels), task=list(context.task_labels))
     in_force = {one.artifact.artifact_id: one for one in _in_force(memory, as_of, whose)}
     matching = {name for name, one in in_force.items() if select_biases([one], labels, _UNBOUND, context.as_of_ts)}
-    shown = {
-        same_words(in_force[name].artifact.context_line): name for name in context.artifact_ids if name in in_force
-    }
+    shown = {words_of(in_force[name].artifact.context_line): name for name in context.artifact_ids if name in in_force}
     for overlay in memory.artifacts.overlays(as_of, signal_id=None, principal=None, active_only=False):
         artifact = overlay.artifact
         if artifact.artifact_id in context.artifact_ids:
@@ -234,7 +233,7 @@ def _left_out(
             line = None if is_anothers else line
         elif artifact.artifact_id not in matching:
             reason = f"its labels are not the turn's: {_named(artifact.labels)} against {_named(labels)}"
-        elif (twin := shown.get(same_words(artifact.context_line))) is not None:
+        elif (twin := shown.get(words_of(artifact.context_line))) is not None:
             reason = f"the line of {twin}, which is shown, has the same words"
         else:
             cost = budget.cost(artifact.context_line)

@@ -21,7 +21,7 @@ from hobus.bus.messages.base import Record
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.curve_link import CurveEnds
 from hobus.config.snapshot import Snapshot, digest_of
-from hobus.launch.cluster.home import Home, HomeLock, holder, make_private
+from hobus.launch.cluster.home import Home, HomeLock, claim, holder, make_private
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, next_command
 
 
@@ -58,6 +58,13 @@ class WorkerHome:
             raise RefusedFault(
                 f"a worker runs in {self.home.root} already (pid {holder(self.home) or 'unknown'})",
                 hint="stop it, or give this one another --home DIR",
+            )
+        lay_at, is_copy = claim(self.home)
+        if is_copy:
+            lock.release()
+            raise RefusedFault(
+                f"{self.home.root} is a copy of {lay_at}, whose key lets in one worker at a time",
+                hint=f"rm -r {self.home.root}, and join with a token of its own: hobus worker join TOKEN --home DIR",
             )
         return lock
 

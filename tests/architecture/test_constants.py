@@ -19,6 +19,7 @@ from tests.architecture.source import FOLDERS, ROOT, children, modules
 from tests.architecture.test_catalog import RECORDS, is_constant
 from tests.architecture.test_defaults import SECTIONS
 
+DEPTH_OF_A_ROOM = 3
 EMPTY: tuple[object, ...] = (None, 0, 0.0, "", [], {}, False)
 BOUNDS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "maxlen", "default")
 _EMPTY = (ast.Name, ast.Constant)
@@ -100,7 +101,14 @@ def _holds_number(node: ast.expr) -> bool:
 @cache
 def found() -> list[str]:
     """Every number of its own in what ships."""
-    return sorted({f"{module}.{name}" for module, tree in modules().items() for name in numbers(tree)})
+    return sorted(
+        {f"{module}.{name}" for module, tree in modules().items() for name in numbers(tree) if not is_limits(module)}
+    )
+
+
+def is_limits(module: str) -> bool:
+    """Whether the module is a room's `limits.py`: engineering limits, each with its reason."""
+    return module.endswith(".limits") and module.count(".") <= DEPTH_OF_A_ROOM
 
 
 FACTS: dict[str, tuple[str, ...]] = {
@@ -144,7 +152,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.http.clients._FIRST_OTHER", "hobus.gateway_service.providers.http.wire._NAME_MAX_CHARS",
         "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
-        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.launch.cluster.watch.*", "hobus.actors.ho2_supervisor.learning.quoted_blocks._INDENT", "hobus.actors.ho2_supervisor.learning.marks._MARKS_TOGETHER", "hobus.launch.launcher.foretouch._IS_THERE_AND_ALONE", "hobus.launch.launcher.foretouch._WORD_BYTES", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
+        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
         "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.http_client._RETRYABLE",
@@ -156,7 +164,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "units, and what words mean: an hour, a million, a kilobyte, an order of stages": (
         "hobus.actors.ho2_supervisor.turn.recall._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",
-        "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.actors.ho3_memory.actor.(_KB, _MB)", "hobus.actors.ho3_memory.id_table._KEY_BYTES", "hobus.bus.catalog.(_COMMAND, _PAGE)", "hobus.bus.pacing._ROUNDING",
+        "hobus.actors.ho3_memory.event_time.HOUR_US", "hobus.actors.ho3_memory.actor.(_KB, _MB)", "hobus.actors.ho3_memory.id_table._KEY_BYTES",
         "hobus.gateway_service.pricing._PER_MILLION", "hobus.gateway_service.rates._PER_MINUTE",
         "hobus.launch.lab.story._US",  "hobus.launch.filters.quantities.*", "hobus.launch.process.liveness.STAGES",
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
@@ -171,16 +179,16 @@ FACTS: dict[str, tuple[str, ...]] = {
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
         "hobus.actors.ho1_executor.held_state._KNOWN_MAX", "hobus.actors.ho1_executor.tools.host_process._UNREAD_MAX",
         "hobus.actors.ho1_executor.tools.child_main._LAG_S",
-        "hobus.bus.broker.ring.*", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK", "hobus.bus.fair._PRINCIPALS_KEPT", "hobus.bus.lanes._ROLES_KEPT", "hobus.config.load.(_ASSETS_KEPT, _SETTINGS_KEPT)",
+        "hobus.bus.broker.ring.*", "hobus.launch.http.server._ACCEPTS_AT_ONCE", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK", "hobus.bus.fair._PRINCIPALS_KEPT", "hobus.bus.lanes._ROLES_KEPT", "hobus.config.load.(_ASSETS_KEPT, _SETTINGS_KEPT)",
         "hobus.bus.loop._PASSES", "hobus.bus.zeromq.drained.MANY",
         "hobus.bus.zeromq.lane._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.config.own_settings._DEPTH_MAX", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
         "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.turns._STARTS_MAX",
         "hobus.actors.ho3_memory.failures._LINE_BYTES", "hobus.actors.ho3_memory.id_table._FEWEST", "hobus.actors.ho3_memory.kept_artifact._KEPT_BYTES",
-        "hobus.actors.ho3_memory.overlay_log.(_LOG_BYTES, _CHANGE_BYTES)", "hobus.actors.ho3_memory.residence.*", "hobus.actors.ho3_memory.session_clock._RECENT_MAX",
+        "hobus.actors.ho3_memory.overlay_log.(_LOG_BYTES, _CHANGE_BYTES)", "hobus.actors.ho3_memory.residence.*",
         "hobus.actors.ho3_memory.signal_log.(_LOG_BYTES, _ROW_BYTES)", "hobus.actors.ho3_memory.spill_file.*",
-        "hobus.actors.ho3_memory.event_time._TIMES_KEPT", "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.launch.launcher.foretouch.SIBLINGS_MAX", "hobus.ledger_service.index._HASHES_AT_ONCE", "hobus.ledger_service.index._HASHES_KEPT",
+        "hobus.actors.ho3_memory.event_time._TIMES_KEPT", "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.ledger_service.index._HASHES_AT_ONCE", "hobus.ledger_service.index._HASHES_KEPT",
         "hobus.ledger_service.index._NAMES_KEPT", "hobus.ledger_service.index._TRIES",
         "hobus.ledger_service.tables._HEADS_KEPT", "hobus.ledger_service.tables._STEP_ENTRIES", "hobus.ledger_service.full_text.*", "hobus.ledger_service.finding._COMPARED", "hobus.ledger_service.finding._ROWS_AT_ONCE", "hobus.ledger_service.finding._MEASURED", "hobus.ledger_service.finding._WORD_CHARS", "hobus.ledger_service.search_index._TERMS_KEPT", "hobus.ledger_service.search_reader._AT_ONCE", "hobus.ledger_service.recovery._ROWS_PER_STEP", "hobus.ledger_service.segment._OPEN_MAX",
         "hobus.ledger_service.source._WINDOW_BYTES", "hobus.ledger_service.scan.TRIES_BESIDE_WRITER",
@@ -212,6 +220,19 @@ PATTERNS = {pattern: re.compile(re.escape(pattern).replace(r"\*", ".*")) for one
 def test_no_limit_is_a_number_in_code() -> None:
     """If this fails: make it a setting; or, if it is a fact that nobody could choose otherwise, list it above."""
     assert [name for name in found() if not any(pattern.fullmatch(name) for pattern in PATTERNS.values())] == []
+
+
+def test_a_limit_of_a_room_says_what_it_protects() -> None:
+    """In `limits.py` stand constants alone, each with a sentence below it."""
+    silent = [
+        f"{module}: {ast.unparse(node)}"
+        for module, tree in modules().items()
+        if is_limits(module)
+        for node, following in zip(tree.body, [*tree.body[1:], None], strict=True)
+        if isinstance(node, _ASSIGNMENTS)
+        and not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant))
+    ]
+    assert silent == []
 
 
 def test_every_package_that_ships_is_looked_at() -> None:

@@ -64,6 +64,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.ownership.registry": "which sessions and runs are here",
     "hobus.actors.ho2_supervisor.resources": "holds the ways out of the process",
     "hobus.actors.ho2_supervisor.turn.run": "one run as its turn sees it",
+    "hobus.actors.ho2_supervisor.run_queue": "whose run begins next, and whose step",
     "hobus.actors.ho2_supervisor.run_task": "those who wait for a run, and where it stands still",
     "hobus.actors.ho2_supervisor.runs": "begins runs, and ends them",
     "hobus.actors.ho2_supervisor.ownership.take_over": "reads sessions, and fences their former owners",

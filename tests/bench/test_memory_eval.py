@@ -56,7 +56,9 @@ def test_a_world_follows_from_kind_and_seed(kind):
     assert made == world(kind, 3) and made != world(kind, 4)
     times = [one.turns[0].at_us for one in made.sessions]
     assert times == sorted(times) and all(one.start_us < one.end_us for one in made.habits)
-    assert {one.signal for one in made.habits} <= set(NAMES) and not {one.signal for one in made.planted} & set(NAMES)
+    assert {one.signal for one in made.habits} <= {*NAMES, KINDS[kind].script} and not {
+        one.signal for one in made.planted
+    } & set(NAMES)
     assert all(len(set(turn.signals)) == len(turn.signals) for one in made.sessions for turn in one.turns)
 
 

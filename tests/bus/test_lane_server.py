@@ -10,7 +10,7 @@ from hobus.bus.lane_server import LaneServer
 from hobus.bus.messages.control import Beat, Bye, Hello, Refused, Welcome
 from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.gateway import DegradedPrompt, Prompt
-from hobus.bus.messages.ledger import Body, GetBody, Query
+from hobus.bus.messages.ledger import Body, GetBody
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import KeptReply
 from tests.conformance.clusters import bus_settings
@@ -77,8 +77,7 @@ class Rig:
         self.server.bind(self.wire)
         self.delivered: list[tuple[Header, bytes]] = []
         self.routes = []
-        self.due: list[float] = []
-        self.server.attach(self._deliver, arm=self.due.append)
+        self.server.attach(self._deliver)
 
     def _deliver(self, head, body, route) -> None:
         self.delivered.append((head, body))
@@ -324,77 +323,6 @@ def test_nobody_asks_under_an_id_that_another_counted(rig: Rig) -> None:
     assert [head.sender for head, _ in rig.delivered] == ["ho1/1@a"]
     (_, told, body) = rig.wire.sent[-1]
     assert (told.kind, told.correlation_id, decode(Failure, body, 1000).code) == (Kind.FAILURE, "ho1/1@a:7", "denied")
-
-
-PACED = SETTINGS.model_copy(update={"client_rate": 10, "client_burst": 1, "contended_ms": 500, "client_waiting_max": 3})
-
-
-@pytest.fixture
-def busy() -> Rig:
-    """A ledger lane where a supervisor has just asked, and a client may ask ten units a second."""
-    rig = Rig(settings=PACED)
-    rig.hello(b"h", "ho2/1@a")
-    rig.hello(b"c", "operator/7@a")
-    rig.ask(b"h", message_id="h0")
-    return rig
-
-
-def ids(rig: Rig) -> list[str]:
-    """Of what was delivered since the last look."""
-    found = [head.message_id for head, _ in rig.delivered]
-    rig.delivered.clear()
-    return found
-
-
-def test_a_client_asks_a_lane_at_its_rate_while_others_ask_and_they_at_any(busy: Rig) -> None:
-    """What comes faster waits, in order, with less time left; a page of the record costs eight."""
-    for number in range(3):
-        busy.ask(b"c", message_id=f"c{number}")
-        busy.ask(b"h", message_id=f"h{number + 1}")
-    assert ids(busy) == ["h0", "c0", "h1", "c1", "h2", "h3"]
-    busy.clock.time += 0.1
-    busy.server.release()
-    assert [(head.message_id, head.deadline_ms) for head, _ in busy.delivered] == [("c2", 900)]
-    busy.clock.time += 0.2
-    busy.ask(b"h", message_id="h9")
-    busy.ask(b"c", Query(limit=5), message_id="page")
-    busy.ask(b"c", message_id="after")
-    assert ids(busy)[-1] == "page"
-    before = busy.clock.time
-    assert busy.due[-1] == pytest.approx(before + 0.7)
-
-
-def test_a_client_that_is_alone_at_a_lane_is_not_slowed_down(busy: Rig) -> None:
-    """Half a second after anybody else."""
-    busy.clock.time += 0.5
-    ids(busy)
-    for number in range(9):
-        busy.ask(b"c", message_id=f"c{number}")
-    assert len(ids(busy)) == 9
-
-
-def test_what_waits_at_a_lane_can_be_cancelled_and_who_left_gets_nothing_of_it(busy: Rig) -> None:
-    """Its sender is told; the same instance on a new connection asks anew."""
-    for number in range(4):
-        busy.ask(b"c", message_id=f"c{number}")
-    ids(busy)
-    busy.frame(b"c", Kind.CANCEL, correlation_id="c2")
-    assert busy.wire.types_to(b"c")[-1] == "bus.failure"
-    busy.hello(b"again", "operator/7@a")
-    busy.clock.time += 1
-    busy.ask(b"h", message_id="h1")
-    busy.server.release()
-    assert ids(busy) == ["h1"]
-
-
-def test_who_asks_a_lane_on_far_beyond_what_may_wait_is_told_busy_and_then_cut_off(busy: Rig) -> None:
-    """As many again as may wait are borne."""
-    for number in range(2 + 3 + 3):
-        busy.ask(b"c", message_id=f"c{number}")
-    assert busy.wire.types_to(b"c")[-3:] == ["bus.failure"] * 3
-    assert busy.server.counters["cut_off"] == 0
-    busy.ask(b"c", message_id="c8")
-    assert busy.server.counters["cut_off"] == 1 and "operator/7@a" not in busy.server.connected()
 
 
 @pytest.mark.parametrize("field", ["message_id", "key", "trace"])

@@ -708,7 +708,7 @@ def test_a_client_holds_back_what_would_be_too_much_and_all_of_it_is_answered() 
             self.at_once -= 1
             raise BusError("rejected", "no turns here")
 
-    settings = bus_settings(client_open_max_bytes=2_500, client_dropped_max_bytes=1, client_rate=1_000)
+    settings = bus_settings(client_open_max_bytes=2_500)
     with World(settings) as world:
         host = Host()
         world.start(host, role="host", slots=0)

@@ -23,8 +23,8 @@ def test_nothing_differs_from_itself():
 
 def test_settings_are_named_by_their_paths_with_both_values():
     """Those that one side alone has, too."""
-    slots = SHIPPED.config.ho1.slots
-    assert differences(SHIPPED, with_settings("ho1", slots=7)) == [("ho1.slots", slots, 7, "")]
+    slots = SHIPPED.config.ho1.orders_max
+    assert differences(SHIPPED, with_settings("ho1", orders_max=7)) == [("ho1.orders_max", slots, 7, "")]
     gone = replace(SHIPPED, config=SHIPPED.config.model_copy(update={"ho3": None}))
     found = {one.name: one for one in differences(SHIPPED, gone)}
     assert found["ho3.enabled"].after is NOT_THERE and found["ho3"].before is NOT_THERE

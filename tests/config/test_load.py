@@ -126,7 +126,7 @@ def test_faults_of_one_file_hide_none_of_another_nor_of_what_does_not_fit_togeth
     override(tmp_path, "prompt_packs/PRM-MINE-001.txt", "no section")
     override(tmp_path, "prompt_packs/PRM-OTHER-001.txt", "\ufeff[[user]]\nhi")
     own = {
-        "ho2": {"runs_mx": 1},
+        "ho2": {"sessions_mx": 1},
         "bus": {"reconnect_min_ms": 10_000, "beat_interval_ms": "soon"},
         "gateway": {"default_route": {"provider_id": "nobody"}, "providers": {"mine": {"kind": "openai"}}},
         "launcher": {"environment": ["MY_TOKEN"]},
@@ -141,7 +141,7 @@ def test_faults_of_one_file_hide_none_of_another_nor_of_what_does_not_fit_togeth
         "admin_config.json: bus.beat_interval_ms",
         "admin_config.json: bus.reconnect_min_ms",
         "admin_config.json: gateway.default_route.provider_id",
-        "admin_config.json: ho2.runs_mx",
+        "admin_config.json: ho2.sessions_mx",
         "admin_config.json: launcher.environment.0",
         "agents/ADMIN.json: line 1, column 2",
         "agents/MINE.json: colour",

@@ -54,8 +54,8 @@ def test_what_is_no_path_is_refused(path):
 
 def test_a_name_that_nobody_knows_is_left_to_the_check_of_the_whole():
     """Which names it."""
-    with pytest.raises(ValueError, match="runs_mx"):
-        AdminConfig.model_validate(merged(SHIPPED, laid_over(SHIPPED, {}, "ho2.runs_mx", 1)))
+    with pytest.raises(ValueError, match="sessions_mx"):
+        AdminConfig.model_validate(merged(SHIPPED, laid_over(SHIPPED, {}, "ho2.sessions_mx", 1)))
 
 
 def test_the_schema_of_an_own_file_requires_nothing_and_knows_every_setting():

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hobus.bus import catalog
+from hobus.bus import catalog, limits
 from hobus.bus.codec import pack_header
 from hobus.bus.envelope import Kind, header
 from hobus.bus.errors import BusError, MessageTooLarge, RuntimeFault
@@ -27,7 +27,16 @@ from hobus.bus.peer import Peer
 from tests.conformance.clusters import Cluster, RealCluster, SimCluster, bus_settings
 from tests.conformance.desk import Desk, Shelf, prompt
 
-SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000, mailbox_max=128, service_open_max=64)
+SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000, mailbox_max=128)
+
+
+OPEN_MAX = 64
+
+
+@pytest.fixture(autouse=True)
+def few_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one principal no more requests may be open than half a mailbox takes."""
+    monkeypatch.setattr(limits, "OPEN_MAX", OPEN_MAX)
 
 
 @pytest.fixture(params=["simulated", pytest.param("zeromq", marks=pytest.mark.process)])
@@ -503,7 +512,7 @@ def test_a_principal_that_fills_its_part_of_a_mailbox_keeps_nobody_else_out(clus
         shelf = Shelf()
         await cluster.start(shelf, role="ledger")
         greedy, modest = [await cluster.start(None, role="ho1") for _ in range(2)]
-        held = await hold(shelf, greedy, SETTINGS.service_open_max)
+        held = await hold(shelf, greedy, OPEN_MAX)
         assert await code_of(greedy.request("ledger", GetBody(ref="more"), expect=Body, timeout_s=10)) == "busy"
         assert (await modest.request("ledger", GetBody(ref="mine"), expect=Body, timeout_s=10)).ref == "mine"
         shelf.go.set()
@@ -521,7 +530,7 @@ def test_the_mailbox_bound_is_busy_at_once(cluster: Cluster) -> None:
         shelf = Shelf()
         await cluster.start(shelf, role="ledger")
         workers = [await cluster.start(None, role="ho1") for _ in range(3)]
-        held = [one for worker in workers[:2] for one in await hold(shelf, worker, SETTINGS.service_open_max)]
+        held = [one for worker in workers[:2] for one in await hold(shelf, worker, OPEN_MAX)]
         assert len(held) == SETTINGS.mailbox_max
         assert await code_of(workers[2].request("ledger", GetBody(ref="more"), expect=Body, timeout_s=10)) == "busy"
         shelf.go.set()

@@ -62,6 +62,15 @@ def test_a_wider_scope_refuses_as_hierarchy_and_nothing_is_held():
     assert [made.scopes[name].reserved for name in SCOPES] == [0, 0, 0]
 
 
+def test_headroom_has_to_be_left_in_session_and_agent_and_nowhere_else():
+    """The border included; the provider may be another one's than that of the call that needs it."""
+    for scope in ("session", "agent", "provider"):
+        made = state(**{"session": 1000, scope: 100})
+        tight = made.reserve(*reserve(60), headroom_tokens=41)
+        assert (tight == []) is (scope == "provider")
+        assert state(**{"session": 1000, scope: 100}).reserve(*reserve(60), headroom_tokens=40) == []
+
+
 def test_a_scope_that_nobody_allocated_refuses():
     """Without an allocation there is no budget to draw on."""
     assert BudgetState(idle_orders_max=2).reserve(*reserve(1)) == [

@@ -14,6 +14,7 @@ from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ledger import Entry, Found, Write, Written
 from hobus.bus.sim.weather import Fate
 from hobus.launch.lab.simulation.budgets import BudgetMonitor
+from hobus.launch.launcher.recording import record_snapshot
 from tests.gateway_service.rig import (
     ENDS,
     Cluster,
@@ -23,6 +24,7 @@ from tests.gateway_service.rig import (
     hang,
     payload,
     recorded_sends,
+    snapshot,
     totals,
 )
 from tests.rig import of_type
@@ -441,3 +443,28 @@ def test_a_retry_is_planned_inside_the_deadline(make):
     cluster = make(Scripted(act))
     response = cluster.run(cluster.ask(prompt(), timeout_s=2))
     assert (response.error_code, response.retry_after_ms, cluster.provider.calls) == ("PROVIDER_ERROR", 10_000, 1)
+
+
+def test_after_a_reload_calls_wait_and_breakers_judge_as_the_new_configuration_says(make):
+    """A time-out and a breaker's limits count from the first call on, in a gateway that goes on running."""
+    cluster = make(Scripted(hang), gateway={"request_timeout_ms": 60_000})
+    values = cluster.config.gateway.model_dump(mode="json")
+    breaker = {**values["breaker"], "failures": 1, "open_ms": 7_000}
+    settings = {"request_timeout_ms": 6_000, "attempts_max": 1, "breaker": breaker}
+    new = snapshot(gateway=settings).listening("bus", "127.0.0.1:1")  # under a digest of its own
+
+    async def scenario():
+        launcher = cluster.world.client("launcher")
+        await cluster.world.settled()
+        await record_snapshot(launcher, new)
+        await cluster.service.reconfigure(new.digest)
+        clock = cluster.ho1.clock
+        began = clock.monotonic()
+        late = await cluster.ask(prompt(config_digest=new.digest))
+        waited_s = clock.monotonic() - began
+        other = prompt(idempotency_key="another", config_digest=new.digest)
+        return late, waited_s, await cluster.ask(other)
+
+    late, waited_s, other = cluster.world.run(scenario())
+    assert late.outcome == "TIMEOUT" and waited_s < 7
+    assert other.error_code == "CIRCUIT_OPEN" and "7 s" in other.error_message

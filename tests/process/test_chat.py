@@ -88,6 +88,28 @@ def test_a_conversation_in_a_terminal(slow):
     assert QUESTION in history.read_text() and history.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_waits_for_a_yes_is_confirmed_by_one_key(tmp_path):
+    """`y` behind the answer that asks; behind another line it is a message, and confirms nothing."""
+    cluster = up_with_latency(tmp_path, 0)
+    try:
+        with typing(*chat_of(cluster), columns=200) as chat:
+            chat.at_prompt()
+            for number, rule in enumerate(["Never delete a package.", "Never stop the ledger."], start=1):
+                chat.type(rule)
+                chat.until("y confirms it", number)
+                if number == 1:
+                    chat.type("hello")
+                    answered(chat, 2)
+                chat.type("y")
+            chat.until("active Never stop the ledger.")
+            chat.leave()
+        shown = cluster("memory overlays", "--all", "--json").json["overlays"]
+        states = {one["artifact"]["context_line"]: one["state"] for one in shown}
+        assert states == {"Never delete a package.": "pending", "Never stop the ledger.": "active"}
+    finally:
+        cluster.end()
+
+
 def test_what_is_typed_while_an_answer_is_written_is_the_next_message_and_disturbs_nothing(slow):
     """Typing ahead: it is recorded as a follow-up at once, and answered after."""
     with typing(*chat_of(slow)) as chat:

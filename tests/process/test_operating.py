@@ -127,15 +127,19 @@ def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cl
 def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: Cluster):
     """By `up` and by the doctor, with what differs and what puts it in force; one with faults would not start again."""
     cluster.up()
-    cluster("config set", "ho1.slots", "2")
+    cluster("config set", "ho1.orders_max", "2")
     anew = f"hobus reload --home {cluster.home.root}"
     for code, told in ((0, cluster("up")), (0, cluster("doctor"))):
-        assert told.code == code and "ho1.slots is 4, on disk 2" in told.out + told.err and anew in told.out + told.err
+        assert (
+            told.code == code
+            and "ho1.orders_max is 512, on disk 2" in told.out + told.err
+            and anew in told.out + told.err
+        )
     own = cluster.home.config / "admin_config.json"
-    own.write_text('{"ho1": {"slots": "two"}}')
+    own.write_text('{"ho1": {"orders_max": "two"}}')
     told = cluster("up")
-    assert told.code == 0 and "would not start again: " in told.err and "ho1.slots: is " in told.err
-    own.write_text('{"ho1": {"slots": 2}}')
+    assert told.code == 0 and "would not start again: " in told.err and "ho1.orders_max: is " in told.err
+    own.write_text('{"ho1": {"orders_max": 2}}')
     assert cluster("reload").code == 0
     assert "on disk" not in cluster("up").err and "in force" not in cluster("doctor").out
 

@@ -249,3 +249,19 @@ def test_a_turn_waits_for_a_package_that_is_still_being_loaded(cluster: Cluster,
     answer = json.loads(out)
     assert "double: 42" in answer["response"], (answer, err)
     assert answer["tools_missing"] == []
+
+
+def test_a_reload_takes_in_edited_code_of_a_tool(cluster: Cluster, tmp_path: Path):
+    """No tool process keeps the former one; `doctor` names what was changed before, and nothing afterwards."""
+    up(cluster, tmp_path, ["double"])
+    assert cluster("reload").out.startswith("nothing changed")
+    before = cluster.row("ho1/1").instance
+    (tmp_path / "packages" / "tested_pack.py").write_text(SOURCE.replace("2 * number", "3 * number"))
+    assert "the code of double was changed" in cluster("doctor").out
+    answer = cluster("reload", "--json")
+    assert answer.code == 0, answer.err
+    assert (answer.json["changed"], answer.json["started_anew"]) == (["the code of double"], ["ho1"])
+    assert cluster.row("ho1/1").instance != before
+    eventually(lambda: "double" in {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
+    assert "double: 63" in cluster.ask(use("double", number=21))["response"]
+    assert cluster("reload").out.startswith("nothing changed") and "the code of" not in cluster("doctor").out

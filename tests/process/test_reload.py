@@ -58,7 +58,7 @@ def slow(cluster: Cluster) -> Cluster:
     file = cluster.home.config / "admin_config.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     offline = {"latency_ms": 250}
-    file.write_text(json.dumps({"gateway": {"providers": {"offline": offline}}, "ho2": {"principal_step_rate": 100}}))
+    file.write_text(json.dumps({"gateway": {"providers": {"offline": offline}}}))
     cluster.up("--scale", "ho1=2")
     return cluster
 
@@ -146,7 +146,7 @@ def test_processes_that_must_be_are_started_anew_without_a_turn_lost(cluster: Cl
     before = {row.actor: row.instance for row in cluster.run().children}
 
     def change() -> dict[str, Any]:
-        say(cluster, tools__children=3, ho2__runs_max=500)
+        say(cluster, tools__children=3, ho2__sessions_max=500)
         return reloaded(cluster)
 
     results, done = asyncio.run(asked(cluster, change))
@@ -181,7 +181,7 @@ def test_a_process_that_is_killed_in_the_middle_costs_nothing(cluster: Cluster, 
 def test_a_command_that_is_killed_leaves_the_launcher_to_finish_and_two_at_once_are_one(cluster: Cluster) -> None:
     """The first is killed behind its word; the second is told that one is under way, or finds it done."""
     slow(cluster)
-    say(cluster, tools__children=3, ho2__runs_max=500)
+    say(cluster, tools__children=3, ho2__sessions_max=500)
     first = cluster.begin("reload")
     eventually(lambda: cluster.run().reload is not None)
     first.kill()
@@ -200,7 +200,7 @@ def test_a_launcher_that_is_killed_in_the_middle_leaves_a_home_that_starts_under
     """The command says that it has ended; a start goes by the new one, and finds every turn of before."""
     slow(cluster)
     result = cluster.ask(QUESTION)
-    say(cluster, tools__children=3, ho2__runs_max=500)
+    say(cluster, tools__children=3, ho2__sessions_max=500)
     command = cluster.begin("reload")
     eventually(lambda: cluster.run().reload is not None)
     run = cluster.run()
@@ -208,7 +208,7 @@ def test_a_launcher_that_is_killed_in_the_middle_leaves_a_home_that_starts_under
     _out, err = command.communicate(timeout=60)
     assert command.returncode == 4 and b"hobus up" in err, err
     cluster.up()
-    assert cluster("config show", "tools.children", "--json").json["settings"][0]["value"] == 3
+    assert cluster("config show", "tools.children_max", "--json").json["settings"][0]["value"] == 3
     again = cluster.ask(QUESTION, "--session", result["session_id"])
     assert again["outcome"] == "success"
     assert cluster.record_verdict() == "ok"

@@ -1,4 +1,4 @@
-"""Where the launcher's processes are born, without a cluster: whoever ended is reaped, and an heir is asked for again.
+"""Where the launcher's processes are born, without a cluster: whoever ended is reaped, and no attempt is lost.
 
 The process of the test is their parent, and plays the zygote at its end of the socket.
 """
@@ -6,27 +6,23 @@ The process of the test is their parent, and plays the zygote at its end of the 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from hobus.bus.clock import SystemClock
 from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.launcher import spawner, zygote, zygotes
+from hobus.launch.launcher import spawner, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.spawner import Nursery
-from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
-from hobus.launch.launcher.zygotes import Lineage
+from hobus.launch.launcher.zygote import WORD_MAX_BYTES
+from hobus.launch.launcher.zygotes import Zygotes
 from hobus.launch.process.options import ProcessOptions
-from tests.process.started_here import until
 
 pytestmark = pytest.mark.process
 
@@ -87,11 +83,11 @@ async def test_a_process_is_asked_for_before_anybody_looks_at_the_software_on_di
     ours, control = zygote.pair()
     orders_at_looks: list[int] = []
 
-    def look(_lineage: Lineage) -> bool:
+    def look(_keeper: Zygotes) -> bool:
         orders_at_looks.append(sum(1 for _ in range(2) if control.recv(WORD_MAX_BYTES, socket.MSG_DONTWAIT)))
         return False
 
-    monkeypatch.setattr(Lineage, "replace_if_outdated", look)
+    monkeypatch.setattr(Zygotes, "replace_if_outdated", look)
     monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
     nursery = Nursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
     for name in ("ho1/1@a", "ho1/2@a"):
@@ -105,171 +101,19 @@ async def test_a_process_is_asked_for_before_anybody_looks_at_the_software_on_di
     body.stdin.close()
 
 
-def nothing(_: Lineage) -> None:
-    """In place of what a test is not about."""
-
-
-async def test_a_new_spare_is_told_once_who_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """When nobody waits for a process any more; until something is born again there is nothing to tell."""
-    body, process = (subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2))
-    body.returncode = process.returncode = 0  # reaped by the nursery
-    ours, control = zygote.pair()
-    control.settimeout(30)
-    for unasked in ("replace_if_outdated", "want_heir"):
-        monkeypatch.setattr(Lineage, unasked, nothing)
-    monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
-    nursery = Nursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
-    nursery.use_calm()
-    born = asyncio.Event()
-    options = ProcessOptions("ho1", "ho1/1@a", "", "")
-    nursery.start(options, log=tmp_path / "log", on_born=lambda _: born.set(), on_exit=lambda _: None)
-    nursery.use_calm()
-    order = Fork(*json.loads(control.recv(WORD_MAX_BYTES)))
-    assert ProcessOptions(*order.options) == options
-    control.send(packed(Forked(order.number, process.pid)))
-    await born.wait()
-    nursery.use_calm()
-    nursery.use_calm()
-    assert Fork(*json.loads(control.recv(WORD_MAX_BYTES))) == Fork(zygote.SPARE, ["2", str(process.pid)])
-    control.settimeout(0)
-    with pytest.raises(BlockingIOError):
-        control.recv(WORD_MAX_BYTES)
-    for one in (process, body):
-        assert one.stdin is not None
-        one.stdin.close()
-    await nursery.close()
-    control.close()
-
-
-class Played:
-    """A lineage whose first zygote is a process that does nothing, and is spoken for by the test."""
-
-    def __init__(self, log: Path) -> None:
-        self.body = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
-        self.body.returncode = 0  # reaped by the lineage
-        ours, self.control = zygote.pair()
-        self.control.settimeout(0)
-        config = launcher(restart_backoff_max_ms=1)
-        self.lineage = Lineage(config, SystemClock(), log=log, on_answer=lambda _: None, on_end=lambda: None)
-        self.lineage.begin(zygote.Newborn(self.body.pid, ours))
-
-    async def answer(self, pid: int, error: str = "") -> None:
-        """The next order, which is one for an heir, is answered."""
-        async with asyncio.timeout(30):
-            word = await asyncio.get_running_loop().sock_recv(self.control, WORD_MAX_BYTES)
-        assert not Fork(*json.loads(word)).options
-        self.control.send(packed(Forked(0, pid, error)))
-
-    async def close(self) -> None:
-        """Nothing of it is left."""
-        assert self.body.stdin is not None
-        self.body.stdin.close()
-        await self.lineage.close()
-        self.control.close()
-
-
-@pytest.fixture
-async def played(tmp_path: Path) -> AsyncIterator[Played]:
-    """It is ended."""
-    one = Played(tmp_path / "zygote.log")
-    yield one
-    await one.close()
-
-
-async def test_an_heir_that_is_dead_before_it_is_known_is_replaced(played: Played):
-    """It was reaped as a stranger while its maker's word was under way: it is not held for an heir that stands ready."""
-    played.lineage.want_heir()
-    await played.answer(ended(is_reaped=True))
-    await played.answer(0, "enough")
-
-
-async def test_an_heir_that_was_refused_is_asked_for_again(played: Played):
-    """The system had no room for it: nothing else needs to be forked before the next attempt."""
-    played.lineage.want_heir()
-    await played.answer(0, "Resource temporarily unavailable")
-    await played.answer(0, "enough")
-
-
-async def test_without_descriptors_an_heir_is_asked_for_later(played: Played, monkeypatch: pytest.MonkeyPatch):
-    """Nothing is raised into whoever wanted one."""
-    with monkeypatch.context() as full:
-        full.setattr(zygote, "pair", refused)
-        played.lineage.want_heir()
-    await played.answer(0, "enough")
-
-
 async def test_without_descriptors_a_zygote_is_started_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The launcher's end of its socket cannot be made at first: it is tried again with back-off."""
-    lineage = Lineage(launcher(), SystemClock(), log=tmp_path / "log", on_answer=print, on_end=lambda: None)
+    keeper = Zygotes(launcher(), SystemClock(), log=tmp_path / "log", on_answer=print, on_end=lambda: None)
     with monkeypatch.context() as full:
         full.setattr(zygote, "pair", refused)
-        lineage.begin(None)
-        assert lineage.present is None and lineage.shown().state == "backoff"
+        keeper.begin(None)
+        assert keeper.present is None and keeper.shown().state == "backoff"
     async with asyncio.timeout(30):
-        while lineage.present is None:
+        while keeper.present is None:
             await asyncio.sleep(0.01)
-    await lineage.close()
+    await keeper.close()
 
 
 def refused() -> tuple[socket.socket, socket.socket]:
     """As the system does when this process holds too many descriptors."""
     raise OSError(24, "Too many open files")
-
-
-ZYGOTES = {
-    "breaks": "raise SystemExit(1)",
-    "loads": """
-import socket, sys
-control = socket.socket(fileno=int(sys.argv[-1]))
-control.recv(4096)
-control.send(b'[0, 0, "no heir"]')
-while control.recv(4096): pass
-""",
-}
-
-
-@pytest.mark.parametrize("has_heir", [False, True], ids=["alone", "with its heir"])
-async def test_a_zygote_is_kept_until_one_of_the_new_software_has_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_heir: bool
-):
-    """In the middle of an upgrade nothing loads: it forks again, and another is tried when the disk has changed."""
-    said = ["breaks"]
-
-    def python(*words: str) -> list[str]:
-        return [sys.executable, "-S", "-c", ZYGOTES[said[-1]], *words]
-
-    monkeypatch.setattr(zygotes.children, "python", python)
-    bodies = [subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) for _ in range(2)]
-    for body in bodies:
-        body.returncode = 0  # reaped by the lineage
-    ours, control = zygote.pair()
-    control.settimeout(30)
-    lineage = Lineage(launcher(), SystemClock(), log=tmp_path / "log", on_answer=lambda _: None, on_end=lambda: None)
-    lineage.begin(zygote.Newborn(bodies[0].pid, ours))
-    if has_heir:
-        lineage.want_heir()
-        control.recv(WORD_MAX_BYTES)
-    control.send(packed(Forked(0, bodies[1].pid if has_heir else 0)))
-    former = lineage.present
-    assert former is not None
-    await until(lambda: former.is_loaded)
-    disk = SimpleNamespace(state=lambda: ((), ((len(said), 0),)), close=lambda: None)
-    monkeypatch.setattr(lineage, "_sources", disk)
-    assert lineage.replace_if_outdated() and lineage.present is not former
-    await until(lambda: lineage.present is former)
-    assert lineage.shown().state == "ready" and not lineage.replace_if_outdated()
-    pipes = [body.stdin for body in bodies if body.stdin is not None]
-    if has_heir:
-        pipes[0].close()
-        await until(lambda: lineage.shown().pid == bodies[1].pid)
-        assert lineage.shown().state == "ready" and not lineage.replace_if_outdated()
-    said.append("loads")
-    assert lineage.replace_if_outdated() and lineage.shown().state == "starting"
-    await until(lambda: lineage.shown().state == "ready")
-    assert control.recv(WORD_MAX_BYTES) == b"" and lineage.shown().pid not in [body.pid for body in bodies]
-    for pipe in pipes:
-        pipe.close()
-    await lineage.close()
-    control.close()
-    if not has_heir:
-        os.waitpid(bodies[1].pid, 0)

@@ -24,12 +24,8 @@ pytestmark = pytest.mark.process
 PACKAGES = "what packages are installed?"
 
 
-ALL = 3
-"""The zygote, its heir and its spare."""
-
-
 def zygotes(cluster: Cluster) -> list[psutil.Process]:
-    """The zygote, its heir and its spare."""
+    """The zygote, and one that is just loading or ending."""
     found: list[tuple[float, psutil.Process]] = []
     for one in psutil.Process(cluster.run().launcher_pid).children():
         with contextlib.suppress(psutil.NoSuchProcess):  # it ended while it was looked at
@@ -41,28 +37,6 @@ def zygotes(cluster: Cluster) -> list[psutil.Process]:
 def zygote(cluster: Cluster) -> psutil.Process:
     """The one that forks."""
     return psutil.Process(eventually(lambda: cluster.run().zygote_pid))
-
-
-def whole_family(cluster: Cluster) -> tuple[psutil.Process, psutil.Process]:
-    """The zygote and, by the launcher's log, its heir: as soon as there are both, a spare, and nobody of those before."""
-
-    def found() -> tuple[int, int] | None:
-        lines = [json.loads(line) for line in cluster.home.log("launcher").read_text(encoding="utf-8").splitlines()]
-        born = [line["heir"] for line in lines if line["event"] == "heir_born"]
-        present, living = cluster.run().zygote_pid, {one.pid for one in zygotes(cluster)}
-        is_whole = len(living) == ALL and bool(born) and present != born[-1] and {present, born[-1]} <= living
-        return (present, born[-1]) if is_whole else None
-
-    present, heir = eventually(found)
-    return psutil.Process(present), psutil.Process(heir)
-
-
-def end_together(dying: list[psutil.Process]) -> None:
-    """SIGKILL, while none of them can do anything: a spare else ends when its zygote does, and an heir forks another."""
-    for send in (psutil.Process.suspend, psutil.Process.kill):
-        for one in dying:
-            with contextlib.suppress(psutil.NoSuchProcess):  # the launcher has ended one that stands still
-                send(one)
 
 
 def started_fresh(cluster: Cluster) -> int:
@@ -94,7 +68,6 @@ def test_children_are_the_launchers_own_and_hold_nothing_of_each_other(cluster: 
     """Own session each; the launcher alone holds writing ends of liveness pipes, each child its own reading end."""
     cluster.up("--scale", "ho1=2")
     run = cluster.run()
-    whole_family(cluster)
     launcher_pipes = pipes(run.launcher_pid)
     liveness: set[str] = set()
     for row in run.children:
@@ -143,67 +116,18 @@ def test_the_zygote_is_replaced_and_nobody_else_is_touched(cluster: Cluster):
     assert [row.restarts for row in cluster.run().children if row.actor != "ho1/1"] == [0] * (len(before) - 1)
 
 
-@pytest.mark.parametrize("who", ["the zygote", "all that can fork"])
-def test_broker_ledger_and_zygote_die_together_and_nobody_loads_for_himself(cluster: Cluster, who: str):
-    """Whoever died is forked by the heir, or waits for the one interpreter that loads for all; turns go on."""
+def test_broker_ledger_and_zygote_die_together_and_nobody_loads_for_himself(cluster: Cluster):
+    """Whoever died waits for the one interpreter that loads for all; turns go on."""
     cluster.up()
-    first, next_one = whole_family(cluster)
-    dying = [first] if who == "the zygote" else zygotes(cluster)
     killed = [cluster.kill("broker/1"), cluster.kill("ledger/1")]
-    end_together(dying)
+    zygote(cluster).kill()
     asked = cluster.start_ask(PACKAGES)
     for row in killed:
         eventually(lambda row=row: cluster.is_up(row.actor, other_than=row.instance))
     out, err = asked.communicate(timeout=120)
     assert json.loads(out)["outcome"] == "success", err
-    assert (zygote(cluster).pid == next_one.pid) == (who == "the zygote")
     assert started_fresh(cluster) == 0
     assert [row.restarts for row in cluster.run().children if row.role not in ("broker", "ledger")] == [0] * 5
-    whole_family(cluster)
-
-
-def test_the_spare_takes_what_memory_it_will_write_to_while_it_waits(cluster: Cluster):
-    """As soon as everybody is ready: a good part of what a process has of its own; it is ready sooner for it."""
-    cluster.up()
-    first, heir = whole_family(cluster)
-    (spare,) = [one for one in zygotes(cluster) if one not in (first, heir)]
-    host = psutil.Process(cluster.row("host/1").pid).memory_full_info().uss
-    eventually(lambda: spare.memory_full_info().uss > host / 2 > heir.memory_full_info().uss)
-
-
-def test_a_spare_that_is_stopped_keeps_nobody_waiting(cluster: Cluster):
-    """Who was to be it is forked by the zygote at once; it ends."""
-    cluster.up()
-    first, heir = whole_family(cluster)
-    (spare,) = [one for one in zygotes(cluster) if one not in (first, heir)]
-    spare.suspend()
-    killed = cluster.kill("gateway/1")
-    eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance), within_s=15)
-    eventually(lambda: not spare.is_running(), within_s=15)
-    assert cluster.row("gateway/1").restarts == 1 and started_fresh(cluster) == 0
-
-
-def test_heirs_follow_each_other(make_cluster: Callable[[str], Cluster], tmp_path: Path):
-    """Each was forked by the last one and forks like the first: ten generations, and the eleventh restarts a process."""
-    config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 1000))
-    cluster = make_cluster("generations")
-    cluster.up("--config", str(config))
-    for _ in range(10):
-        first, next_one = whole_family(cluster)
-        first.kill()
-        eventually(lambda pid=next_one.pid: cluster.run().zygote_pid == pid)
-    killed = cluster.kill("ho1/1")
-    eventually(lambda: cluster.is_up("ho1/1", other_than=killed.instance))
-    assert started_fresh(cluster) == 0 and cluster.run().zygote_restarts == 10
-
-
-def test_a_dead_heir_is_replaced(cluster: Cluster):
-    """Not at once, so that one that cannot live does not keep the zygote busy."""
-    cluster.up(settings={"launcher.restart_backoff_max_ms": 300})
-    first, gone = whole_family(cluster)
-    gone.kill()
-    gone.wait()
-    assert whole_family(cluster)[0].pid == first.pid and cluster.run().zygote_restarts == 0
 
 
 def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster: Cluster, tmp_path: Path):
@@ -211,10 +135,10 @@ def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster
     window = ("launcher.crash_window_ms", 5000)
     config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 2), window)
     cluster.up("--config", str(config))
-    first, next_one = whole_family(cluster)
+    first = zygote(cluster)
     first.kill()
-    eventually(lambda: cluster.run().zygote_pid == next_one.pid)
-    next_one.kill()
+    eventually(lambda: cluster.run().zygote_pid not in (0, first.pid))
+    zygote(cluster).kill()
     eventually(lambda: cluster.run().zygote_state == "failed")
     said = [" ".join(line) for line in own_lines(cluster.run(), 0.0)] + [
         one.detail for one in checkup.cluster(cluster.home)[0]
@@ -232,10 +156,9 @@ def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster
 def test_a_zygote_that_does_not_get_ready_keeps_no_process_waiting(cluster: Cluster):
     """Frozen while it loads: who waits for it is a fresh interpreter."""
     cluster.up()
-    whole_family(cluster)
-    dying, fresh_before = zygotes(cluster), started_fresh(cluster)
-    end_together(dying)
-    loading = eventually(lambda: set(zygotes(cluster)) - set(dying)).pop()
+    dying, fresh_before = zygote(cluster), started_fresh(cluster)
+    dying.kill()
+    loading = eventually(lambda: set(zygotes(cluster)) - {dying}).pop()
     loading.suspend()
     killed = cluster.kill("gateway/1")
     eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance))
@@ -243,11 +166,9 @@ def test_a_zygote_that_does_not_get_ready_keeps_no_process_waiting(cluster: Clus
 
 
 def test_a_frozen_zygote_costs_no_process(cluster: Cluster):
-    """A stopped zygote, its stopped spare and its stopped heir do not answer: another one is loaded, which does."""
+    """A stopped zygote does not answer: another one is loaded, which does."""
     cluster.up()
-    whole_family(cluster)
-    for one in zygotes(cluster):
-        one.suspend()
+    zygote(cluster).suspend()
     killed = cluster.kill("gateway/1")
     eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance))
     assert cluster.row("gateway/1").restarts == 1 and started_fresh(cluster) == 0
@@ -302,10 +223,9 @@ def test_without_a_zygote_every_process_is_a_fresh_interpreter(make_cluster: Cal
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
-def test_down_leaves_neither_zygote_nor_spare(cluster: Cluster):
+def test_down_leaves_no_zygote(cluster: Cluster):
     """Every process below the launcher is gone when `down` returns."""
     cluster.up()
-    whole_family(cluster)
     pids = [(one.pid, identity.start_mark(one.pid) or "") for one in everybody(cluster)]
     assert cluster("down").code == 0
     assert not [pid for pid, mark in pids if identity.is_alive(pid, mark)]

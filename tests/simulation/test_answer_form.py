@@ -16,6 +16,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.journal import event_in
+from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
 from tests.simulation.test_caller_tools import Scripted, turn
 from tests.simulation.turns import with_thinking
@@ -80,7 +81,7 @@ def test_an_answer_that_does_not_fit_is_repaired():
     """One further call, which shows the model what it said and what is wrong with it."""
     unfit = ("It is Bern.", '{"city": "Bern"}', '{"city": "Bern", "people": -1}', "[]", f"{BERN} as you asked", "")
     model = scripted(*(answer for first in unfit for answer in (first, BERN)))
-    with SimulatedCluster(shipped_snapshot(), providers={"offline": model}) as cluster:
+    with SimulatedCluster(snapshot(("ho3.enabled", False)), providers={"offline": model}) as cluster:
         for number, first in enumerate(unfit, 1):
             result = turn(cluster, f"in-{number}", "tell me", run_overrides=WANTED)
             assert (result.outcome, result.response, len(model.prompts)) == ("success", BERN, 2 * number), first

@@ -428,3 +428,19 @@ def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
     assert answers["missing"] == answers["off"] == answers["on"]
     assert journals["missing"] == journals["off"]
     assert shipped_snapshot().config.memory is not None
+
+
+def test_of_contradicting_wishes_the_newer_stands_and_its_undo_leaves_none():
+    """In prompts word for word: German, then English alone, whichever sign ends it; switched off, neither."""
+    with lesson() as taught:
+        for wish in ("Always answer in German.", "Always answer in English.", "always answer in English"):
+            remembered = taught.ask(wish).remembered
+            assert remembered is not None and remembered.state == "active"
+        taught.ask()
+        assert taught.context()["lines"] == ["Always answer in English."]
+        off = DeactivateOverlay(
+            agent_id="ADMIN", artifact_id=remembered.artifact_id, reason="no", at=iso(taught.operator.now())
+        )
+        taught.tell(off, OverlayChanged)
+        taught.ask()
+        assert not [line for line in taught.context()["lines"] if "answer in" in line]

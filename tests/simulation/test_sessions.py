@@ -257,7 +257,7 @@ def test_zombie_cannot_speak_for_its_session() -> None:
 
 def test_queued_order_of_a_cancelled_run_leaves_the_queue() -> None:
     """The one executor is busy with somebody else: what was cancelled meanwhile never reaches it, or a model."""
-    with played(configured(300, ho1={"slots": 1})) as (cluster, person):
+    with played(configured(300, ho1={"orders_max": 1})) as (cluster, person):
         other = Person(cluster.world.client("operator"), person.config)
         cluster.world.run(cluster.world.settled())
 

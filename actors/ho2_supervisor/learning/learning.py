@@ -20,11 +20,10 @@ from typing import Any, TypeVar
 
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning import statement
-from hobus.actors.ho2_supervisor.learning.own_words import is_said
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import EndedRun
-from hobus.actors.ho2_supervisor.turn.classification import read_classification
+from hobus.actors.ho2_supervisor.turn.classification import Stated, read_classification, read_stated
 from hobus.bus.errors import MemoryFault, RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import candidates_key, signal_event_id
@@ -123,13 +122,11 @@ class Learning:
             return Learned()
         principal, vocabulary = session.record.state.principal, self._resources.config.classify_labels
         signals = signals_of(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)
-        stated = statement.stated_in(ended, vocabulary, self._memory)
+        stated = read_stated(ended.classified, vocabulary) if self._memory.stated_weight > 0 else None
         made: Artifact | None = None
         try:
             async with asyncio.timeout(self._memory.log_timeout_ms / 1000):
-                if stated is not None and not await self._is_said(stated.statement, session, ended):
-                    stated = None
-                if stated is not None:
+                if stated is not None and (stated := await self._judged(stated, session, ended)) is not None:
                     signals.append(statement.signal_of(stated, ended, session.session_id, principal))
                     made = statement.artifact_of(stated, signals[-1], self._memory)
                 if not signals:
@@ -145,10 +142,10 @@ class Learning:
             lost = None if made is None else statement.remembered(made, "unanswered")
             return Learned(code=code_of(fault), unknown=unknown, remembered=lost)
 
-    async def _is_said(self, line: str, session: OwnedSession, ended: EndedRun) -> bool:
-        """Whether the run's message says this. Raises RuntimeFault where it has to be read, and nobody answers."""
+    async def _judged(self, stated: Stated, session: OwnedSession, ended: EndedRun) -> Stated | None:
+        """As `statement.judged`. Raises RuntimeFault where the message has to be read, and nobody answers."""
         message = await _message(session, ended)
-        return message is not None and len(message) <= self._memory.stated_in_max_chars and is_said(line, message)
+        return None if message is None else statement.judged(stated, message, self._memory.stated_in_max_chars)
 
     async def _remembered(self, agent_id: str, made: Artifact, trace: str) -> Remembered:
         """What became of a statement; one that memory refuses is in quarantine. Raises RuntimeFault, TimeoutError."""

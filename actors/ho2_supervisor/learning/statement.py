@@ -1,9 +1,9 @@
-"""What somebody states about how to be served: a signal of its own, and the line that rests on it at once. Pure.
+"""What somebody states about how to be served: a signal of its own, and the line that rests on it. Pure.
 
-No gate and no model's words stand between: the line is the statement as the classification quoted it, its evidence the
-turn in which it was made. It belongs to the session's principal, like everything that a turn teaches. A constraint,
-which forbids or demands something beyond the form of answers, waits for a person to confirm it, since whoever is quoted
-may not be who is served.
+No gate stands between: its evidence is the turn in which it was made. A model reads it, and a model may be fooled by
+what a message quotes. So a wish of the closed list with which the message begins is in force at once, and all else is a
+constraint, which waits for its person's yes. It belongs to the session's principal, like everything that a turn
+teaches. Of several about the same the newest counts; what is switched off takes its older ones with it.
 """
 
 from __future__ import annotations
@@ -11,33 +11,31 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from hobus.actors.ho2_supervisor.learning.answer_form import is_form_of_answers
+from hobus.actors.ho2_supervisor.learning.closed_forms import counts_at_once, is_told_before, subject_of
 from hobus.actors.ho2_supervisor.session.record import EndedRun
-from hobus.actors.ho2_supervisor.turn.classification import Stated, read_stated
+from hobus.actors.ho2_supervisor.turn.classification import Stated
 from hobus.bus.errors import MemoryFault
-from hobus.bus.messages.ids import artifact_id, signal_event_id, statement_signal_id
+from hobus.bus.messages.ids import artifact_id, signal_event_id, statement_signal_id, words_of
 from hobus.bus.messages.memory import Artifact, Labels, LogConsolidationFailure, Signal
 from hobus.bus.messages.session import Remembered
 from hobus.config.sections.memory import Ho3Config
-from hobus.config.sections.turns import ClassifyLabels
-
-_WINDOW_KEY = "explicit"
 
 
-def stated_in(ended: EndedRun, vocabulary: ClassifyLabels, memory: Ho3Config) -> Stated | None:
-    """What a model read in the run's message; None where that is nothing, or nothing that is stated is to be learnt.
+def judged(stated: Stated, message: str, chars_max: int) -> Stated | None:
+    """What is to be learnt of what a model read in this message, and what it is about; None: nothing.
 
-    It counts where it `is_said`. Whatever the model calls it, what is not about the form of answers is a constraint.
+    Nothing of a message that is longer than that: nearly all of it is pasted.
     """
-    stated = read_stated(ended.classified, vocabulary) if memory.stated_weight > 0 else None
-    if stated is None:
+    if len(message) > chars_max or is_told_before(stated.statement, message):
         return None
-    return replace(stated, is_constraint=stated.is_constraint or not is_form_of_answers(stated.statement))
+    is_constraint = stated.is_constraint or not counts_at_once(stated.statement, message)
+    about = subject_of(stated.statement) or ("" if stated.is_constraint else stated.about)
+    return replace(stated, is_constraint=is_constraint, about=about or words_of(stated.statement))
 
 
 def signal_of(stated: Stated, ended: EndedRun, session_id: str, principal: str) -> Signal:
     """The event of the statement; made again in another turn it is another event of the same signal."""
-    signal_id = statement_signal_id(stated.statement)
+    signal_id = statement_signal_id(stated.about)
     return Signal(
         event_id=signal_event_id(session_id, ended.run_seq, signal_id),
         signal_id=signal_id,
@@ -48,10 +46,10 @@ def signal_of(stated: Stated, ended: EndedRun, session_id: str, principal: str) 
 
 
 def artifact_of(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
-    """The line that rests on the statement, in force from its event time on. It expires with its signal alone."""
-    is_anywhere = not stated.domain
+    """The line that rests on the statement, from its event time on; one for all that say the same."""
+    is_anywhere, words = not stated.domain, words_of(stated.statement)
     return Artifact(
-        artifact_id=artifact_id(signal.principal, [signal.signal_id], _WINDOW_KEY, model="", prompt_pack_version=""),
+        artifact_id=artifact_id(signal.principal, [signal.signal_id], "explicit", model="", prompt_pack_version=words),
         principal=signal.principal,
         artifact_type="constraint" if stated.is_constraint else "interaction_style",
         labels=Labels(domain=[] if is_anywhere else [stated.domain]),

@@ -28,7 +28,9 @@ _OF_STEPS = frozenset(
 )
 """Nothing is known since them that was not known before; nearly all entries are of these."""
 AnswerKind = Literal["running", "answered", "failed", "degraded"]
-RunOutcome = Literal["success", "failed", "escalated", ""]  # "": cancelled, which says nothing
+RunOutcome = Literal["success", "failed", "escalated", ""]  # "": cancelled, or an outage, which says nothing
+_OWN_FAILURES = frozenset({"turn_limit_exceeded", "format_not_met", "output_schema_invalid"})
+"""What a run failed by itself; all else is somebody's outage, or a limit, and no lesson about who asked."""
 
 
 @dataclass(slots=True)
@@ -116,6 +118,7 @@ class EndedRun:
     tool_ids: tuple[str, ...]  # as the model asked for them
     outcome: RunOutcome
     ended_by: str  # the entry that ended it
+    code: str = ""  # why it has no answer
 
 
 class SessionRecord:
@@ -277,7 +280,7 @@ class SessionRecord:
     def _ended(self, entry: Recorded, end: End) -> None:
         known = self.inputs[end.input_id]
         settle(known, end)
-        outcome: RunOutcome = "" if end.code == "cancelled" else "failed"
+        outcome: RunOutcome = "failed" if end.code in _OWN_FAILURES else ""
         if end.became == "answered":
             text = None if self.run is None else self.run.input_text
             result = result_in(entry, end.result_ref)
@@ -289,7 +292,7 @@ class SessionRecord:
                 self._escalated(self.run, entry.event.event.at)
             outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
         if self.run is not None:
-            self.last_run = ended_run(self.run, outcome, entry.submission_id)
+            self.last_run = replace(ended_run(self.run, outcome, entry.submission_id), code=end.code)
         self.run = None
 
     def _escalated(self, run: RunMemo, at: str) -> None:
@@ -324,15 +327,15 @@ class SessionRecord:
 
 
 def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
-    """What is left of a run's memo once the run is over."""
-    classified: dict[str, Any] | None = None
-    tool_ids: dict[str, None] = {}
+    """What is left of a run's memo once it is over: nothing to learn where embedded rules stood in for its model."""
+    asked, classified, tool_ids = memo.requested, None, dict[str, None]()
+    if any((receipt.get("output_result") or {}).get("is_stand_in") for receipt in memo.receipts.values()):
+        return EndedRun(memo.run_id.run_seq, asked.input_id, asked.at, None, (), "", ended_by)
     for wo_id, order in memo.orders.items():
         if order.get("wo_type") == "classify":
             classified = ((memo.receipts.get(wo_id) or {}).get("output_result") or {}).get("parsed")
         elif order.get("tool_call"):
             tool_ids[order["tool_call"]["tool_id"]] = None
-    asked = memo.requested
     return EndedRun(memo.run_id.run_seq, asked.input_id, asked.at, classified, tuple(tool_ids), outcome, ended_by)
 
 

@@ -15,10 +15,12 @@ from hobus.config.sections.turns import ClassifyLabels
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """A lasting wish that a message states, in its own words."""
+    """A lasting wish that a model reads in a message."""
 
     statement: str
     is_constraint: bool = False
+    about: str = ""
+    """Of several about the same the newest counts; empty: its words alone say what it is about."""
     domain: str = ""
     """Where it holds, of the vocabulary; empty: everywhere."""
 
@@ -71,7 +73,8 @@ def read_stated(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels) ->
         return None
     scope = _text(given.get("scope"))
     domain = scope if scope in vocabulary.domain else ""
-    return Stated(statement, is_constraint=given.get("kind") == "constraint", domain=domain)
+    is_constraint = given.get("kind") == "constraint"
+    return Stated(statement, is_constraint=is_constraint, about=_text(given.get("about")), domain=domain)
 
 
 def labels_in(

@@ -172,13 +172,17 @@ class Effects:
         """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
         session, task, bus = self._session, self._task, self._resources.bus
         draft = task.draft if order.wo_type == "synthesize" else None
+        sent_at = bus.clock.monotonic()
         try:
-            return await pool.receipt_of(
+            receipt = await pool.receipt_of(
                 bus, self._resources.config.ho2, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
                 holder=self._holder(order), due_at=session.record.state.deadline_at,
             )  # fmt: skip
         except RuntimeFault as fault:
             receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
+        else:
+            task.ticket.order_took(bus.clock.monotonic() - sent_at - receipt.cost.elapsed_ms / 1000)
+            return receipt
         provenance = session.provenance(self._memo.run_id.run_seq, order.wo_id)
         session.also(self._resources.lost_order(receipt, provenance=provenance, trace=task.trace))
         return receipt

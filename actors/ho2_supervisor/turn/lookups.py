@@ -18,6 +18,7 @@ from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Hit, Search
+from hobus.bus.record.journal import principal_in, started_id
 from hobus.config.attention_template import USER_INPUT, FileRead, HorizontalSearch
 from hobus.config.registries import FIELDS, rows_of
 
@@ -61,7 +62,18 @@ async def _said(
     hits = await run.resources.client.search(_question(run, request, config))
     if hits.reached < min(hits.head, run.stood_before):
         room.warn(f"the record was searched up to entry {hits.reached} alone")
-    return [found_text(hit) for hit in chosen(hits.hits, shown, request.user_input)]
+    found = chosen(hits.hits, shown, request.user_input)
+    if not _is_of_anybody(request, config):
+        return [found_text(hit) for hit in found]
+    sessions = sorted({hit.session_id for hit in found} - {request.session_id})
+    starts = await run.resources.client.lookup([started_id(one) for one in sessions], with_bodies=True)
+    whose = dict(zip(sessions, map(principal_in, starts), strict=True))
+    own = {"", run.session.record.state.principal}
+    return [found_text(hit, by="" if (by := whose.get(hit.session_id, "")) in own else by) for hit in found]
+
+
+def _is_of_anybody(request: AttentionRequest, config: HorizontalSearch) -> bool:
+    return config.scope == "agent" and request.agent.shares_texts
 
 
 def _rows(run: Run) -> list[Fragment]:
@@ -87,6 +99,7 @@ def _question(run: Run, request: AttentionRequest, config: HorizontalSearch) -> 
         words=config.query.replace(USER_INPUT, request.user_input),
         session_id=request.session_id if config.scope == "session" else "",
         agent_id=request.agent.agent_id,
+        principal="" if _is_of_anybody(request, config) else run.session.record.state.principal,
         streams=["session"],
         before=run.stood_before + 1,
         score_min=config.relevance_threshold,
@@ -149,12 +162,13 @@ def _words(text: str) -> str:
     return " ".join(text.split())
 
 
-def found_text(hit: Hit) -> Fragment:
-    """What was said, in quotation marks, with who said it; the words themselves by their ref."""
+def found_text(hit: Hit, *, by: str = "") -> Fragment:
+    """What was said, in quotation marks, with who said it (`by`: to whom else); the words themselves by their ref."""
     end = hit.excerpt_at + len(hit.excerpt)
     is_whole = len(hit.excerpt) == hit.text_chars
     text = TextPart(hit.ref, hit.excerpt, "" if is_whole else f"{hit.excerpt_at}:{end}")
     before = "…" if hit.excerpt_at else ""
     after = "…" if end < hit.text_chars else ""
-    parts = (TextPart(None, f"said before ({hit.kind}): “{before}"), text, TextPart(None, f"{after}”\n"))
+    told = f"said before ({hit.kind}{f', in a session of {by}' if by else ''}): “{before}"
+    parts = (TextPart(None, told), text, TextPart(None, f"{after}”\n"))
     return Fragment("search", hit.ref, parts, relevance_score=hit.score, at_us=hit.at_us)

@@ -12,13 +12,11 @@ from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.bus.messages.ids import folded, parse_iso
+from hobus.bus.messages.ids import parse_iso, words_of
 from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
 from hobus.bus.messages.work_order import Segment
 
 SEGMENT = "ho3_biases"
-_END_MARKS = " .!…"
-"""Not a question mark: with it a line says something else."""
 
 
 def chosen(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[ArtifactFacts]:
@@ -70,16 +68,11 @@ def select_biases(
     chosen: dict[str, ArtifactFacts] = {}
     left = budget.tokens
     for bias in fitting:
-        cost, words = budget.cost(bias.artifact.context_line), same_words(bias.artifact.context_line)
+        cost, words = budget.cost(bias.artifact.context_line), words_of(bias.artifact.context_line)
         if cost <= left and words not in chosen:
             left -= cost
             chosen[words] = bias.artifact
     return list(chosen.values())
-
-
-def same_words(line: str) -> str:
-    """What two lines have in common that say the same: case, white space and the sign at the end are no matter."""
-    return folded(line).rstrip(_END_MARKS)
 
 
 def score(bias: Bias, as_of_ts: str) -> float:

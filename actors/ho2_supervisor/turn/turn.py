@@ -30,10 +30,11 @@ from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
 from hobus.config.assets import Agent
+from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig
 
-_OWN_BUDGET = "BUDGET_EXHAUSTED"
-"""Met by a classification it may be that of its order alone: the answer's own order meets what is the session's."""
+_BUDGETS = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED"})
+"""Met by a classification they may be those of its order alone: the answer's own order meets what is the session's."""
 
 
 @dataclass(slots=True)
@@ -141,16 +142,31 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
             inputs=[_message_to_classify(run), *beside],
             token_budget=run.agent.budget_tokens("classify", config.budget),
             timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
+            headroom_tokens=_least_of_answer(run),
         )
     )
     if receipt.state == "failed" or receipt.output_result is None:
-        if chain.failure_code(receipt) in GATEWAY_REFUSALS - {_OWN_BUDGET}:
+        if chain.failure_code(receipt) in GATEWAY_REFUSALS - _BUDGETS:
             raise _fault_of(receipt)
         return Classification()
     progress.parent = receipt.wo_id
     return classification.read_classification(
         receipt.output_result.parsed, config.classify_labels, is_first=run.history.count == 0
     )
+
+
+def _least_of_answer(run: Run) -> int:
+    """What the answer's order will reserve at least: where that is not there any more, no classification is paid for.
+
+    All that it may use, where the turn before was refused for a budget.
+    """
+    last = run.session.record.last_run
+    if last is not None and last.code in _BUDGETS:
+        return run.budget_tokens
+    contract = run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")]
+    cap = min(contract.boundary.max_tokens, run.run_config.max_tokens or contract.boundary.max_tokens)
+    told = len(run.input_text) + len(run.agent.system_prompt)
+    return min(run.budget_tokens, told // run.config.attention.chars_per_token + cap)
 
 
 def _message_to_classify(run: Run) -> Segment:

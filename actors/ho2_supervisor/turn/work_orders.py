@@ -47,7 +47,7 @@ class OrderContext:
 def classify(context: OrderContext, *, inputs: Sequence[Segment], **bounds: Any) -> WorkOrder:
     """The classification of the user's message; names no provider, so that its domain tag routes it.
 
-    `bounds`, here and below: token_budget and timeout_seconds.
+    `bounds`, here and below: token_budget, timeout_seconds and the like.
     """
     contract_id = contract_id_of(context.agent, "classify")
     limits = made_of(Constraints, context, prompt_contract_id=contract_id, domain_tags=[CLASSIFICATION], **bounds)

@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptResponse
@@ -22,8 +24,9 @@ from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key
 from hobus.gateway_service.providers.http.wire import AnswerRead, ToolNames
-from hobus.gateway_service.providers.keys import read_key, unusable
+from hobus.gateway_service.providers.keys import read_key, state_of, unusable
 
+_log = structlog.get_logger("gateway")
 Beside = Callable[..., Awaitable[Any]]
 """Runs a function beside the event loop, as `asyncio.to_thread` does."""
 
@@ -96,6 +99,7 @@ class HttpProvider:
     beside: Beside
     breathe: Callable[[], Awaitable[None]]
     _key: str = ""
+    _key_state: tuple[int, ...] = ()
     _client: SdkClient | None = None
     _loading: asyncio.Future[SdkClient] | None = None
 
@@ -177,10 +181,21 @@ class HttpProvider:
 
     async def _ready(self) -> SdkClient:
         if self._client is not None:
+            self._renew_key(self._client)
             return self._client
         if self._loading is None or self._loading.done():
             self._loading = asyncio.ensure_future(self._load())
         return await asyncio.shield(self._loading)
+
+    def _renew_key(self, client: SdkClient) -> None:
+        """A key file that was written anew counts from the next call on; one that holds no key now, once it does."""
+        if (state := state_of(self.config.key)) == self._key_state:
+            return
+        self._key_state = state
+        try:
+            self._key = client.sdk.api_key = read_key(self.provider_id, self.config.key, self.given())
+        except GatewayError as fault:
+            _log.warning("key_not_renewed", provider=self.provider_id, detail=fault.detail)
 
     async def _load(self) -> SdkClient:
         """Beside the loop: an SDK takes a second to load, and this process says every moment that it lives."""
@@ -198,6 +213,7 @@ class HttpProvider:
         return client
 
     def _loaded(self) -> SdkClient:
+        self._key_state = state_of(self.config.key)
         self._key = read_key(self.provider_id, self.config.key, self.given())
         clients = importlib.import_module("hobus.gateway_service.providers.http.clients")
         return clients.client_of(self.config, self.gateway, key=self._key, breathe=self.breathe)

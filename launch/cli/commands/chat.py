@@ -102,6 +102,7 @@ class _Conversation:
         self._new_view = partial(prompt.PromptView, self._prompt)
         self._tell = partial(prompt.tell, self._prompt)
         self._waiting: asyncio.Timeout | None = None  # for what a line asked for; Ctrl-C ends it
+        self._to_confirm = ""  # the statement that the last answer asks about
 
     async def hold(self) -> None:
         """Until somebody leaves."""
@@ -149,7 +150,10 @@ class _Conversation:
 
     async def _do(self, said: Said) -> None:
         talk, name = self._talk, said.text.split(maxsplit=1)[0]
-        if said.is_run_command or said.is_sent:
+        asked, self._to_confirm = self._to_confirm, ""
+        if asked and said.text.lower() == "y":
+            self._tell(await told(f"/memory confirm {asked}", talk))
+        elif said.is_run_command or said.is_sent:
             self._tell(await talk.command(said))
         elif said.is_message:
             check_text(said.text, talk.place().snapshot.config.host)
@@ -170,6 +174,9 @@ class _Conversation:
             self._tell([*failed(error), (kept, _DIM)])
             return
         self._tell(lines_about(result))
+        if result.remembered is not None and result.remembered.state == "pending":
+            self._to_confirm = result.remembered.artifact_id
+            self._tell([("y confirms it", "yellow")])
         if result.code == "run_active" and talk.unfetched is not None:
             self._tell([("the message before it is still being answered: /wait", _DIM)])
 

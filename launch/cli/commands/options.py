@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import click
 
 from hobus.bus.messages.base import SENDABLE_MAX
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import home_of, is_worker
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, is_about, next_here
 from hobus.launch.console.output import as_json as json_text
@@ -33,6 +33,11 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
         given = home_path or (ctx.find_root().obj or {}).get("home") or os.environ.get("HOBUS_HOME") or DEFAULT_HOME
         home = home_of(Path(given))
         is_about(home.root)
+        if is_worker(home.root) and ctx.command.name != "logs":
+            raise UsageFault(
+                f"{home.root} is the directory of a worker: no cluster runs in it",
+                hint="the cluster's commands run on its own host; the worker ends by Ctrl-C, or SIGTERM",
+            )
         return command(home=home, **arguments)
 
     return with_home_argument

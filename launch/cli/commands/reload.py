@@ -18,6 +18,7 @@ _HOW = (
     "agents, prompts, contracts, packages: at once",
     "budgets, routes, providers, sessions: at once",
     "tools, ho1, ho2, ho3, http: their processes are started anew",
+    "code of tools in packages, files of secrets of MCP servers: executors are; keys of providers need no reload",
     "bus, ledger, launcher, http.listen: not without a stop",
 )
 
@@ -45,13 +46,14 @@ def reload(*, home: Home, no_wait: bool) -> Output:
 def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
     for warning in done.warnings:
         note_coloured(f"warning: {warning}", "yellow")
-    if done.before == done.digest:
+    if done.before == done.digest and not done.beside:
         return say(f"nothing changed: the cluster runs under {done.digest[:19]}, as it lies on disk")
     verb = "goes over to" if no_wait else "runs under"
     took = "" if no_wait else f" after {duration(done.elapsed_ms / 1000)}"
     say(styled("ok", "green"), f"  the cluster {verb} {done.digest[:19]} (before: {done.before[:19]}){took}")
-    said = in_words(done.changes, is_done=True) or "no value and no file but in how settings are written down"
-    say_prose("  changed: ", said)
+    said = [in_words(done.changes, is_done=True), *done.beside]
+    none = "no value and no file but in how settings are written down"
+    say_prose("  changed: ", "; ".join(filter(None, said)) or none)
     if done.effects.roles:
         say(f"  started anew: {', '.join(done.effects.roles)}")
     for name, role in done.effects.later.items():
@@ -67,7 +69,7 @@ def document(done: Reloaded) -> Any:
     return {
         "before": done.before,
         "digest": done.digest,
-        "changed": [change.name for change in done.changes],
+        "changed": [*(change.name for change in done.changes), *done.beside],
         "started_anew": list(done.effects.roles),
         "later": done.effects.later,
         "warnings": list(done.warnings),

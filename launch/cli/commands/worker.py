@@ -28,7 +28,9 @@ def _options(command: Any) -> Any:
     for option in (
         click.option("--debug", "_debug", is_flag=True, help="Show tracebacks."),
         click.option(
-            "--slots", type=click.IntRange(min=1), help="Orders carried out at once (default: the cluster's ho1.slots)."
+            "--slots",
+            type=click.IntRange(min=1),
+            help="Orders carried out at once (default: the cluster's ho1.orders_max).",
         ),
         click.option(
             "--home", "home_path", metavar="DIR", help=f"The worker's own directory (default: {DEFAULT_HOME})."

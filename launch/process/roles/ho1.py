@@ -29,7 +29,7 @@ def make(place: Place) -> Made:
         place.snapshot,
         BUILTIN,
         servers=config.tools.mcp_servers,
-        slots=config.ho1.slots,
+        slots=config.ho1.orders_max,
         ledger_dir=str(place.home.ledger),
         files=FileReads(closed=(str(place.home.root),), is_home=is_home),
     )
@@ -44,7 +44,7 @@ def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
     """The executor on another host: without the tools that read the record's files, and without files."""
     tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_ledger}
     servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
-    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.slots, ledger_dir="")
+    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.orders_max, ledger_dir="")
 
 
 def _made(  # noqa: PLR0913 - what a worker has of its machine

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from bench.builders import SESSION, WO, order, shipped_snapshot, tool_order
+from hobus.actors.ho1_executor.model_step import is_stand_in as stands_in
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
 from hobus.bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
@@ -48,6 +50,32 @@ def test_a_synthesize_order_brings_the_answer_with_its_cost() -> None:
     assert receipt.prompt_received_ids == [f"PROMPT_RECEIVED:{WO}#1/1"]
     assert (receipt.fence, receipt.executed_by) == (order().fence, "ho1/1@s1")
     assert events == ["WO_COMPLETED"]
+
+
+@pytest.mark.parametrize(
+    ("own", "tags", "answered", "is_stand_in"),
+    [
+        ("other", {}, "offline", True), ("other", {}, "other", False), ("offline", {}, "offline", False),
+        ("other", {"d": "offline"}, "offline", False), ("other", {"e": "offline"}, "offline", True),
+        ("other", {}, "gone", False),
+    ],
+)  # fmt: skip
+def test_embedded_rules_that_nobody_asked_for_are_a_stand_in(
+    own: str, tags: dict[str, str], answered: str, is_stand_in: bool
+) -> None:
+    """Neither the default, nor the route of the order's tag: what follows at a fallback is told in its output."""
+    shipped = shipped_snapshot().config.gateway
+    route = shipped.default_route
+    config = shipped.model_copy(
+        update={
+            "providers": {**shipped.providers, "other": SimpleNamespace(kind="openai")},
+            "default_route": route.model_copy(update={"provider_id": own}),
+            "domain_tag_routes": {tag: route.model_copy(update={"provider_id": to}) for tag, to in tags.items()},
+        }
+    )
+    gateway = ScriptedGateway(answer("x"))
+    run_one(gateway, order(constraints={"domain_tags": ["d"]}))
+    assert stands_in(gateway.prompts[0], answer("x", provider_id=answered), config) is is_stand_in
 
 
 def test_the_prompt_is_complete() -> None:

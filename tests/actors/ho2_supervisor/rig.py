@@ -106,6 +106,7 @@ class Pool(Actor):
 
     script: Callable[[WorkOrder], Answer] = question_and_answer
     delay_s: Callable[[WorkOrder], float] = lambda _: 0.0
+    way_s: float = 0.0  # before it has an order: no time of its own
     received: list[ExecuteWorkOrder] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)
     receipts: dict[str, Receipt] = field(default_factory=dict)
@@ -123,14 +124,15 @@ class Pool(Actor):
         self.received.append(message)
         if order.wo_id in self.receipts:
             return self.receipts[order.wo_id]
-        await self.bus.sleep(self.delay_s(order))
+        await self.bus.sleep(self.way_s)
+        await self.bus.sleep(took_s := self.delay_s(order))
         answer = self.script(order)
         if isinstance(answer, RuntimeFault):
             raise answer
         if answer is None:
             await self.bus.sleep(3000)
         self.executed.append(order.wo_id)
-        self.receipts[order.wo_id] = receipt_of(order, answer, iso(self.bus.now()))
+        self.receipts[order.wo_id] = receipt_of(order, answer, iso(self.bus.now()), took_s=took_s)
         return self.receipts[order.wo_id]
 
     @property
@@ -138,7 +140,7 @@ class Pool(Actor):
         return [message.order for message in self.received]
 
 
-def receipt_of(order: WorkOrder, answer: Answer, at: str) -> Receipt:
+def receipt_of(order: WorkOrder, answer: Answer, at: str, *, took_s: float = 0.0) -> Receipt:
     """The receipt that HO1 would give."""
     output: OutputResult | None = None
     match answer:
@@ -154,7 +156,8 @@ def receipt_of(order: WorkOrder, answer: Answer, at: str) -> Receipt:
     tool_ids = [order.tool_call.tool_id] if order.tool_call is not None else []
     cost = Cost(
         input_tokens=0 if is_tool else 100, output_tokens=0 if is_tool else 10, total_tokens=0 if is_tool else 110,
-        llm_calls=0 if is_tool else 1, tool_calls=len(tool_ids), tool_ids_used=tool_ids, elapsed_ms=1, cost_usd=0.0,
+        llm_calls=0 if is_tool else 1, tool_calls=len(tool_ids), tool_ids_used=tool_ids, cost_usd=0.0,
+        elapsed_ms=1 + round(took_s * 1000),
     )  # fmt: skip
     return Receipt(
         wo_id=order.wo_id,
@@ -179,7 +182,7 @@ class Rig(SimulatedRig):
         *changes: tuple[str, Any],
         script: Callable[[WorkOrder], Answer] = question_and_answer,
         tools: list[str] | None = None,
-        agent_budget: dict[str, str] | None = None,
+        agent: dict[str, Any] | None = None,
         templates: Sequence[Template] | None = None,
         required: dict[str, Any] | None = None,
     ) -> None:
@@ -199,13 +202,13 @@ class Rig(SimulatedRig):
             context = type(contract.required_context).model_validate(required)
             contract = contract.model_copy(update={"required_context": context})
             given = replace(given, contracts={**given.contracts, ANSWERS: contract})
-        if agent_budget is not None:
-            agents = {name: agent.model_copy(update={"budget": agent_budget}) for name, agent in given.agents.items()}
+        if agent is not None:
+            agents = {name: one.model_copy(update=agent) for name, one in given.agents.items()}
             given = replace(given, agents=agents)
         super().__init__(given)
         self.pool = Pool(script)
         announced = list(self.snapshot.agents["ADMIN"].tools) if tools is None else tools
-        self.world.start(self.pool, role="ho1", slots=16, tools=announced)
+        self.world.start(self.pool, role="ho1", slots=512, tools=announced)
         self.supervisors: list[Supervisor] = []
         self.instances: list[str] = []
         self.supervise()

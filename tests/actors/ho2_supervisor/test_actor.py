@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.session_host.actor import SessionHost
+from hobus.actors.ho2_supervisor import limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ids import turn_key
@@ -15,7 +15,6 @@ from hobus.bus.messages.ledger import Ack
 from hobus.bus.messages.session import (
     EndSession,
     Pause,
-    ProcessTurn,
     ReadSession,
     Resume,
     SessionClosed,
@@ -239,139 +238,118 @@ def test_blank_model_is_refused() -> None:
         assert rig.pool.orders[-1].constraints.model_id == "big"
 
 
-def test_supervisor_takes_at_most_its_runs() -> None:
-    """Above ho2.runs_max the answer is busy, with a time to come back; an attach is never refused for it."""
-    with Rig(("ho2.runs_max", 1)) as rig:
-        rig.pool.delay_s = slow(1.0)
-        other = SESSION.replace("1", "9")
+@pytest.fixture(autouse=True)
+def one_always_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where orders are slow one run is at work, not dozens."""
+    monkeypatch.setattr(limits, "BEGUN_MIN", 1)
+    monkeypatch.setattr(limits, "RATE_KNOWN_AFTER_S", 0.1)
 
-        async def run() -> str:
-            await rig.start_session()
-            await rig.start_session(other)
+
+OTHERS = [SESSION.replace("1", digit) for digit in "56789"]
+
+
+async def begun_and_slow(rig: Rig) -> int:
+    """Sessions with a turn each; then orders are long on their way, for as long as new runs wait. How many there were."""
+    for session_id in (SESSION, *OTHERS):
+        await rig.start_session(session_id)
+        await rig.turn("i0", "hello", session_id=session_id)
+    rig.pool.way_s = 0.9
+    assert (await rig.turn("slow", "hello")).outcome == "success"
+    return len(rig.pool.orders)
+
+
+def test_waiting_for_a_model_keeps_no_run_from_beginning() -> None:
+    """Three hundred of one person at once, a model of five seconds: all are answered as one alone is."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(5.0)
+        sessions = [f"{number:08d}{SESSION[8:]}" for number in range(300)]
+
+        async def run() -> float:
+            for session_id in sessions:
+                await rig.start_session(session_id)
+            began = asyncio.get_running_loop().time()
             async with asyncio.TaskGroup() as group:
-                group.create_task(rig.turn("i1", "hello"))
-                await rig.host.sleep(0.5)
-                group.create_task(rig.turn("i1", "hello"))
-                with pytest.raises(BusError) as caught:
-                    await rig.turn("i1", "hello", session_id=other)
-            assert caught.value.retryable
-            assert caught.value.retry_after_ms == rig.snapshot.config.bus.busy_retry_ms
-            return caught.value.code
+                for session_id in sessions:
+                    group.create_task(rig.turn("i1", "hello", session_id=session_id))
+            return asyncio.get_running_loop().time() - began
 
-        assert rig.run(run()) == "busy"
+        assert rig.run(run()) < 5.5
 
 
-def test_runs_of_one_principal_take_turns_and_another_ones_begins_at_once() -> None:
-    """Beyond ho2.principal_runs_max a run waits, recorded and cancellable; who has none at work does not wait."""
-    with Rig(("ho2.principal_runs_max", 1)) as rig:
-        rig.pool.delay_s = slow(1.0)
-        sessions = [SESSION.replace("1", digit) for digit in "6789"]
+def test_where_orders_are_long_on_their_way_runs_wait_and_another_persons_begins_next() -> None:
+    """A run that waits is recorded, can be cancelled, and begins when another one ends; an attach waits for nothing."""
+    with Rig(("bus.service_weight", 1)) as rig:
         other_host = rig.world.client("host")
 
         async def run() -> None:
-            for session_id in sessions:
-                await rig.start_session(session_id)
+            before = await begun_and_slow(rig)
             loop = asyncio.get_running_loop()
             ended: dict[str, float] = {}
 
             async def turn(session_id: str, host: Bus) -> None:
                 wanted = TurnRequest(session_id=session_id, input_id="i1", text="hello")
-                await host.request("ho2", wanted, expect=TurnReply, timeout_s=30, key=session_id)
+                await host.request("ho2", wanted, expect=TurnReply, timeout_s=60, key=session_id)
                 ended[session_id] = loop.time()
 
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(turn(session_id, rig.host)) for session_id in sessions[:3]]
+                tasks = [group.create_task(turn(session_id, rig.host)) for session_id in OTHERS[:4]]
                 await rig.host.sleep(0.1)
-                group.create_task(turn(sessions[3], other_host))
+                group.create_task(turn(OTHERS[4], other_host))
                 await rig.host.sleep(0.1)
-                waits = sessions[2]
+                waits = OTHERS[2]
+                assert len(rig.pool.orders) == before + 1  # of all of these one has begun
                 view = await rig.ask(ReadSession(session_id=waits), SessionView)
-                assert view.run is not None  # it is recorded while it waits
+                assert view.run is not None
                 await rig.ask(EndSession(session_id=waits, reason="done"), SessionClosed)
-                await tasks[2]  # cancelled while it waited: answered at once
+                await tasks[2]
                 assert ended[waits] < loop.time() + 0.1
-            first, second, other = (ended[sessions[n]] for n in (0, 1, 3))
-            assert second > first + 0.9
-            assert other < first + 0.5
+            assert sorted(ended, key=ended.__getitem__) == [waits, *(OTHERS[n] for n in (0, 1, 4, 3))]
 
         rig.run(run())
 
 
-def test_what_a_client_began_while_it_was_alone_goes_on_in_turns_once_another_one_asks() -> None:
-    """Six at once, for nobody else was there; their next orders come at ho2.principal_step_rate, and all are answered."""
-    with Rig(("ho2.principal_step_rate", 1), ("ho2.principal_step_burst", 1)) as rig:
-        rig.pool.delay_s = lambda _: 0.5
-        spool = rig.world.disk("host")
-        rig.world.start(SessionHost(snapshot=rig.snapshot, spool=spool), role="host", disk=spool)
-        greedy, polite = rig.world.client("door"), rig.world.client("door")
-        rig.run(rig.world.settled())
-        rig.run(rig.host.sleep(1))  # everybody has said hello to everybody
-
-        async def ask(door: Bus, number: int) -> TurnResult:
-            wanted = ProcessTurn(session_id=None, input_id=f"i{number}", text="hello")
-            return await door.request("host", wanted, expect=TurnResult, timeout_s=30)
+def test_a_turn_that_would_wait_too_long_is_refused_before_anything_of_it_is_recorded() -> None:
+    """Busy, with the time to come back; a session is not started for it either; one that was known is answered."""
+    with Rig(("sessions.wait_max_ms", 1)) as rig:
 
         async def run() -> None:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(ask(greedy, number)) for number in range(6)]
-                await greedy.sleep(0.1)
-                assert len(rig.pool.orders) == 6
-                tasks.append(group.create_task(ask(polite, 6)))
-                await greedy.sleep(0.8)
-                # Everybody's first one; the polite client's second one; of the six one saved up, one on credit.
-                assert len(rig.pool.orders) == 7 + 1 + 2
-            assert {task.result().outcome for task in tasks} == {"success"}
+            before = await begun_and_slow(rig)
+            asks = [asyncio.ensure_future(rig.turn("i1", "hello", session_id=one)) for one in OTHERS[:3]]
+            while len(rig.pool.orders) < before + 3:
+                await rig.host.sleep(0.1)  # the second one has begun: how fast that goes is known
+            for refused in (rig.turn("i1", "hello", session_id=OTHERS[3]), rig.start_session(OTHERS[0][:-1] + "f")):
+                with pytest.raises(BusError) as caught:
+                    await refused
+                assert (caught.value.code, (caught.value.retry_after_ms or 0) >= 1000) == ("busy", True)
+            assert (await rig.turn("slow", "hello")).outcome == "success"
+            assert {(await one).outcome for one in asks} == {"success"}
+            assert len(rig.pool.orders) == before + 3 * 2
 
         rig.run(run())
 
 
-def test_a_run_that_stands_still_gives_its_turn_to_the_next() -> None:
-    """A pause keeps nobody waiting, and the run that was resumed waits for its turn like any other."""
-    with Rig(("ho2.principal_runs_max", 1)) as rig:
-        rig.pool.delay_s = slow(0.2)
-        other = SESSION.replace("1", "9")
+def test_a_run_that_stands_still_gives_its_turn_to_the_next_and_goes_on_at_once() -> None:
+    """A pause keeps nobody waiting; what has begun goes before what is new."""
+    with Rig() as rig:
 
         async def run() -> None:
-            await rig.start_session()
-            await rig.start_session(other)
-            first = asyncio.ensure_future(rig.asked("i1", "hello"))
+            before = await begun_and_slow(rig)
+            first = asyncio.ensure_future(rig.asked("i1", "hello", session_id=OTHERS[0]))
             await rig.host.sleep(0.1)
-            await rig.command(Pause())
-            assert (await rig.turn("i1", "hello", session_id=other)).outcome == "success"
+            second = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[1]))
+            await rig.host.sleep(0.1)
+            assert len(rig.pool.orders) == before + 1
+            await rig.command(Pause(), session_id=OTHERS[0])
             assert (await first).waiting == "Paused"
-            rig.pool.delay_s = slow(2.0)
-            last = asyncio.ensure_future(rig.turn("i2", "hello", session_id=other))
             await rig.host.sleep(0.1)
-            before = len(rig.pool.orders)
-            await rig.command(Resume())
-            resumed = asyncio.ensure_future(rig.turn("i1", "hello"))
-            await rig.host.sleep(1.5)
-            assert len(rig.pool.orders) == before
-            assert (await last).outcome == (await resumed).outcome == "success"
-
-        rig.run(run())
-
-
-def test_runs_that_were_resumed_together_go_on_one_after_the_other() -> None:
-    """Who has many wait for a word of his, and gives it to all at once, has no more of them at work than any other."""
-    with Rig(("ho2.principal_runs_max", 2)) as rig:
-        rig.pool.delay_s = lambda _: 0.5
-        sessions = [SESSION.replace("1", digit) for digit in "456789"]
-
-        async def run() -> None:
-            for session_id in sessions:
-                await rig.start_session(session_id)
-                asked = asyncio.ensure_future(rig.asked("i1", "hello", session_id=session_id))
-                await rig.host.sleep(0.1)
-                await rig.command(Pause(), session_id=session_id)
-                assert (await asked).waiting == "Paused"
-            before = len(rig.pool.orders)
-            for session_id in sessions:
-                await rig.command(Resume(), session_id=session_id)
-            turns = [asyncio.ensure_future(rig.turn("i1", "hello", session_id=session_id)) for session_id in sessions]
-            await rig.host.sleep(0.3)
-            assert len(rig.pool.orders) == before + 2
-            assert {(await turn).outcome for turn in turns} == {"success"}
+            third = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[2]))
+            await rig.host.sleep(0.1)
+            paused = len(rig.pool.orders)
+            await rig.command(Resume(), session_id=OTHERS[0])
+            resumed = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[0]))
+            await rig.host.sleep(0.1)
+            assert len(rig.pool.orders) == paused + 1
+            assert {(await one).outcome for one in (second, third, resumed)} == {"success"}
 
         rig.run(run())
 

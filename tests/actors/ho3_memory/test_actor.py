@@ -277,6 +277,24 @@ def test_a_statement_that_was_switched_off_comes_back_when_it_is_made_again():
         assert (overlay.artifact.weight, len(overlay.changed_by)) == (0.4, 2)
 
 
+def test_of_statements_about_the_same_the_newest_counts_and_its_undo_undoes_all():
+    """German, English, German again: one in force each time; switched off, none is; a redelivery changes nothing."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+
+        def in_force():
+            return [one.artifact.context_line for one in made.overlays(active_only=True).overlays]
+
+        for hours, line in enumerate(["German.", "English.", "German."], start=1):
+            logged = made.log_overlay(stated(name=line, hours=hours, context_line=line))
+            assert (logged.is_new, logged.is_active, in_force()) == (True, True, [line])
+        assert not made.log_overlay(stated(name="English.", hours=2, context_line="English.")).is_new
+        assert in_force() == ["German."]
+        off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=logged.artifact_id, reason="none of it", at=at(5))
+        made.ask(off, m.OverlayChanged)
+        assert in_force() == []
+
+
 def test_what_was_switched_off_is_logged_again_whatever_time_the_logging_names():
     """The log's order decides: with the old event time and another weight it is another logging, and active again."""
     with cluster() as made:

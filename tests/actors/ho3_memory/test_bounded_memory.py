@@ -37,8 +37,8 @@ MODES = (
     {},
     {"bias_decay_floor": 0.0},
     {"shared_types": ["task_pattern", "constraint"], "gate_principal_threshold": 2},
-    BISTABLE | {"evidence_half_life_sessions": 2.0},
-    BISTABLE | {"evidence_half_life_sessions": 2.0, "shared_types": ["task_pattern"], "known_events_max": 3},
+    BISTABLE,
+    BISTABLE | {"shared_types": ["task_pattern"], "known_events_max": 3},
 )
 LATEST_HOURS = 500
 KINDS = ("seen", "seen", "seen", "logged", "logged", "off", "on", "confirmed", "weight", "failed")

@@ -10,13 +10,12 @@ from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.actors.ho3_memory.id_table import IdTable, key_of
 from hobus.actors.ho3_memory.names import Names
 from hobus.actors.ho3_memory.number_set import NumberSet, united
-from hobus.actors.ho3_memory.session_clock import SessionClock
 from hobus.actors.ho3_memory.timed import Timed
 from tests.actors.ho3_memory.builders import session
 from tests.laws import law
 
 BYTES_PER_SESSION_MAX = 64
-"""Its name and its place in the clock of its principal; 0.3 KB when each was an object of its own."""
+"""Its name; 0.3 KB when each was an object of its own."""
 
 
 @given(st.lists(st.text(max_size=3), max_size=60))
@@ -64,10 +63,6 @@ def test_entries_stand_by_time_and_sequence(times, at_us, seq, data):
     assert list(timed) == sorted(entries)
     counted = [at for at, number in entries if at <= at_us and number <= seq]
     assert timed.newest_us(PointInTime(at_us, seq)) == max(counted, default=None)
-    for one in entries[::2]:
-        assert timed.remove(*one) == sorted(entries).index(one)
-        entries = [other for other in entries if other != one]
-        assert list(timed) == sorted(entries)
 
 
 def test_a_session_is_small():
@@ -75,21 +70,10 @@ def test_a_session_is_small():
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        names, clock = Names(), SessionClock()
+        names = Names()
         for number in range(6_000):
-            clock.note(names.number(session(number)), number, number)
-        clock._recent.clear()  # a bounded number of them stands there whole
+            names.number(session(number))
         after, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
     assert (after - before) / 6_000 < BYTES_PER_SESSION_MAX
-
-
-def test_a_session_that_was_long_ago_is_still_known():
-    """Beyond those that are found at once: its first entry counts, an older one comes before it."""
-    clock = SessionClock()
-    for number in range(3000):
-        assert clock.note(number, 10 * number, 10 * number + 5) == 10 * number
-    assert clock.note(7, 9, 99_999) is None
-    assert clock.note(7, 9, 1) == 9
-    assert clock.at(9) == 2 and clock.at(70) == 8

@@ -48,7 +48,7 @@ def test_at_one_time_the_id_decides():
 @pytest.mark.parametrize("events", [1_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_large_habit_is_small(events):
     """Thousands of events, three a session, followed by its gate: so many bytes each, sessions included."""
-    rules = config(gate_mode="bistable", evidence_half_life_sessions=8)
+    rules = config(gate_mode="bistable")
     tracemalloc.start()
     try:
         log = SignalLog(SIGNAL, rules, "local")

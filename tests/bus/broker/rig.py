@@ -151,6 +151,9 @@ class Rig:
     def ready(self, connection: bytes, state: str = "ready") -> None:
         self.control(connection, Kind.READY, Ready.model_validate({"state": state}))
 
+    def beat(self, connection: bytes, **counters: int) -> None:
+        self.control(connection, Kind.BEAT, Beat(counters=counters))
+
     def credit(self, connection: bytes, slots: int) -> None:
         self.control(connection, Kind.CREDIT, Credit(slots=slots))
 

@@ -52,10 +52,28 @@ TRANSCRIPT = [
 ]
 
 
+def _key_of(headers: dict[str, str]) -> str:
+    return (headers.get("x-api-key") or headers["authorization"]).removeprefix("Bearer ")
+
+
 async def ask(provider, wanted=None, *, on_delta=None, timeout_s=5.0):
     """One call."""
     await provider.prepare()
     return await provider.complete(wanted or prompt(), model_id="tiny", timeout_s=timeout_s, on_delta=on_delta)
+
+
+@pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC])
+async def test_a_key_file_that_was_written_anew_counts_from_the_next_call_on(kind, tmp_path):
+    """Without a restart; where it holds no key for a moment, the one that it held is used."""
+    path = tmp_path / "key"
+    async with serving(answering(completion() if kind == OPENAI else message())) as server:
+        provider = instance(kind, server.url, key=f"file:{path}")
+        for text in ("sk-first", "sk-second", "", "sk-third"):
+            path.write_text(text)
+            path.chmod(0o600)
+            await provider.complete(prompt(), model_id="tiny", timeout_s=5.0)
+    sent = [_key_of(request.headers) for request in server.requests]
+    assert sent == ["sk-first", "sk-second", "sk-second", "sk-third"]
 
 
 @pytest.mark.parametrize(("kind", "wanted"), [(OPENAI, "required"), (ANTHROPIC, {"type": "any"})])

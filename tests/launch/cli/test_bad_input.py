@@ -180,12 +180,12 @@ def test_faults_of_tools_are_told_beside_those_of_the_configuration(tmp_path, ca
     """All at once, by `config check` and `up` alike; a name that no tool can have is told once."""
     own = tmp_path / "config" / "admin_config.json"
     own.parent.mkdir()
-    own.write_text(json.dumps({"tools": {"entry_points": ["missing", "a b"]}, "ho2": {"runs_mx": 1}}))
+    own.write_text(json.dumps({"tools": {"entry_points": ["missing", "a b"]}, "ho2": {"sessions_mx": 1}}))
     for words in (["config", "check"], ["up", "--wait"]):
         code, out = run(capsys, *words, "--home", str(tmp_path))
         assert code == exit_codes.USAGE and "configuration has 3 faults" in out, out
         for said in (
-            f"{own}: ho2.runs_mx: unknown key",
+            f"{own}: ho2.sessions_mx: unknown key",
             "tools.entry_points.1: a tool's name has",
             "'missing': no installed package",
         ):

@@ -61,11 +61,11 @@ def test_nothing_is_said_of_a_configuration_that_is_as_it_was(begun):
 def test_what_was_changed_since_is_named_with_both_values(begun):
     """Five of it by name; an agent that was added, too."""
     home, run = begun()
-    say(home.config / "admin_config.json", ho1={"slots": 7}, http={"listen": "127.0.0.1:9"})
+    say(home.config / "admin_config.json", ho1={"orders_max": 7}, http={"listen": "127.0.0.1:9"})
     said = changed_since(home, run)
-    assert "ho1.slots is 4, on disk 7" in said and 'http.listen is "", on disk "127.0.0.1:9"' in said
-    say(home.config / "admin_config.json", ho1={"slots": 7, "retry_interval_ms": 1, "gateway_wait_ms": 1, "end_reserve_ms": 1},
-        ho2={"runs_max": 1, "order_timeout_ms": 1, "sessions_max": 1})  # fmt: skip
+    assert "ho1.orders_max is 512, on disk 7" in said and 'http.listen is "", on disk "127.0.0.1:9"' in said
+    say(home.config / "admin_config.json", ho1={"orders_max": 7, "retry_interval_ms": 1, "gateway_wait_ms": 1, "end_reserve_ms": 1},
+        ho2={"sessions_max": 1, "order_timeout_ms": 1, "order_attempts_max": 1})  # fmt: skip
     assert changed_since(home, run).count(" is ") == 5 and changed_since(home, run).endswith("; and 2 more")
     assert mend_of(home, run) == f"hobus reload --home {home.root}"
     say(home.config / "admin_config.json", bus={"queue_max": 7})
@@ -87,22 +87,22 @@ def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path,
     """Wherever whoever asks stands; a start with another one would differ by that."""
     monkeypatch.chdir(tmp_path)
     mine = tmp_path / "mine.json"
-    say(mine, ho1={"slots": 7})
+    say(mine, ho1={"orders_max": 7})
     home, run = begun(config_file=mine.relative_to(tmp_path))
     monkeypatch.chdir("/")
     assert changed_since(home, run) == ""
-    say(mine, ho1={"slots": 8})
-    assert "ho1.slots is 7, on disk 8" in changed_since(home, run)
+    say(mine, ho1={"orders_max": 8})
+    assert "ho1.orders_max is 7, on disk 8" in changed_since(home, run)
     assert mend_of(home, run) == f"hobus reload --home {home.root}"
-    say(tmp_path / "other.json", ho1={"slots": 9})
-    assert "ho1.slots is 7, on disk 9" in changed_since(home, run, tmp_path / "other.json")
+    say(tmp_path / "other.json", ho1={"orders_max": 9})
+    assert "ho1.orders_max is 7, on disk 9" in changed_since(home, run, tmp_path / "other.json")
     assert f"up --config {tmp_path / 'other.json'}" in mend_of(home, run, tmp_path / "other.json")
 
 
 def test_one_with_faults_is_no_configuration(begun):
     """Its fault is said by whoever asks."""
     home, run = begun()
-    say(home.config / "admin_config.json", ho1={"slots": "many"})
+    say(home.config / "admin_config.json", ho1={"orders_max": "many"})
     with pytest.raises(ConfigError):
         changed_since(home, run)
     home.snapshot.unlink()

@@ -1,12 +1,16 @@
 """The state directory: layout, lock, sockets, sweeping."""
 
 import os
+import shutil
 import stat
 import subprocess
+
+import pytest
 
 from hobus.launch.cluster.home import (
     IPC_PATH_MAX_BYTES,
     HomeLock,
+    claim,
     holder,
     home_of,
     make_private,
@@ -15,6 +19,7 @@ from hobus.launch.cluster.home import (
     sockets_directory,
     sweep,
 )
+from hobus.launch.console.errors import CommandError
 
 
 def test_the_run_directory_is_private(tmp_path):
@@ -48,6 +53,34 @@ def test_one_holder_at_a_time(tmp_path):
     again = HomeLock.take(home)
     assert again is not None
     again.release()
+
+
+def test_a_hard_link_to_a_lock_holds_nothing(tmp_path):
+    """A copy made of links shares its files with the home that is in use: it is told so, and nobody is signalled."""
+    home, linked = home_of(tmp_path / "home"), home_of(tmp_path / "linked")
+    lock = HomeLock.take(home)
+    assert lock is not None
+    linked.root.mkdir()
+    os.link(home.lock_file, linked.lock_file)
+    with pytest.raises(CommandError, match="hard links"):
+        holder(linked)
+    lock.release()
+
+
+def test_a_copy_beside_its_original_is_another_home(tmp_path):
+    """Once: from then on it is itself. One that was moved, or restored where the first is gone, stays the same."""
+    home, copy, moved = (home_of(tmp_path / name) for name in ("home", "copy", "moved"))
+    home.root.mkdir()
+    assert claim(home) == (None, False) == claim(home)
+    shutil.copytree(home.root, copy.root)
+    assert claim(copy) == (home.root, True)
+    assert claim(copy) == (None, False) == claim(home)
+    shutil.copytree(home.root, moved.root)
+    shutil.rmtree(home.root)
+    assert claim(moved) == (home.root, False)
+    assert claim(moved) == (None, False)
+    (tmp_path / "alias").symlink_to(moved.root)
+    assert claim(home_of(tmp_path / "alias")) == (None, False)
 
 
 def test_sockets_lie_in_the_home_when_their_path_fits(tmp_path):

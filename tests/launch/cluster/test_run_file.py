@@ -1,6 +1,8 @@
 """The run file: written whole, read strictly."""
 
 import errno
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -24,9 +26,32 @@ RUN = run_file.RunFile(
 
 def test_what_is_written_is_read(tmp_path):
     """The same run comes back, and nothing else is left in the directory."""
-    run_file.write_whole(tmp_path / "run.json", RUN.model_dump_json())
-    assert run_file.read(tmp_path / "run.json") == RUN
+    run_file.write(tmp_path / "run.json", RUN)
+    found = run_file.read(tmp_path / "run.json")
+    assert found is not None and found.model_copy(update={"directory_mark": ""}) == RUN
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_in_a_copy_of_its_directory_it_names_no_run(tmp_path):
+    """Nor after another boot: what it says is of processes that are none of this home's."""
+    here, copy = tmp_path / "here", tmp_path / "copy"
+    here.mkdir()
+    run_file.write(here / "run.json", RUN)
+    shutil.copytree(here, copy)
+    assert run_file.read(copy / "run.json") is None and run_file.is_of_elsewhere(copy / "run.json")
+    assert run_file.read(here / "run.json") and not run_file.is_of_elsewhere(here / "run.json")
+    text = (here / "run.json").read_text()
+    mark = json.loads(text)["directory_mark"]
+    (here / "run.json").write_text(text.replace(mark, f"another-boot:{mark.partition(':')[2]}"))
+    assert run_file.read(here / "run.json") is None
+
+
+def test_in_a_directory_that_was_moved_it_still_counts(tmp_path):
+    """The same directory under another name."""
+    (tmp_path / "here").mkdir()
+    run_file.write(tmp_path / "here" / "run.json", RUN)
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert run_file.read(tmp_path / "there" / "run.json")
 
 
 def test_no_file_is_no_run(tmp_path):

@@ -90,7 +90,7 @@ def test_a_stream_is_the_answer_in_pieces_and_can_be_gone_on_with(door):
 
     chunks, text, second = door.run(work())
     assert "PKG-" in text
-    assert len([chunk for chunk in chunks if chunk.choices]) > 3
+    assert len([chunk for chunk in chunks if chunk.choices]) >= 3
     assert chunks[-2].choices[0].finish_reason == "stop" and chunks[-2].outcome == "success"
     assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens > 0
     assert second.session_id == chunks[0].session_id

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -11,13 +11,13 @@ import structlog
 
 from bench.builders import shipped_snapshot
 from hobus.launch.cluster.addresses import parts_of
-from hobus.launch.cluster.home import home_of
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard, names_of
 from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
-from hobus.launch.http.server import bind, make_server
+from hobus.launch.http.server import make_server
+from hobus.launch.launcher.listening import bound_to
 
 SNAPSHOT = shipped_snapshot()
 CONFIG = SNAPSHOT.config
@@ -84,7 +84,7 @@ async def ended(reader, writer):
 def door_of(config):
     """A door without a cluster: what is asked here comes to none."""
     return Door(
-        bus=None, snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
+        bus=SimpleNamespace(on_behalf_of=lambda _principal: nullcontext()), snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
         principal_of={f"Bearer {KEY}": "alice"}.get, hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=None,
     )  # fmt: skip
 
@@ -94,8 +94,8 @@ async def serving(tmp_path, app=None, **bounds):
     """The server, with these settings changed."""
     http = CONFIG.http.model_copy(update=bounds)
     door = door_of(CONFIG.model_copy(update={"http": http}))
-    (tmp_path / "run").mkdir()
-    bound, address = bind(home_of(tmp_path), "127.0.0.1:0")
+    bound = bound_to("127.0.0.1", 0)
+    address = f"127.0.0.1:{bound.getsockname()[1]}"
     server = make_server(make_app(door) if app is None else Guard(app, door), http)
     task = asyncio.ensure_future(server.serve(sockets=[bound]))
     port = Port(server, address)

@@ -47,5 +47,7 @@ def test_a_reload_under_another_software_than_the_launchers_is_refused(
     home.run.mkdir(parents=True, exist_ok=True)
     module: Any = reload_module
     with pytest.raises(RefusedFault, match="nothing was changed: the software on disk is another") as said:
-        module._offer(home, SimpleNamespace(snapshot=shipped_snapshot(), origin=""), SimpleNamespace())
+        module._offer(
+            home, SimpleNamespace(snapshot=shipped_snapshot(), origin=""), SimpleNamespace(), restarts_executors=False
+        )
     assert "down" in said.value.hint and "up" in said.value.hint

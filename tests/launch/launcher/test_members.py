@@ -16,6 +16,7 @@ from hobus.bus.errors import BusError
 from hobus.bus.messages.control import PeerRow
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
+from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.supervision import Seen, plan
 
@@ -37,7 +38,8 @@ class Rig:
         )  # fmt: skip
         self.crew = Crew(
             plan({"ho1": ho1}), home=home, config=CONFIG, clock=SystemClock(), board=board,
-            nursery=SimpleNamespace(start=self._start), tell=lambda _: None, given=lambda _: {},
+            nursery=SimpleNamespace(start=self._start), door=DoorSocket(home, "127.0.0.1:0"), tell=lambda _: None,
+            given=lambda _: {},
         )  # fmt: skip
         self._refuses = refuses
 

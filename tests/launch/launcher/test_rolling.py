@@ -16,6 +16,7 @@ from hobus.bus.messages.ledger import Ack, Write, Written
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.launcher.control import ReloadCommand
+from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.recording import Run
 from hobus.launch.launcher.rolling import Rolling, named_in
@@ -45,7 +46,8 @@ class Rig:
         config = snapshot.config.launcher
         self.crew = Crew(
             plan({"ho1": 2}), home=home, config=config, clock=SystemClock(), board=self.board,
-            nursery=SimpleNamespace(start=self._start), tell=lambda _: None, given=lambda _: {},
+            nursery=SimpleNamespace(start=self._start), door=DoorSocket(home, "127.0.0.1:0"), tell=lambda _: None,
+            given=lambda _: {},
         )  # fmt: skip
         self.rolling = Rolling(
             home=home, run=Run(snapshot, "shipped", given or {}), crew=self.crew, board=self.board, bus=self,

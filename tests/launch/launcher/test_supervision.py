@@ -31,6 +31,7 @@ from hobus.launch.launcher.supervision import (
     Unheard,
     apply,
     change_to,
+    counted_anew,
     given_up_services,
     next_state,
     number_of,
@@ -188,6 +189,17 @@ def test_a_silent_process_is_stuck_just_beyond_the_limit(silent_ms, is_killed):
     assert bool(effects) == is_killed
     if is_killed:
         assert effects[0].kind == "kill" and effects[0].instance == "ho1/1@a"
+
+
+def test_after_a_sleep_of_the_launcher_everybody_has_its_time_again():
+    """Who was silent meanwhile may have slept too: its silence, and the time to end, count from the waking."""
+    slept = Seen(row(last_beat_ms=45_000), 145.6)
+    assert after(READY, slept)[1][0].kind == "kill"
+    assert after(counted_anew(READY, 145.5), slept)[1] == []
+    assert after(counted_anew(READY, 145.5), Seen(row(last_beat_ms=50_100), 150.6))[1][0].kind == "kill"
+    told = after(READY, LeaveAsked("start", 101.0), Seen(row(state="draining"), 101.2))[0]
+    assert after(told, Seen(row(state="draining"), 145.6))[1][0].kind == "kill"
+    assert after(counted_anew(told, 145.5), Seen(row(state="draining"), 145.6))[1] == []
 
 
 def test_a_process_that_the_broker_never_saw_has_the_time_to_get_ready():

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import threading
 from contextvars import copy_context
 from types import SimpleNamespace
@@ -31,6 +32,20 @@ def test_a_full_disk_costs_a_line_and_nothing_else():
     assert os.read(read_fd, 100) == b"two\n"
     for fd in (read_fd, write_fd, kept, full):
         os.close(fd)
+
+
+def test_a_log_that_was_removed_with_its_directory_is_made_again(tmp_path):
+    """Whoever writes to it already goes on in the new one, and so does what is printed to the same descriptor."""
+    path = tmp_path / "logs" / "ho1-1.log"
+    lines = LossyLines(writing.opened(path))
+    lines.limit(path, 1000)
+    lines.write("one\n")
+    shutil.rmtree(path.parent)
+    lines.write("two\n")
+    assert path.read_text() == "two\n"
+    lines.write("x" * 998 + "\n")
+    assert path.read_text() == "x" * 998 + "\n"
+    assert path.with_name("ho1-1.log.1").read_text() == "two\n"
 
 
 @pytest.fixture

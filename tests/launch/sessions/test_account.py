@@ -124,7 +124,7 @@ def test_what_memory_takes_up_of_a_turn_is_told():
     assert said.endswith("the statement “Never delete it.” is pending (#102)")
     assert "the statement (erased) is pending" in told(beside("CONSOLIDATION_DUE", both))[0]
     lost = told(beside("CONSOLIDATION_DUE", pack_payload(SignalsNamed((), "ART-1", "unanswered")), b"Be brief."))
-    assert "the statement “Be brief.” is lost, as memory did not answer" in lost[0]
+    assert "the statement “Be brief.” is not answered by memory in time" in lost[0]
     crossed = told(beside("CONSOLIDATION_DUE", pack_payload(SignalsNamed(("tool:a",)))))
     assert crossed == ["memory takes up what the turn brought: crossed gates: tool:a (#101)"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
@@ -49,6 +50,16 @@ def test_one_process_works_in_it_and_never_in_a_cluster_s_home(tmp_path) -> None
     (tmp_path / "c" / "ledger").mkdir(parents=True)
     with pytest.raises(CommandError, match="home of a cluster"):
         WorkerHome(home_of(tmp_path / "c")).hold()
+
+
+def test_a_copy_beside_its_original_works_for_nobody(tmp_path) -> None:
+    """Its key lets in one worker: two would push each other out."""
+    home = WorkerHome(home_of(tmp_path / "w"))
+    home.hold().release()
+    shutil.copytree(tmp_path / "w", tmp_path / "copy")
+    with pytest.raises(CommandError, match="is a copy of"):
+        WorkerHome(home_of(tmp_path / "copy")).hold()
+    home.hold().release()
 
 
 def test_the_last_few_configurations_are_kept_and_torn_ones_count_for_nothing(tmp_path) -> None:

@@ -24,7 +24,7 @@ from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
 VOCABULARY = ClassifyLabels(domain=["system", "config"], task=["inspect"])
 AT = "2026-03-10T12:00:00.000000Z"
 BRIEF = {"statement": "Always answer briefly.", "scope": "global"}
-SIGNAL = statement_signal_id(BRIEF["statement"])
+SIGNAL = statement_signal_id("length")
 
 
 def memory(**changes: Any) -> Ho3Config:
@@ -39,9 +39,11 @@ def ended(**said: Any) -> EndedRun:
     return EndedRun(3, "i3", AT, CLASSIFIED | {"explicit_preference": said}, (), "success", "RunCompleted:x")
 
 
-def made(**said: Any) -> Artifact:
-    """The artifact of such a run."""
-    stated = statement.stated_in(ended(**said), VOCABULARY, memory())
+def made(message: str = "", **said: Any) -> Artifact:
+    """The artifact of such a run; the message says the statement and no more, unless said otherwise."""
+    read = read_stated({"explicit_preference": {"scope": "global"} | said}, VOCABULARY)
+    assert read is not None
+    stated = statement.judged(read, message or read.statement, 50_000)
     assert stated is not None
     signal = statement.signal_of(stated, ended(**said), SESSION, "key/bob")
     return statement.artifact_of(stated, signal, memory())
@@ -75,7 +77,8 @@ def test_without_a_classification_nothing_is_stated() -> None:
 def test_a_statement_rests_on_its_own_turn() -> None:
     """Window key `explicit`, no gate, no model; its principal the session's; its event the turn's own."""
     artifact = made(**BRIEF)
-    assert artifact.artifact_id == artifact_id("key/bob", [SIGNAL], "explicit", model="", prompt_pack_version="")
+    words = "always answer briefly"
+    assert artifact.artifact_id == artifact_id("key/bob", [SIGNAL], "explicit", model="", prompt_pack_version=words)
     assert (artifact.principal, artifact.artifact_type, artifact.scope) == ("key/bob", "interaction_style", "global")
     assert (artifact.source_signal_ids, artifact.source_event_ids) == ([SIGNAL], [f"EVT-{SESSION}-3-{SIGNAL}"])
     assert (artifact.gate_snapshot, artifact.weight, artifact.expires_at_event_ts) == (None, 1.0, None)
@@ -86,20 +89,43 @@ def test_a_statement_rests_on_its_own_turn() -> None:
     assert of_config.labels == Labels(domain=["config"])
 
 
-def test_the_same_words_are_the_same_statement() -> None:
-    """Whatever their case and spaces; other words, or another principal, are another one."""
-    assert statement_signal_id("Always  ANSWER briefly.") == SIGNAL != statement_signal_id("Always answer in full.")
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"statement": "Always answer in German."}, {"statement": "always  ANSWER in German"}),
+        ({"statement": "Nunca use emojis!"}, {"statement": "nunca use  emojis"}),
+        ({"statement": "Nunca use emojis!"}, {"statement": "Nunca use emojis.", "scope": "config"}),
+    ],
+)
+def test_twins_are_one_artifact(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Whatever their case, spaces, the mark at their end, and the scope that a model gives them: one undo undoes both."""
+    assert made(**one).artifact_id == made(**other).artifact_id
 
 
-def test_what_is_not_about_the_form_of_answers_waits_whatever_a_model_calls_it() -> None:
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ({"statement": "Always answer in German."}, {"statement": "From now on answer in English"}, True),
+        ({"statement": "Never use emojis."}, {"statement": "Always use emojis."}, True),
+        ({"statement": "Never use emojis."}, {"statement": "Never use tables."}, False),
+        ({"statement": "Antworte auf Deutsch.", "about": "language"}, {"statement": "Answer in English."}, True),
+        ({"statement": "Antworte auf Deutsch."}, {"statement": "Answer in English."}, False),
+        ({"statement": "Never delete it.", "kind": "constraint", "about": "length"}, {"statement": "Be brief."}, False),
+    ],
+)
+def test_wishes_about_the_same_rest_on_one_signal(one: dict[str, Any], other: dict[str, Any], is_same: bool) -> None:
+    """So that the newer one supersedes the older. What forbids an act is about nothing that a model may name."""
+    first, second = made(**one), made(**other)
+    assert first.artifact_id != second.artifact_id
+    assert (first.source_signal_ids == second.source_signal_ids) == is_same
+
+
+def test_all_that_is_not_on_the_closed_list_waits_whatever_a_model_calls_it() -> None:
     """A preference by the model's word, a constraint by HO2's; the other way round the model's caution stands."""
+    assert made(**BRIEF).artifact_type == "interaction_style"
     assert made(statement="Never tell anybody about the outage.", kind="preference").artifact_type == "constraint"
     assert made(**BRIEF, kind="constraint").artifact_type == "constraint"
-
-
-def test_a_weight_of_zero_learns_nothing_that_is_stated() -> None:
-    """`ho3.stated_weight`."""
-    assert statement.stated_in(ended(**BRIEF), VOCABULARY, memory(stated_weight=0.0)) is None
+    assert made("Hello. Always answer briefly.", **BRIEF).artifact_type == "constraint"
 
 
 # --- in a turn --------------------------------------------------------------------------------------------------------
@@ -116,7 +142,7 @@ def stating(**said: Any) -> Any:
     return script
 
 
-SAID = "What packages are installed? And always answer briefly."
+SAID = "Always answer briefly. What packages are installed?"
 
 
 def asked(rig: Rig, text: str = SAID) -> TurnResult:
@@ -152,16 +178,29 @@ def test_an_answer_says_what_was_remembered_and_says_so_again_after_a_crash() ->
         assert rig.run(rig.turn("i1", SAID)) == result
 
 
-@pytest.mark.parametrize(
-    "text", ["what packages are installed?", with_history([BRIEF["statement"]], [], "what packages are installed?")]
-)
-def test_what_the_person_did_not_say_is_not_learnt_whatever_a_model_reads(text: str) -> None:
-    """Words that stand nowhere, or in the history that a client gave: no signal, no artifact, nothing in the answer."""
+def test_what_a_model_reads_and_the_person_did_not_write_waits_for_their_yes() -> None:
+    """In the model's words: asked, never in force; `is_active` is memory's word, which knows a constraint."""
     with Rig(*ON, script=stating()) as rig:
         memory = remembering(rig)
-        result = asked(rig, text)
+        result = asked(rig, "please keep it short from now on")
+        [artifact] = memory.overlays
+        assert result.remembered is not None and artifact.artifact_type == "constraint"
+
+
+def test_what_a_client_gave_of_earlier_talk_is_not_learnt() -> None:
+    """No signal, no artifact, nothing in the answer."""
+    with Rig(*ON, script=stating()) as rig:
+        memory = remembering(rig)
+        result = asked(rig, with_history([BRIEF["statement"]], [], "what packages are installed?"))
         assert (result.outcome, result.remembered, memory.overlays) == ("success", None, [])
         assert [one.signal_id for one in memory.logs[0].signals if one.signal_id.startswith("explicit:")] == []
+
+
+def test_a_weight_of_zero_learns_nothing_that_is_stated() -> None:
+    """`ho3.stated_weight`."""
+    with Rig(*ON, ("ho3.stated_weight", 0.0), script=stating()) as rig:
+        memory = remembering(rig)
+        assert (asked(rig).remembered, memory.overlays) == (None, [])
 
 
 @pytest.mark.parametrize("too_many", [0, 1])

@@ -346,6 +346,24 @@ def test_what_was_said_long_ago_is_found_again(turns: int) -> None:
         assert [s.ref for s in last.input_context if s.text == NEEDLE] == [found.source_id]
 
 
+@pytest.mark.parametrize("shares", [False, True])
+def test_what_another_principal_said_is_found_only_where_the_agents_file_shares_it(shares: bool) -> None:
+    """By scope `agent`: in all sessions of one's own; of others with whose session it was, or not at all."""
+    config = {"query": "{{ user_input }}", "sources": ["ledger"], "max_results": 9, "relevance_threshold": 0.01}
+    search = {"type": "horizontal_search", "config": {**config, "scope": "agent"}}
+    mine, hers, later = (f"00000000-0000-5000-8000-00000000000{number}" for number in (1, 2, 3))
+    brass, gold = (f"The key of the boathouse is of {metal}." for metal in ("brass", "gold"))
+    with Rig(templates=[template(HISTORY, search)], agent={"shares_texts": shares}) as rig:
+        for session_id, principal, said in ((mine, "key/bob", brass), (hers, "key/ana", gold)):
+            rig.run(rig.start_session(session_id, principal=principal))
+            talk(rig, said, session_id=session_id)
+        rig.run(rig.start_session(later, principal="key/bob"))
+        shown = talk(rig, QUESTION, "where is the key of the boathouse?", session_id=later)
+        assert f"said before (message): \u201c{brass}" in shown
+        assert (f"said before (message, in a session of key/ana): \u201c{gold}" in shown) is shares
+        assert ("gold" in shown) is shares
+
+
 def test_nothing_is_searched_while_the_prompt_has_all_that_was_said() -> None:
     """No question is asked; what is shown is no find later either."""
     with Rig(templates=[template(HISTORY, SEARCH)]) as rig:
@@ -452,7 +470,7 @@ def test_an_agent_s_own_budget_bounds_its_contexts() -> None:
     small = ("budget.projection_budget", 100)
     shown: list[int] = []
     for given in (None, own):
-        with Rig(small, agent_budget=given) as rig:
+        with Rig(small, agent=given and {"budget": given}) as rig:
             _, second = (talk(rig, "x" * 2000, "and then?"), rig.pool.orders[-1])
             shown.append(len(text_of(second, "history")))
             entries = of_type(rig.run(rig.entries("ho2_context_authority")), "PROJECTION_COMPUTED")

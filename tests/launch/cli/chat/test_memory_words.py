@@ -33,7 +33,7 @@ def overlay(state: Any, **changed: Any) -> m.Overlay:
         ("active", ("from the next turn on", f"/memory off {NAME}", f"memory deactivate {NAME}")),
         ("pending", ("waits for you", f"/memory confirm {NAME}", f"memory confirm {NAME}")),
         ("refused", ("not remembered", "memory review")),
-        ("unanswered", ("not remembered", "memory did not answer", "say it again")),
+        ("unanswered", ("not known yet", "memory overlays")),
     ],
 )
 def test_what_was_stated_is_told_with_the_way_back(state: Any, says: tuple[str, ...]) -> None:

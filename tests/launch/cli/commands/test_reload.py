@@ -12,15 +12,16 @@ from hobus.launch.launcher.reload import Reloaded
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "beside", "said"),
     [
-        ([Difference("agent CLERK", how="added")], "changed: agent CLERK (added)"),
-        ([], "changed: no value and no file but in how settings are written down"),
+        ([Difference("agent CLERK", how="added")], [], "changed: agent CLERK (added)"),
+        ([], ["the code of pay"], "changed: the code of pay"),
+        ([], [], "changed: no value and no file but in how settings are written down"),
     ],
 )
-def test_what_was_taken_in_is_said(tmp_path, capsys, monkeypatch, changes, said):
+def test_what_was_taken_in_is_said(tmp_path, capsys, monkeypatch, *, changes, beside, said):
     """With what became of it; also where another digest stands for the same values."""
-    done = Reloaded("sha256:a", "sha256:b", changes, effects_of(changes), (), 5)
+    done = Reloaded("sha256:a", "sha256:b", changes, beside, effects_of(changes), (), 5)
     monkeypatch.setattr("hobus.launch.cli.commands.reload.reloaded", lambda *_, **__: done)
     assert cli.run(["--home", str(tmp_path), "reload"]) == exit_codes.OK
     assert said in capsys.readouterr().out

@@ -1,0 +1,48 @@
+"""The closed list of wishes that bind without a question, and what a wish is about. Pure.
+
+Whether a person means what stands in their message no list of words can tell: it may be quoted, forwarded, or under
+discussion. So one of these at the very beginning of a message counts at once, and all else, in whatever language, waits
+for a person's yes. Nothing on the list does more than shape an answer, and the undo is told with it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hobus.bus.messages.given_history import own_words
+from hobus.bus.messages.ids import words_of
+
+_FORM = re.compile(
+    r"(?:please )?(?:(?:from now on|in future),? )?(?:please )?(?:"
+    r"(?P<language>(?:always )?(?:answer|reply|respond|write)(?: to me)?(?: only)? in (?:arabic|chinese|czech|danish"
+    r"|dutch|english|finnish|french|german|greek|hebrew|hindi|italian|japanese|korean|norwegian|polish|portuguese"
+    r"|russian|spanish|swedish|turkish|ukrainian))"
+    r"|(?P<length>(?:always )?(?:(?:answer|reply|respond) (?:briefly|concisely|in (?:short|detail|full)"
+    r"|in (?:at most )?(?:one|two|three|four|five|six|[1-9]\d?) (?:lines?|sentences?|paragraphs?|words))"
+    r"|be (?:brief|concise|terse|detailed)|keep (?:your |all )?(?:answers|replies) (?:short|brief)))"
+    r"|(?P<tone>(?:always )?(?:be|answer|reply) (?:casual|direct|formal|friendly|informal|polite)(?:ly)?)"
+    r"|(?P<units>(?:always )?use (?:metric|imperial) units)"
+    r"|(?:always|never|do not|don.t) use (?P<mark>bold|bullet points|emojis|headings|markdown|tables)"
+    r"(?: in (?:your |my )?answers)?"
+    r")(?:,? please)?"
+)
+_FIRST_SENTENCE = re.compile(r"[^\n.!?…]*(?:[.!?…]+(?=\s|\Z)|(?=\n|\Z))")
+
+
+def counts_at_once(statement: str, message: str) -> bool:
+    """Whether it is on the list, and the first sentence of what the message's person says now."""
+    first = _FIRST_SENTENCE.match(own_words(message).lstrip())
+    words = words_of(statement)
+    return first is not None and words_of(first[0]) == words and _FORM.fullmatch(words) is not None
+
+
+def subject_of(statement: str) -> str:
+    """What a wish on the list is about, of which the newest counts: `language`, `length`, …; empty: not on the list."""
+    found = _FORM.fullmatch(words_of(statement))
+    return "" if found is None else found["mark"] or found.lastgroup or ""
+
+
+def is_told_before(statement: str, message: str) -> bool:
+    """Whether its words stand in what a client gave of earlier talk, and not in what the person says now."""
+    words = words_of(statement)
+    return words in words_of(message) and words not in words_of(own_words(message))

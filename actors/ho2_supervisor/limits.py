@@ -1,0 +1,26 @@
+"""Engineering limits of a supervisor, which no configuration has a reason to change; each says what it protects."""
+
+from __future__ import annotations
+
+ORDER_SLOW_S = 0.25
+"""An order's way beyond which new runs wait: some fifty times that of an idle machine."""
+ORDER_STALE_S = 1.0
+"""Without a receipt for so long, and twice an order's way, nothing is at work but models and tools: all may begin."""
+QUEUE_STANDING_S = 10.0
+"""A queue that was not empty for so long is no burst, but more than the cluster can do."""
+QUEUE_STANDING_WAIT_MAX_S = 5.0
+"""Behind such a queue a new run waits no longer: once the load is normal again, so are the answers."""
+RUNS_MAX = 16_384
+"""Runs at work or waiting: memory, whatever the processors can do."""
+GAIN = 0.2
+"""Of a new measurement: five receipts make most of the mean of orders' ways."""
+BEGUN_MIN = 64
+"""So many runs are at work whatever orders take: enough for every processor, and a machine may be slow for others."""
+RATE_WINDOW_S = 5.0
+"""Over which is counted how fast new runs begin, and so how long one waits."""
+RATE_KNOWN_AFTER_S = 1.0
+"""A queue that stands for less says nothing about that."""
+RATE_MIN = 0.1
+"""Runs a second; where fewer begin, the estimate is some hours at most."""
+RETRY_MIN_MS = 1000
+"""Who is refused asks again no sooner: being refused costs processor time, too."""

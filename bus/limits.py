@@ -1,0 +1,10 @@
+"""Engineering limits of the bus, which no configuration has a reason to change; each says what it protects."""
+
+from __future__ import annotations
+
+OPEN_MAX = 2048
+"""Requests of one principal open at one server: memory, against a program in a loop. Shares are by fair turns."""
+LAGGING_MS = 250
+"""A worker's loop that is so far behind gets no more: what it had could wait there only for itself."""
+LAG_MIN_S = 0.02
+"""Less is what a timer is off by: a beat that says nothing new stays the same bytes."""

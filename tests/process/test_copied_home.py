@@ -1,0 +1,80 @@
+"""A copy of a home beside the one that runs: nothing that is done to the copy reaches the original."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.cluster import Cluster, hobus
+from bench.far_worker import FarWorker, token_of, workers
+
+pytestmark = pytest.mark.process
+
+COMMANDS = (
+    ("ps",), ("doctor",), ("down",), ("restart", "ho1/1"), ("scale", "ho1=2"), ("reload",), ("ask", "hello"),
+    ("token create", "--role", "ho1"), ("tap", "--count", "1"), ("keys list",), ("logs",),
+)  # fmt: skip
+
+
+def _copied(cluster: Cluster, made: Cluster) -> None:
+    """As `cp -a` does it, but for the sockets."""
+    for folder, _, files in os.walk(cluster.home.root):
+        at = made.home.root / os.path.relpath(folder, cluster.home.root)
+        at.mkdir(exist_ok=True, mode=0o700)
+        for name in files:
+            if (source := Path(folder) / name).is_file():
+                shutil.copy2(source, at / name)
+
+
+def test_no_command_on_a_copy_reaches_the_cluster_that_runs(make_cluster: Callable[[str], Cluster]) -> None:
+    """Whatever the copied run file says: not one process of the original ends, is started or is told anything."""
+    original, copy = make_cluster("home"), make_cluster("copy")
+    original.up()
+    before = original.run()
+    for command in COMMANDS:
+        _copied(original, copy)
+        answer = copy(*command)
+        assert "Traceback" not in answer.err, answer
+        if command[0] not in ("down", "logs", "doctor", "keys list"):
+            assert answer.code and "copied or restored" in answer.err, (command, answer)
+    after = original.run()
+    assert [(row.instance, row.pid) for row in after.children] == [(row.instance, row.pid) for row in before.children]
+    assert len(original.living()) == len(before.children)
+    assert original.ask("hello")["outcome"] == "success"
+
+
+def test_a_copy_starts_as_a_cluster_of_its_own(make_cluster: Callable[[str], Cluster]) -> None:
+    """Both run, with the same past; the copy's broker has another key, and says so; ending it ends nobody else."""
+    original, copy = make_cluster("home"), make_cluster("copy")
+    original.up("--listen", "127.0.0.1:0")
+    original.ask("hello")
+    before = original.run()
+    _copied(original, copy)
+    started = copy.up("--listen", "127.0.0.1:0")
+    assert f"is a copy of {original.home.root}" in started.err
+    assert (copy.home.keys / "broker.key").read_bytes() != (original.home.keys / "broker.key").read_bytes()
+    assert copy.ask("hello")["outcome"] == original.ask("hello")["outcome"] == "success"
+    assert copy("down").code == 0
+    assert "copy" not in copy.up("--listen", "127.0.0.1:0").err  # it is itself by now
+    assert copy("down").code == 0
+    assert original.run().children == before.children or original.living() == [row.actor for row in before.children]
+    original.verify()
+    copy.verify()
+
+
+def test_a_workers_directory_is_no_clusters(cluster: Cluster, tmp_path) -> None:
+    """No command of a cluster takes it for one that has lost its run directory, or ends the worker."""
+    cluster.up("--listen", "127.0.0.1:0")
+    with workers(tmp_path / "far") as started:
+        worker = FarWorker(tmp_path / "far", ["join", token_of(cluster)])
+        started.append(worker)
+        worker.works()
+        for command in ("doctor", "down", "ps", "up"):
+            answer = hobus(command, "--home", str(worker.home))
+            assert answer.code == 2 and "directory of a worker" in answer.err, answer
+        assert "joined" in hobus("logs", "--home", str(worker.home)).out
+        assert worker.process.poll() is None

@@ -1,0 +1,55 @@
+"""What somebody removes from a home in use is made again: the logs, and the sockets of a cluster that runs."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+
+import pytest
+
+from bench.cluster import Cluster, eventually
+from hobus.launch.cluster import identity
+
+pytestmark = pytest.mark.process
+
+
+def test_without_its_logs_a_cluster_goes_on(cluster: Cluster) -> None:
+    """Who is started anew makes them again, and who runs logs into the new ones."""
+    cluster.up()
+    shutil.rmtree(cluster.home.logs)
+    before = cluster.kill("ho1/1")
+    eventually(lambda: cluster.is_up("ho1/1", other_than=before.instance), within_s=20)
+    assert cluster.home.log("ho1/1").exists()
+    eventually(lambda: "state_changed" in cluster.home.log("launcher").read_text(), within_s=20)
+    assert cluster.ask("hello")["outcome"] == "success"
+
+
+@pytest.mark.parametrize("name", ["broker", "tap", "ledger", "gateway", "control"])
+def test_a_socket_that_was_removed_is_made_again(cluster: Cluster, name: str) -> None:
+    """Without a command: whoever comes next is answered."""
+    cluster.up()
+    socket = cluster.home.run / f"{name}.sock"
+    socket.unlink()
+    eventually(socket.exists, within_s=20)
+    eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=20)
+    assert cluster.ask("hello")["outcome"] == "success"
+    assert cluster("scale", "ho1=2").code == 0
+    assert cluster("tap", "--since", "10s", "--count", "1").code == 0
+
+
+@pytest.mark.slow
+def test_who_slept_with_its_launcher_is_not_killed_for_it(cluster: Cluster) -> None:
+    """All stand still for longer than `launcher.stuck_after_ms`, as a machine does, and go on together."""
+    cluster.up()
+    before = cluster.run()
+    everybody = [(row.pid, row.mark) for row in before.processes()]
+    for pid, mark in everybody:
+        identity.end(pid, mark, signal.SIGSTOP)
+    time.sleep(15)
+    for pid, mark in everybody:  # the launcher first, which then sees nobody's beat
+        identity.end(pid, mark, signal.SIGCONT)
+        time.sleep(0.3)
+    assert cluster.ask("hello")["outcome"] == "success"
+    eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=20)
+    assert [row.restarts for row in cluster.run().children] == [row.restarts for row in before.children]
