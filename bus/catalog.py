@@ -100,7 +100,15 @@ _ROWS = (
     Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
     Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
     Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
-    Row(ledger.Search, "ledger", ledger.Hits, frozenset({"ho2", "operator"}), sensitive=True, reads=True, pages=True),
+    Row(
+        ledger.Search,
+        "ledger",
+        ledger.Hits,
+        frozenset({"ho1", "ho2", "operator"}),
+        sensitive=True,
+        reads=True,
+        pages=True,
+    ),
     Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
     Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
     # broker

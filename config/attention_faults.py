@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import combinations
 
 from hobus.bus.record.catalog import EVENT_TYPES
 from hobus.config.assets import BUDGET_SETTINGS, Agent, BudgetPurpose, Contract, Framework, RequiredContext
-from hobus.config.attention_costs import cost_faults, query_faults
 from hobus.config.attention_rules import (
     USES,
     ambiguous,
     candidates,
     matches,
-    most_specific,
     prompts_of,
-    specificity,
     tokens_of,
 )
 from hobus.config.attention_template import (
@@ -51,11 +47,10 @@ def attention_faults(
     faults = [
         f"attention/{template_id}.json: {fault}"
         for template_id, template in templates.items()
-        for fault in (*_template_faults(template, config.budget, frameworks, agents), *cost_faults(template, config))
+        for fault in _template_faults(template, config, frameworks, agents)
     ]
     for agent in agents.values():
         faults += _agent_faults(agent, templates)
-    faults += _pair_faults(templates, agents)
     for contract_id, contract in contracts.items():
         purposes = {purpose for agent in agents.values() for purpose in purposes_of(agent, contract_id)}
         is_without = contract_id in (CLASSIFICATIONS, CONSOLIDATIONS) or purposes & {"classify", "consolidate"}
@@ -69,10 +64,11 @@ def attention_faults(
 
 def _template_faults(
     template: Template,
-    budget: BudgetConfig,
+    config: AdminConfig,
     frameworks: Mapping[str, Framework],
     agents: Mapping[str, Agent],
 ) -> Iterator[str]:
+    budget, bounds = config.budget, config.attention
     purposes: list[BudgetPurpose] = [USES[contract][0] for contract in prompts_of(template)]
     named = [agent.budget.get(purpose, BUDGET_SETTINGS[purpose]) for agent in agents.values() for purpose in purposes]
     cap = max(
@@ -83,6 +79,12 @@ def _template_faults(
         if framework_id not in frameworks:
             yield f"applies_to.framework_id: no framework {framework_id}; known: {', '.join(frameworks) or 'none'}"
     yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget, cap)
+    yield from _above("budget.max_queries", template.budget.max_queries, "attention.queries_max", bounds.queries_max)
+    yield from _above(
+        "budget.timeout_ms", template.budget.timeout_ms, "attention.timeout_max_ms", bounds.timeout_max_ms
+    )
+    if (count := len(template.pipeline)) > bounds.stages_max:
+        yield f"pipeline: has {count} stages; at most {bounds.stages_max} are taken (attention.stages_max)"
     if not template.pipeline:
         yield 'pipeline: has no stage; write one, such as {"stage": "said", "type": "history"}'
     names: set[str] = set()
@@ -91,7 +93,7 @@ def _template_faults(
         if stage.stage in names:
             yield f"{path}.stage: a stage {stage.stage!r} is there twice; rename one"
         names.add(stage.stage)
-        yield from (f"{path}.config.{fault}" for fault in _stage_faults(stage))
+        yield from (f"{path}.config.{fault}" for fault in _stage_faults(stage, config))
         for contract in prompts_of(template):
             if stage.type not in (*_GIVES_NOTHING, *USES[contract][1]):
                 places = ", ".join(USES[contract][1])
@@ -112,13 +114,13 @@ def _tokens_faults(path: str, tokens: Tokens, budget: BudgetConfig, cap_setting:
         yield f"{path}: {said} is above budget.{cap_setting} ({cap}); lower the first or raise the second"
 
 
-def _stage_faults(stage: AnyStage) -> Iterator[str]:
+def _stage_faults(stage: AnyStage, config: AdminConfig) -> Iterator[str]:
     needed = {"tier_select": "tiers", "file_read": "paths", "horizontal_search": "sources"}.get(stage.type)
     if needed is not None and not getattr(stage.config, needed):
         yield f"{needed}: is empty; name one, or set enabled to false"
     match stage.type:
         case "ledger_query":
-            yield from _event_faults(stage.config)
+            yield from _event_faults(stage.config, config)
         case "registry_query":
             known = FIELDS[stage.config.registry]
             unknown = [name for name in stage.config.filters if name not in known]
@@ -127,8 +129,13 @@ def _stage_faults(stage: AnyStage) -> Iterator[str]:
             yield from _placeholder_faults(stage.config.filters)
         case "horizontal_search":
             yield from _search_faults(stage.config)
+            most = config.attention.results_max
+            yield from _above("max_results", stage.config.max_results, "attention.results_max", most)
+            yield from _path_faults(stage.config.paths, config)
         case "file_read":
-            yield from _path_faults(stage.config.paths)
+            most = config.ho1.file_max_bytes
+            yield from _above("max_size_bytes", stage.config.max_size_bytes, "ho1.file_max_bytes", most)
+            yield from _path_faults(stage.config.paths, config)
         case _:
             pass
 
@@ -138,7 +145,6 @@ def _search_faults(search: HorizontalSearch) -> Iterator[str]:
         yield f"query: holds a placeholder that stands for nothing; the one that there is: `{USER_INPUT}`"
     if ("files" in search.sources) != bool(search.paths):
         yield "paths: go with source files, and that with them; write both or none"
-    yield from _path_faults(search.paths)
 
 
 def _is_marked(text: str) -> bool:
@@ -151,19 +157,28 @@ def _placeholder_faults(filters: Mapping[LedgerField, str | int] | Mapping[str, 
             yield f"filters.{name}: {_NOTHING_REPLACED}"
 
 
-def _path_faults(paths: Sequence[str]) -> Iterator[str]:
+def _path_faults(paths: Sequence[str], config: AdminConfig) -> Iterator[str]:
+    if len(paths) > config.attention.queries_max:  # each is a question
+        yield f"paths: are {len(paths)}; at most {config.attention.queries_max} are asked for (attention.queries_max)"
     for number, path in enumerate(paths):
         if fault := path_fault(path):
             yield f"paths.{number}: {fault}"
 
 
-def _event_faults(query: LedgerQuery) -> Iterator[str]:
+def _event_faults(query: LedgerQuery, config: AdminConfig) -> Iterator[str]:
+    yield from _above("max_entries", query.max_entries, "attention.entries_max", config.attention.entries_max)
     yield from _placeholder_faults(query.filters)
     for name, value in query.filters.items():
         if isinstance(value, int) != (name == "run_seq"):
             yield f"filters.{name}: is {value!r}; write {'the number of a run' if name == 'run_seq' else 'a text'}"
     if query.event_type is not None and query.event_type not in EVENT_TYPES:
         yield f"event_type: the record has no entries {query.event_type[:64]!r}; see: hobus ledger show --help"
+
+
+def _above(path: str, wanted: int, setting: str, most: int) -> Iterator[str]:
+    """What every turn would pay too dearly for."""
+    if wanted > most:
+        yield f"{path}: {wanted} is above {setting} ({most}); lower the first or raise the second"
 
 
 def path_fault(path: str) -> str:
@@ -199,39 +214,11 @@ def _agent_faults(agent: Agent, templates: Mapping[str, Template]) -> Iterator[s
             return
 
 
-def _overlap(template: Template, second: Template) -> bool:
-    """Whether there could be an agent that both match equally, in prompts of one kind."""
-    if not set(prompts_of(template)) & set(prompts_of(second)):
-        return False
-    one, other = template.applies_to, second.applies_to
-    pairs = ((one.framework_id, other.framework_id), (one.agent_class, other.agent_class), (one.tier, other.tier))
-    return specificity(one) == specificity(other) and all(not a or set(a) & set(b) for a, b in pairs)
-
-
-def _pair_faults(templates: Mapping[str, Template], agents: Mapping[str, Agent]) -> Iterator[str]:
-    """Of templates that no agent lists, and that no agent meets yet: the next agent would."""
-    listed = {template_id for agent in agents.values() for template_id in agent.attention}
-    met = {
-        frozenset(template.template_id for template in most_specific(templates.values(), agent, contract))
-        for agent in agents.values()
-        if not agent.attention
-        for contract in USES
-    }
-    open_ones = [template for template_id, template in templates.items() if template_id not in listed]
-    for one, other in combinations(open_ones, 2):
-        is_told = any({one.template_id, other.template_id} <= ids for ids in met)
-        if not is_told and _overlap(one, other):
-            yield (
-                f"attention/{one.template_id}.json: applies_to: {one.template_id} and {other.template_id} apply to the "
-                "same agents equally; narrow one, or list one in the `attention` of an agent"
-            )
-
-
 def _required_faults(contract: Contract, config: AdminConfig, frameworks: Mapping[str, Framework]) -> Iterator[str]:
     required = contract.required_context
     for number, value in enumerate(required.ledger_queries):
         query, found = checked(LedgerQuery, value)
-        found = found if query is None else [*_event_faults(query), *query_faults(query, config)]
+        found = found if query is None else list(_event_faults(query, config))
         yield from (f"required_context.ledger_queries.{number}.{fault}" for fault in found)
     for number, framework_id in enumerate(required.framework_refs):
         if framework_id not in frameworks:

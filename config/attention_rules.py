@@ -41,11 +41,11 @@ def choose(
 ) -> Template | None:
     """The template that fills this agent's contexts of prompts under this contract; None: no selectors match.
 
-    Raises ConfigError for an override that cannot be, for a template of the agent's own list that there is not, and for
-    two that are equally specific.
+    An override is used whatever its selectors say. Raises ConfigError for one that there is not, for a template of the
+    agent's own list that there is not, and for two that are equally specific.
     """
     if override is not None:
-        if fault := override_fault(templates, agent, override):
+        if fault := override_fault(templates, override):
             raise ConfigError(fault)
         return templates[override]
     listed = [_named(templates, template_id, f"agents/{agent.agent_id}.json") for template_id in agent.attention]
@@ -68,23 +68,18 @@ def prompts_of(template: Template) -> tuple[Prompts, ...]:
     return template.applies_to.contract or (ANSWERS,)
 
 
-def override_fault(templates: Mapping[str, Template], agent: Agent, template_id: str) -> str:
-    """Why nobody can ask for this template for this agent, and what to do; empty: it can be asked for."""
-    template = templates.get(template_id)
-    if template is None:
-        fitting = [name for name, one in templates.items() if _fills_answers_of(agent, one)]
-        may_have = ", ".join(fitting) or "none"
-        return f"there is no attention template {template_id[:64]!r}; agent {agent.agent_id} may have {may_have}"
-    if not _fills_answers_of(agent, template):
-        return (
-            f"attention template {template_id} does not apply to agent {agent.agent_id}: widen its applies_to, or ask "
-            "for another one"
-        )
-    return ""
+def override_fault(templates: Mapping[str, Template], template_id: str) -> str:
+    """Why nobody can ask for this template; empty: there is one."""
+    there = ", ".join(templates) or "none"
+    return "" if template_id in templates else f"there is no attention template {template_id[:64]!r}; there are {there}"
 
 
-def _fills_answers_of(agent: Agent, template: Template) -> bool:
-    return ANSWERS in prompts_of(template) and matches(template.applies_to, agent)
+def override_warning(template: Template, agent: Agent) -> str:
+    """What to say of a template that was asked for by name for answers of this agent; empty: it applies anyway."""
+    if ANSWERS in prompts_of(template) and matches(template.applies_to, agent):
+        return ""
+    named = template.template_id
+    return f"attention template {named} was asked for by name; by its applies_to it is for other prompts"
 
 
 def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:

@@ -29,7 +29,7 @@ ANSWERS: Prompts = "PRC-SYNTHESIZE-001"
 CLASSIFICATIONS: Prompts = "PRC-CLASSIFY-001"
 CONSOLIDATIONS: Prompts = "PRC-CONSOLIDATE-001"
 Handler = Literal["moment"]
-"""What a custom stage may name: the functions of `ho2_supervisor/attention/handlers.py`."""
+"""What a custom stage may name: the handlers of `ho2_supervisor/attention/sources.py`."""
 USER_INPUT = "{{ user_input }}"
 """The turn's message, in the query of a horizontal_search: the one placeholder that there is."""
 

@@ -114,17 +114,13 @@ class Validator:
         return self._cost.looks(extent.height) * extent.value_count, extent.size
 
 
-def check_schema(schema: Any) -> None:
-    """Raises SchemaFault for what is no schema that stands on its own; nothing of it is run."""
-    _validated(schema, is_run=False)
-
-
 def validator_of(schema: Any) -> Validator:
     """The validator of a schema that stands on its own and can be run. Raises SchemaFault."""
-    return cast("Validator", _validated(schema, is_run=True))
+    return cast("Validator", checked(schema, is_run=True))
 
 
-def _validated(schema: Any, *, is_run: bool) -> Validator | None:
+def checked(schema: Any, *, is_run: bool) -> Validator | None:
+    """Its validator, if it is to be run. Raises SchemaFault for what is no schema that stands on its own."""
     try:
         return _kept(json.dumps(schema, sort_keys=True), is_run=is_run)
     except RecursionError:
@@ -240,7 +236,7 @@ def object_fault(schema: Any, depth_max: int, *, is_run: bool = True) -> str:
     if not is_within(schema, depth_max):
         return "is nested too deeply"
     try:
-        _validated(schema, is_run=is_run)
+        checked(schema, is_run=is_run)
     except SchemaFault as fault:
         return str(fault)
     return ""

@@ -1,7 +1,6 @@
-"""Reads every governed file and checks it; all faults are told at once. There is no default for anything in code.
+"""Reads every governed file and checks it. There is no default for anything in code.
 
-What is at fault by itself is left out, or is as shipped, while the rest is held against each other; a fault that may
-only come from that is not told (`sound_part.py`).
+All faults of single files are told at once; where there is none, all those of files held against each other.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ from hobus.config.in_force import in_force
 from hobus.config.parse import BYTE_ORDER_MARK, BadText, checked, json_value
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
-from hobus.config.sound_part import follows_from, sound_part
 
 _MODELS: dict[Kind, tuple[type[Asset], str]] = {
     "agent": (Agent, "agent_id"),
@@ -110,38 +108,35 @@ def settings(layers: Layers) -> AdminConfig | None:
     shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
     own = layers.config_file
     file = shipped if own is None else GovernedFile(ADMIN_CONFIG, "config", own, files.OWN)
-    return _admin_config(file, shipped, [], set())[0]
+    return _admin_config(file, shipped, [])[0]
 
 
 def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Reading:
-    """Everything governed in these layers, with every fault; those of `further`, too.
+    """Everything governed in these layers, with every fault of a file; where there is none, those between files.
 
-    An admin_config.json of one's own is laid over the shipped one (`config.merge`).
+    Of these are those of `further`. An admin_config.json of one's own is laid over the shipped one (`config.merge`).
     """
     found, faults = files.find(layers)
     of_place = len(faults)
-    gone: set[str] = set()
     written = found[ADMIN_CONFIG]
     shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
     beneath = () if written.is_shipped else (shipped,)
-    config, pasted = _admin_config(written, shipped, faults, gone)
+    config, pasted = _admin_config(written, shipped, faults)
     limits = limits_of(config)
     assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
     prompt_packs: dict[str, str] = {}
     for file in found.values():
         if file.kind in _MODELS:
-            _read_asset(file, assets[file.kind], faults, gone, limits)
+            _read_asset(file, assets[file.kind], faults, limits)
         elif file.kind == "prompt_pack":
-            _read_pack(file, prompt_packs, faults, gone, limits)
+            _read_pack(file, prompt_packs, faults, limits)
         elif file.kind == "standard":
             _read(file, faults, limits)
-    if config is not None:
+    if config is not None and not faults:
         told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
         told += attention_faults(config, assets["template"], assets["agent"], assets["contract"], assets["framework"])
         told += further(config)
-        faults += [
-            _placed(mcp_block.where_written(fault, pasted), found) for fault in told if not follows_from(fault, gone)
-        ]
+        faults += [_placed(mcp_block.where_written(fault, pasted), found) for fault in told]
     return Reading(found, config, assets, prompt_packs, tuple(faults), of_place, beneath)
 
 
@@ -194,12 +189,9 @@ def _value_in(text: str, *, is_yaml: bool, entries_max: int | None) -> dict[str,
 
 
 def _admin_config(
-    file: GovernedFile, shipped_file: GovernedFile, faults: list[str], gone: set[str]
+    file: GovernedFile, shipped_file: GovernedFile, faults: list[str]
 ) -> tuple[AdminConfig | None, tuple[str, ...]]:
-    """The settings, laid over the shipped ones, and the names of the MCP servers that came in a pasted block.
-
-    Where there are faults, their sound part; what is not in it goes to `gone`.
-    """
+    """The settings, laid over the shipped ones, and the names of the MCP servers that came in a pasted block."""
     limits = Limits(None if file.is_shipped else file_max_bytes(), None)
     text = _read(file, faults, limits)
     shipped_text = None if file.is_shipped else shipped_file.content.decode()
@@ -210,18 +202,13 @@ def _admin_config(
     value = _value_of(file, text, faults, limits)
     if value is None:
         return None, ()
-    written, shipped = value, None
+    written = value
     if shipped_text is not None:
-        shipped = json_value(shipped_text)
-        value = merged(shipped, value)
+        value = merged(json_value(shipped_text), value)
     block = mcp_block.expanded(value)
     config, found = checked(AdminConfig, block.settings, written=written, strict=True)
     found = [mcp_block.where_written(fault, block.names) for fault in found]
-    gone |= block.gone
     faults.extend(f"{file.path}: {fault}" for fault in (*block.faults, *found))
-    if config is None:
-        config, taken = sound_part(AdminConfig, block.settings, shipped=shipped, strict=True)
-        gone |= taken
     return config, block.names
 
 
@@ -236,12 +223,11 @@ def _sound_settings(
         return None
     block = mcp_block.expanded(value if shipped_text is None else merged(json_value(shipped_text), value))
     config = checked(AdminConfig, block.settings, strict=True)[0]
-    return None if config is None or block.faults or block.gone else (config, block.names)
+    return None if config is None or block.faults else (config, block.names)
 
 
-def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], gone: set[str], limits: Limits) -> None:
+def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], limits: Limits) -> None:
     pack_id, text = file.path.stem, _read(file, faults, limits)
-    gone |= {file.name} if text is None else set()
     if text is None:
         return
     into[pack_id] = text
@@ -254,7 +240,7 @@ def _read_pack(file: GovernedFile, into: dict[str, str], faults: list[str], gone
         faults.append(f"{file.path}: {fault.detail}")
 
 
-def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gone: set[str], limits: Limits) -> None:
+def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], limits: Limits) -> None:
     id_field = _MODELS[file.kind][1]
     text = _read(file, faults, limits)
     place = file.path.stem if file.path.name != f"manifest{file.path.suffix}" else file.path.parent.name
@@ -263,16 +249,12 @@ def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str], gon
     if text is not None:
         asset = _sound_asset(file.kind, text, is_yaml=file.path.suffix == ".yaml", entries_max=limits.entries_max)
         if asset is None:
-            asset, taken = _with_faults(file, text, faults, limits)
-            if any(path.startswith("applies_to") for path in taken):
-                gone |= {f"{named} and", f"and {named}"}  # without its selectors it would apply to others, too
+            _tell_faults(file, text, faults, limits)
     if asset is None:
-        gone |= {repr(named), file.name}
         return
     asset_id: str = getattr(asset, id_field)
     if asset_id != named:
         faults.append(f"{file.path}: {id_field}: is {asset_id!r}, but the file is named for {named!r}; make them equal")
-        gone |= {repr(asset_id), repr(named), file.name, file.name.replace(named, asset_id)}
     elif asset_id in into:
         faults.append(f"{file.path}: {id_field}: {asset_id!r} is defined by another file too; remove one of them")
     else:
@@ -293,17 +275,16 @@ def _sound_asset(kind: Kind, text: str, *, is_yaml: bool, entries_max: int | Non
     return checked(_MODELS[kind][0], value)[0]
 
 
-def _with_faults(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> tuple[Asset | None, set[str]]:
-    """The sound part of a file that has no sound asset, where there is one, and the paths of what was taken out."""
+def _tell_faults(file: GovernedFile, text: str, faults: list[str], limits: Limits) -> None:
+    """Why a file has no sound asset."""
     value = _value_of(file, text, faults, limits)
     if value is None:
-        return None, set()
+        return
     model, id_field = _MODELS[file.kind]
     _, found = checked(model, value)
     if fault := _lower_case_fault(value.get(id_field), id_field):
         found = [fault, *(one for one in found if not one.startswith(f"{id_field}: "))]
     faults.extend(f"{file.path}: {fault}" for fault in found)
-    return sound_part(model, value)
 
 
 def _lower_case_fault(name: Any, id_field: str) -> str:

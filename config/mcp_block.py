@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from hobus.config.parse import checked
 from hobus.config.secret_refs import is_secret_ref
-from hobus.config.sound_part import sound_part
 
 KEY = "mcpServers"
 OWN_KEY = "tools.mcp_servers"
@@ -61,9 +60,7 @@ class Expanded(NamedTuple):
     names: tuple[str, ...] = ()
     """Of the servers that came in the block."""
     faults: Sequence[str] = ()
-    """Every one that the block shows by itself, with its path; servers with faults are there, as far as they go."""
-    gone: frozenset[str] = frozenset()
-    """Names, quoted, of servers that are not."""
+    """Every one that the block shows by itself, with its path; servers with faults are not among the settings."""
 
 
 def expanded(value: Mapping[str, Any]) -> Expanded:
@@ -77,8 +74,8 @@ def expanded(value: Mapping[str, Any]) -> Expanded:
         return Expanded(rest, faults=[fault])
     tools = rest.get("tools")
     if not isinstance(tools, dict) or not isinstance(tools.get("mcp_servers") or {}, dict):
-        return Expanded(rest, gone=frozenset(map(repr, block)))  # that is a fault of its own
-    servers, faults, gone = dict(tools.get("mcp_servers") or {}), list[str](), set[str]()
+        return Expanded(rest)  # that is a fault of its own
+    servers, faults = dict(tools.get("mcp_servers") or {}), list[str]()
     for name, pasted in block.items():
         if name in servers:
             faults.append(f"{KEY}.{name}: {OWN_KEY} has a server of this name, too; remove one of them")
@@ -87,9 +84,7 @@ def expanded(value: Mapping[str, Any]) -> Expanded:
         faults += found
         if server is not None:
             servers[name] = server
-        elif found:
-            gone.add(repr(name))
-    return Expanded(rest | {"tools": tools | {"mcp_servers": servers}}, tuple(block), faults, frozenset(gone))
+    return Expanded(rest | {"tools": tools | {"mcp_servers": servers}}, tuple(block), faults)
 
 
 def where_written(fault: str, pasted: tuple[str, ...]) -> str:
@@ -111,15 +106,11 @@ def _server_of(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[s
     meant = {key: value for key, value in pasted.items() if key not in _APPROVALS}
     server, found = checked(PastedServer, meant)
     faults += [f"{path}.{fault}" for fault in found]
-    gone = set[str]()
-    if server is None:
-        server, gone = sound_part(PastedServer, meant)
     if server is None or server.disabled:
         return None, faults
     kind: Literal["env", "headers"] = "env" if server.command is not None else "headers"
     values: dict[str, str] = getattr(server, kind)
-    if not gone & _OF_KIND:
-        faults += [f"{path}{fault}" for fault in _kind_faults(server)]
+    faults += [f"{path}{fault}" for fault in _kind_faults(server)]
     faults += [f"{path}{fault}" for fault in _profile_faults(server, tools)]
     faults += [f"{path}.{kind}.{key[:64]}{fault}" for key, value in values.items() for fault in _value_faults(value)]
     profile = _profile_of(server, tools)
@@ -133,16 +124,11 @@ def _server_of(path: str, pasted: Any, tools: Mapping[str, Any]) -> tuple[dict[s
     return {**profile, **given, **reached, kind: resolved}, faults
 
 
-_OF_KIND = frozenset({"command", "url", "type", "transport", "args", "env", "headers"})
-"""Settings that say how a server is reached: where one is at fault itself, nobody knows whether they fit together."""
-
-
 def _profile_of(server: PastedServer, tools: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The one that it names, or any where there is none of that name, so that its other faults are told, too."""
+    """The one that it names; None: there is none of that name."""
     profiles = tools.get("mcp_profiles")
-    found = [one for one in profiles.values() if isinstance(one, dict)] if isinstance(profiles, dict) else []
     named = profiles.get(server.profile or tools.get("mcp_profile")) if isinstance(profiles, dict) else None
-    return named if isinstance(named, dict) else next(iter(found), None)
+    return named if isinstance(named, dict) else None
 
 
 def _kind_faults(server: PastedServer) -> Iterator[str]:

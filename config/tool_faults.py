@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from hobus.bus.messages.control import SEPARATOR
@@ -25,6 +26,11 @@ _HEADER_VALUE = re.compile(r"[\t -~]*")
 _ENV_NAME = re.compile(r"[^=\0]+")
 _ENV_VALUE = re.compile(r"[^\0]*")
 _SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+
+
+def is_meant(tool: str, listed: Sequence[str]) -> bool:
+    """Whether a server's tool is one of those listed, by its name or a shell pattern."""
+    return any(tool == one or fnmatchcase(tool, one) for one in listed)
 
 
 def tool_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> list[str]:
@@ -60,7 +66,9 @@ def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
     if _SERVER_NAME.fullmatch(name) is None or name in OWN_SOURCES:
         yield f"{path}: a server's name has 1 to 32 of a-z, 0-9, `-`, begins with a letter, is not builtin or python"
     for listed in ("reads", "idempotent"):
-        unknown = [tool for tool in getattr(server, listed) if tool != "*" and tool not in (server.tools or [tool])]
+        tools = server.tools
+        named = getattr(server, listed) if tools is not None else ()
+        unknown = [one for one in named if one != "*" and not any(is_meant(tool, [one]) for tool in tools or ())]
         if unknown:
             yield f"{path}.{listed}: {unknown[0]!r} is not in its `tools`; add it there or remove it here"
     if isinstance(server, HttpServer):

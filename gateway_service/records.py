@@ -27,6 +27,7 @@ from hobus.bus.record.payloads.prompts import (
     SentMessage,
     SentRequest,
     SentText,
+    messages_sha256,
     order_scope,
     scopes_of,
 )
@@ -74,7 +75,7 @@ class PromptCall:
     trace: str
     is_degraded: bool
     said: bytes
-    """The transcript, as it is digested."""
+    """SHA-256 of the transcript."""
     about: Provenance
     """Who and what its records are about."""
 
@@ -114,7 +115,7 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> Pr
     know other tools than who asked first, as one that has just started does, and the gateway may be routed otherwise
     since: that makes no other request of it.
     """
-    said = pack([[one.role, one.text, one.tool_calls, one.tool_call_id] for one in prompt.messages])
+    said = messages_sha256((one.role, one.text, one.tool_calls, one.tool_call_id) for one in prompt.messages)
     key_of = pack([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id])
     asked = hashlib.sha256(key_of + said + _manner(prompt)).digest()
     about = provenance_of(prompt)
@@ -137,7 +138,7 @@ def rerouted(ask: PromptCall, route: Route) -> PromptCall:
 
 
 def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:
-    """SHA-256 of the exact bytes that stand for this request at its provider."""
+    """SHA-256 of all that stands for this request at its provider."""
     tools = [(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]
     return hashlib.sha256(pack([route.provider_id, route.model_id, tools]) + said + _manner(prompt)).digest()
 
@@ -178,7 +179,9 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
         degraded=ask.is_degraded,
     )
     of_pack = packs.of(prompt)
-    request = SentRequest(ask.digest, ask.asked, tuple([_message(message, of_pack) for message in prompt.messages]))
+    request = SentRequest(
+        ask.digest, ask.asked, tuple([_message(message, of_pack) for message in prompt.messages]), ask.said
+    )
     return entry(
         "PROMPT_SENT",
         attempt.name,

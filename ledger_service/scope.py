@@ -60,10 +60,11 @@ What the host answers again names what CONSOLIDATION_DUE says; the HTTP door fin
 SEARCHES: dict[str, frozenset[str]] = {
     "operator": frozenset(SEARCHED_STREAMS),
     "ho2": frozenset({SESSION}),
+    "ho1": frozenset({SESSION}),  # its `search` tool, which names the session of its call
 }
 """role -> streams whose texts it may search by words. Nobody else may: a search tells what was said by anybody."""
 
-OF_ONE = frozenset({"ho2"})
+OF_ONE = frozenset({"ho1", "ho2"})
 """Roles that search one session's texts, or one agent's, and name it."""
 
 

@@ -90,6 +90,7 @@ class Executor(Actor):
             config=self._config,
             held=HeldState(self._ledger, bus.instance, page=self._config.ledger.read_entries_max),
             begun=self._begun,
+            read_file=self._read,
             own_digest=self._snapshot.digest,
         )
 
@@ -151,6 +152,9 @@ class Executor(Actor):
 
     async def read_file(self, message: ReadFile, _call: Call) -> FileText:
         """A file below the roots of an agent, or why not. Raises WorkOrderFault for an unknown configuration."""
+        return await self._read(message)
+
+    async def _read(self, message: ReadFile) -> FileText:
         if self._files is None:
             return FileText(refused="not_permitted", warning="this worker reads no files of the cluster's machine")
         agent = (await self._snapshots.get(message.config_digest)).agents.get(message.agent_id)

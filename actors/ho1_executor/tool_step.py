@@ -13,7 +13,7 @@ from hobus.actors.ho1_executor.held_state import HeldState
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
-from hobus.actors.ho1_executor.tools.outside import requests_over
+from hobus.actors.ho1_executor.tools.outside import ReadText, requests_over
 from hobus.actors.ho1_executor.tools.table import builtin_view
 from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
@@ -44,6 +44,7 @@ class ToolStep:
     held: HeldState
     begun: set[str]  # orders whose tool this incarnation began to run and whose end is not durable yet
     own_digest: str = ""  # of the snapshot that its tool processes know
+    read_file: ReadText | None = None
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult | Receipt:
         """The tool's output, or the receipt of the worker that ran it.
@@ -58,16 +59,16 @@ class ToolStep:
         self.begun.add(order.wo_id)
         job.usage.tool_ids.append(tool.tool_id)
         timeout_s = min(tool.timeout_s or self.config.tools.timeout_ms / 1000, job.remaining_s)
+        about = {"session_id": order.session_id, "agent_id": order.agent_id, "config_digest": snapshot.digest}
         output = await self.runner.run(
             call,
             context={
-                "session_id": order.session_id,
-                "agent_id": order.agent_id,
+                **about,
                 "wo_id": order.wo_id,
                 "idempotency_key": order.wo_id,
                 "more_tools": self._more_tools(agent),
                 "holder": job.holder,
-                "request": requests_over(self.bus, timeout_s=timeout_s),
+                "request": requests_over(self.bus, timeout_s=timeout_s, about=about, read_file=self.read_file),
                 **({} if snapshot.digest == (self.own_digest or snapshot.digest) else {"view": builtin_view(snapshot)}),
             },
             timeout_s=timeout_s,

@@ -166,7 +166,7 @@ class Supervisor(Actor):
             is_new = not session.record.state.is_started
             if is_new and (
                 fault := provider_fault(wanted, self._config.gateway)
-                or self._template_fault("session_config", wanted, agent_id)
+                or template_fault("session_config", wanted, self._snapshot.templates)
             ):
                 raise SessionFault("invalid_input", fault)
             if is_new:
@@ -336,13 +336,9 @@ class Supervisor(Actor):
                 continue
             is_held_up = isinstance(decision, SessionFault) and decision.code == "run_active"
             if not is_held_up or not await self._is_over(session):
-                state = session.record.state
-                fault = self._template_fault("run_overrides", message.run_overrides, state.agent_id)
+                fault = template_fault("run_overrides", message.run_overrides, self._snapshot.templates)
                 return session, SessionFault("invalid_input", fault) if decision == "begin" and fault else decision
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
-
-    def _template_fault(self, whose: str, settings: SessionConfig | None, agent_id: str | None) -> str:
-        return template_fault(whose, settings, self._snapshot.agents.get(agent_id or ""), self._snapshot.templates)
 
     async def _is_over(self, session: OwnedSession) -> bool:
         """Whether the active run is none any more. The host may have answered its input while this process stood still.

@@ -19,7 +19,6 @@ from hobus.bus.lanes import role_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import follow_up_input, is_follow_up
 from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of, words_of
-from hobus.config.assets import Agent
 from hobus.config.attention_rules import override_fault
 from hobus.config.attention_template import Template
 from hobus.config.json_schema import schema_fault
@@ -108,15 +107,13 @@ def settings_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
     return f"output_schema {fault}" if fault else ""
 
 
-def template_fault(whose: str, settings: SessionConfig | None, agent: Agent | None, known: Templates) -> str:
+def template_fault(whose: str, settings: SessionConfig | None, known: Templates) -> str:
     """Why no context can be filled by the attention template that these settings ask for; empty: it can, or none is.
 
     Of a session that is started it was there once: its turns go on without it, and their records warn.
     """
     wanted = None if settings is None else settings.attention_template
-    if wanted is None or agent is None:
-        return ""
-    fault = override_fault(known, agent, wanted)
+    fault = "" if wanted is None else override_fault(known, wanted)
     return f"{whose}.attention_template: {fault}" if fault else ""
 
 

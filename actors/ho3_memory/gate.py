@@ -19,7 +19,7 @@ STATED = "explicit:"
 
 
 _NOT_IN_FORCE: dict[str, str] = {
-    "off": "a person switched it off, until it is stated again or `hobus memory activate {0}`",
+    "off": "a person switched it off, until it is stated again or `hobus memory activate {0} --reason …`",
     "pending": "it waits for a person: `hobus memory confirm {0}`",
     "silent": "the weight of {0} is 0",
     "expired": "{0} has expired",

@@ -224,8 +224,8 @@ class TurnResult(Message, wire="session.turn_result"):
     )
     template_fault: str = Field(
         default="",
-        description="why the attention template that its session or it asks for was not used: it was taken away since; "
-        "empty: it was, or none is asked for",
+        description="of the attention template that its session or it asks for: it was taken away since and not used, "
+        "or is used although its selectors exclude this agent; empty: neither, or none is asked for",
     )
     exchange_entry_ids: list[str] = Field(
         default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"

@@ -192,7 +192,9 @@ def _source(path: str) -> str | None:
 def _of_signatures(view: View, verify: Verify | None) -> Iterator[Finding]:
     """What is shipped is held by hash (G0); settings are the home's own under either policy."""
     config: Any = view.reading.config
-    is_signed = getattr(getattr(config, "governance", None), "signatures", "dev") == "signed"
+    if config is None:  # at fault: nobody knows the policy, and nothing starts
+        return
+    is_signed = config.governance.signatures == "signed"
     if not is_signed:
         said = "signatures are not checked (governance.signatures: dev)"
         yield Finding("G5", "governance.signatures", said, "", "note")

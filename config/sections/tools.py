@@ -14,10 +14,11 @@ class McpServerSettings(Section):
 
     tools: list[str] | None = Field(description="tools of it that are taken, by its names for them; null: all")
     reads: list[str] = Field(
-        description="of these, those that change nothing (`*`: all): any other is held to write, whatever it says"
+        description="of these, those that change nothing, shell patterns allowed: any other is held to write, whatever "
+        "it says"
     )
     idempotent: list[str] = Field(
-        description="those that may run twice after a crash (`*`: all); what only reads may in any case"
+        description="those that may run twice after a crash (shell patterns allowed); what only reads may in any case"
     )
     connect_timeout_ms: Positive = Field(description="until it is started, has said who it is and listed its tools")
     timeout_ms: Positive | None = Field(description="one call of its tools; null: `tools.timeout_ms`")

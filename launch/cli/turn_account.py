@@ -41,6 +41,21 @@ class TurnAccount:
         begin = moments[0].at_us if moments else 0
         return [(round((one.at_us - begin) / _US_PER_MS), one.what) for one in moments]
 
+    @property
+    def taken(self) -> str:
+        """Calls, tokens and money of the turn."""
+        totals = totals_of(self.entries)
+        again = totals.tool_runs - totals.tool_calls
+        begun = f", begun {counted(totals.tool_runs, 'time')}" if again else ""
+        parts = (
+            counted(totals.model_calls, "model call"),
+            f"{totals.model_calls_unknown} of them of unknown outcome" if totals.model_calls_unknown else "",
+            counted(totals.tool_calls, "tool call") + begun,
+            f"{totals.input_tokens:,} + {counted(totals.output_tokens, 'token')}",
+            money(totals.cost_usd),
+        )
+        return ", ".join(filter(None, parts))
+
     def document(self) -> dict[str, Any]:
         """For programs: the same facts."""
         moments = account_of(self.entries)
@@ -70,25 +85,9 @@ class TurnAccount:
         show_moments(self.lines())
         for line in (turn.reply or "").splitlines():
             say_prose("    > ", printable(line))
-        say_prose("  ", f"{turn.ended}; {_taken(self.entries)}")
+        say_prose("  ", f"{turn.ended}; {self.taken}")
         if turn.outcome == "running":
             note("the turn is not over yet")
-
-
-def _taken(entries: Sequence[Entry]) -> str:
-    totals = totals_of(entries)
-    again = totals.tool_runs - totals.tool_calls
-    return ", ".join(
-        part
-        for part in (
-            counted(totals.model_calls, "model call"),
-            f"{totals.model_calls_unknown} of them of unknown outcome" if totals.model_calls_unknown else "",
-            counted(totals.tool_calls, "tool call") + (f", begun {counted(totals.tool_runs, 'time')}" if again else ""),
-            f"{totals.input_tokens:,} + {counted(totals.output_tokens, 'token')}",
-            money(totals.cost_usd),
-        )
-        if part
-    )
 
 
 def show_moments(moments: Iterable[tuple[int, str]], indent: str = "  ") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hobus.actors.ho3_memory.records import STREAMS
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import entry_id, shown_session
+from hobus.bus.messages.ledger import Entry
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.provenance_view import configurations_of
 from hobus.launch.cli.turn_account import TurnAccount, entries_of_session, turn_account
@@ -62,9 +64,7 @@ def explained(home: Home, session_id: str, wanted: str | None, *, called: str = 
             raise UsageFault(f"{session} has no turn yet", hint=next_here(f"ask --session {session} TEXT"))
         wanted = str(turns[-1].run or turns[-1].input_id)
     account = turn_account(entries, session_id, wanted, called=called)
-    quoted = quoted_elsewhere(account.entries, entries)
-    everything = read_entries(home.ledger, with_bodies=True) if quoted else ()
-    elsewhere = [one for one in everything if one.submission_id in quoted]
+    elsewhere = _quoted(home.ledger, account.entries, entries)
     memory = [
         one for stream in STREAMS for one in read_entries(home.ledger, EntryFilter(stream=stream), with_bodies=True)
     ]
@@ -77,6 +77,17 @@ def explained(home: Home, session_id: str, wanted: str | None, *, called: str = 
         )
     )  # fmt: skip
     return ExplainedTurn(account, why, configurations.get(why.config_digest))
+
+
+def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> list[Entry]:
+    """The entries of other sessions that the turn's prompts quote; what they quote may itself quote others."""
+    found: list[Entry] = []
+    while quoted := quoted_elsewhere(turn, [*session, *found]):
+        more = [one for one in read_entries(record, with_bodies=True) if one.submission_id in quoted]
+        if not more:  # they are not in this record
+            break
+        found += more
+    return found
 
 
 def _snapshot(record: Path, digest: str) -> tuple[Snapshot | None, str]:

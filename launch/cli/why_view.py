@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -35,6 +36,7 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     yield Said(f"  < {_line(turn.text) if turn.text is not None else '(not in the record)'}")
     is_whole = turn.outcome == "failed"  # what it failed of ends with what to do
     yield Said(f"  > {printable(turn.reply or '') if is_whole else _line(turn.reply)}")
+    yield from map(Said, opening(found))
     yield from map(Aside, explained.missing)
     yield from _failures(explained.failures)
     if explained.waits:
@@ -65,6 +67,38 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
         yield Rows(MADE_UNDER, rows_of(explained.made_of))
     if turn.outcome == "running":
         yield Aside("the turn is not over yet")
+
+
+def opening(found: ExplainedTurn) -> list[str]:
+    """Tell the turn in at most five sentences, each only where there is something to say."""
+    turn, why, prompts = found.account.turn, found.why, found.why.prompts
+    said = why.classification or {}
+    act = said.get("speech_act")
+    labels = ", ".join(f"{kind} {value_in_words(name)}" for kind, name in (said.get("labels") or {}).items() if name)
+    taken = f"taken as a {act}{f' ({labels})' if labels else ''}" if act else "not classified"
+    models = ", ".join(dict.fromkeys(f"{one.provider_id}/{one.model_id}" for one in prompts)) or "no model"
+    told = [
+        printable(f"The message was {taken}; the turn's end: {turn.ended}."),
+        printable(f"It asked {models}: {found.account.taken}."),
+    ]
+    if prompts:
+        tokens: Counter[str] = Counter()
+        for one in prompts[-1].shown:
+            tokens[one.name] += one.tokens
+        texts = ", ".join(f"{name} {thousands(count)}" for name, count in tokens.items() if count)
+        told.append(printable(f"Its last prompt showed, in tokens: {texts}."))
+    if why.failures:
+        first = why.failures[0]
+        told.append(printable(f"{counted(len(why.failures), 'failure')}, the first: {first.code} (#{first.sequence})."))
+    elif why.memory is not None or why.gates:
+        shown = 0 if why.memory is None else len(why.memory.shown)
+        crossed = [one.signal_id for one in why.gates if one.crossed]
+        learned = f"; crossed their gate: {', '.join(crossed)}" if crossed else ""
+        told.append(printable(f"Memory showed {counted(shown, 'line')}{learned}."))
+    if prompts:
+        checked = sum(one.as_sent is True for one in prompts)
+        told.append(f"Word for word as sent, by the recorded SHA-256: {checked} of {counted(len(prompts), 'prompt')}.")
+    return [f"  {one}" for one in told]
 
 
 def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:
@@ -192,6 +226,8 @@ def _prompt(prompt: PromptShown, *, in_full: bool) -> Iterator[Part]:
             f"({thousands(prompt.cached_tokens or 0)} cached), {price}, {thousands(prompt.latency_ms or 0)} ms; "
             f"{thousands(prompt.reserved_tokens)} reserved{left} (#{prompt.answered})"
         )
+    if prompt.as_sent is False:
+        yield Said("  these texts are not what was sent: their SHA-256 is not the recorded one", "yellow")
     if prompt.tools:
         yield Said(f"  tools: {', '.join(map(printable, prompt.tools))}")
     if in_full:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from hobus.bus.catalog import ROLES
@@ -16,6 +17,8 @@ from hobus.launch.filters.turns import session_matches, turn_matches
 
 EXAMPLE = "ledger show 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'"
 _SESSION_STREAM = "session/"
+_NUMBER = re.compile(r"#?([0-9]+)")
+"""An entry by its number alone, with or without the sign that stands before it wherever one is named."""
 
 
 class LedgerRow(NamedTuple):
@@ -76,5 +79,5 @@ FIELDS: dict[str, Field[LedgerRow]] = {
 
 
 def ledger_filter(texts: tuple[str, ...]) -> Filter[LedgerRow]:
-    """The filter behind the arguments of `hobus ledger show|tail`. Raises FilterError."""
-    return filter_of(texts, FIELDS)
+    """The filter behind the arguments of `hobus ledger show|tail`; a number is that entry. Raises FilterError."""
+    return filter_of([_NUMBER.sub(r"sequence=\1", text) if _NUMBER.fullmatch(text) else text for text in texts], FIELDS)

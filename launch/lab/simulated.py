@@ -109,7 +109,7 @@ class SimulatedCluster:
                     tools=self._tools,
                     view=snapshot_view(snapshot, self._tools),
                     bounds=Bounds(config.tools.output_max_bytes, config.tools.said_max_bytes),
-                    verify=self._verify_for_tool,
+                    checks={"verify_ledger": self._verify_for_tool},
                 )
                 executor = Executor(snapshot=snapshot, tools=runner, tool_specs=self._tools)
                 return executor, {"slots": config.ho1.orders_max, "tools": runner.available()}

@@ -10,12 +10,14 @@ import importlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hobus.bus.errors import ConfigError
+from hobus.config.assets import GateId
 from hobus.config.files import SHIPPED_ROOT
-from hobus.config.gates.finding import Finding, failed, lines
+from hobus.config.gates.finding import TITLES, Finding, failed, lines
 from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
-from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
@@ -34,6 +36,22 @@ def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = 
     """
     view = look(layers_of(home, config_file))
     return run_gates(view, verify=_verify(home, view), check_record=lambda: record_fault(home, is_full=is_full))
+
+
+def report_of(root: Path, *, config_file: Path | None = None, is_full: bool = False) -> dict[str, Any]:
+    """What `hobus gates` says of the home in this directory, for programs and models."""
+    found = findings_in(home_of(root), config_file=config_file, is_full=is_full)
+    return {
+        "ok": not failed(found),
+        "gates": {gate: {"title": title, "verdict": verdict(gate, found)} for gate, title in TITLES.items()},
+        "findings": [one._asdict() for one in found],
+    }
+
+
+def verdict(gate: GateId, found: Sequence[Finding]) -> str:
+    """The worst that was found by this gate, a note aside."""
+    severities = {one.severity for one in found if one.gate == gate}
+    return next((one for one in ("fail", "warn") if one in severities), "ok")
 
 
 def demand(home: Home, view: View, *, otherwise: str = _NOT_STARTED) -> list[str]:

@@ -14,8 +14,8 @@ from hobus.config.gates.run import look, run_gates
 from hobus.config.load import settings
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.governance import GovernanceConfig
-from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.packages.trust import signature_fault, trusted
 
 
@@ -69,7 +69,7 @@ def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[La
 
 
 def config_of(home: Home) -> AdminConfig:
-    """The settings of this home as far as they are sound, else the shipped ones."""
+    """The settings of this home, else the shipped ones. Raises UsageFault where they are at fault."""
     return _sound(settings(Layers(config_file=settings_of(home))))
 
 
@@ -80,7 +80,11 @@ def settings_of(home: Home) -> Path | None:
 
 
 def _sound(config: AdminConfig | None) -> AdminConfig:
-    return load_snapshot().config if config is None else config
+    """Raises UsageFault for none: by the shipped ones it would be more than this home trusts."""
+    if config is None:
+        said = "the settings are at fault, so nobody knows whose packages this home takes"
+        raise UsageFault(said, hint=next_here("config check"))
+    return config
 
 
 _TRUST = "have its maker's key from the maker, then: hobus package trust add NAME KEY"

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from hobus.actors.ho2_supervisor.turn import recall, text_parts
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import payload_in
-from hobus.bus.record.payloads.prompts import PromptReceived, PromptSent, SentMessage, SentRequest
+from hobus.bus.record.payloads.prompts import (
+    PromptReceived,
+    PromptSent,
+    SentMessage,
+    SentRequest,
+    SentText,
+    messages_sha256,
+)
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
@@ -51,6 +59,8 @@ class PromptShown:
     tools: tuple[str, ...]
     reserved_tokens: int
     shown: tuple[Shown, ...]
+    as_sent: bool | None = None
+    """Whether these texts have the digest that was recorded when they were sent; None: not all of them are there."""
     input_tokens: int | None = None
     """None, as all that follows: it was not answered."""
     output_tokens: int | None = None
@@ -67,17 +77,30 @@ class PromptShown:
     words: str = ""
 
 
-def quoted_elsewhere(turn: Iterable[Entry], session: Iterable[Entry]) -> frozenset[str]:
-    """Ids of the entries whose texts a turn's prompts show, and which are not its session's."""
-    parts = [
-        part
+def quoted_elsewhere(turn: Iterable[Entry], known: Iterable[Entry]) -> frozenset[str]:
+    """Return the ids of entries that the turn's prompts quote, by lists of parts too, and that are not `known`."""
+    by_id = {entry.submission_id: entry for entry in known}
+    wanted = [
+        part.ref
         for entry in turn
         if isinstance(body_of(entry), PromptSent) and (request := _request(entry)) is not None
         for message in request.messages
         for part in message.parts
+        if isinstance(part, SentText) and part.ref is not None
     ]
-    refs = {part.ref for part in parts if not isinstance(part, int) and part.ref is not None}
-    return frozenset(ref.rpartition("/")[0] for ref in refs) - {entry.submission_id for entry in session}
+    refs: set[str] = set()
+    while wanted:
+        if (ref := wanted.pop()) not in refs:
+            refs.add(ref)
+            wanted += [one for one, _ in text_parts.parts_in(_body(ref, by_id) or b"") or () if one is not None]
+    return frozenset(ref.rpartition("/")[0] for ref in refs) - by_id.keys()
+
+
+def _body(ref: str, by_id: Mapping[str, Entry]) -> bytes | None:
+    """The body that a ref names; None where it was erased, or its entry is not there."""
+    submission_id, _, number = ref.rpartition("/")
+    entry = by_id.get(submission_id)
+    return entry.bodies[int(number)] if entry is not None and int(number) < len(entry.bodies) else None
 
 
 def _request(entry: Entry) -> SentRequest | None:
@@ -95,6 +118,23 @@ def prompt_shown(
     failures = failures_in(one for one in turn if one.submission_id == f"PROMPT_FAILED:{call}")
     failed = failures[0] if failures else None
     chars = 1 if snapshot is None else snapshot.config.attention.chars_per_token
+    texts = _texts_of_pack(said.prompt_pack_id, snapshot)
+    request = _request(entry)
+    messages = () if request is None else request.messages
+    shown = [
+        [
+            Shown(
+                role=message.role,
+                tokens=-(-len(text) // chars),
+                name=name,
+                source=source,
+                sequences=sequences,
+                text=text,
+            )
+            for name, source, sequences, text in _parts(message, said.prompt_pack_id, texts, by_id)
+        ]
+        for message in messages
+    ]
     return PromptShown(
         sequence=entry.sequence,
         order=short(entry.provenance.work_order_id or ""),
@@ -105,7 +145,8 @@ def prompt_shown(
         model_id=said.model_id,
         tools=said.tools,
         reserved_tokens=said.reserved_tokens,
-        shown=tuple(_stretches(entry, said, by_id, snapshot, chars)),
+        shown=tuple(chain.from_iterable(shown)),
+        as_sent=None if request is None else _is_as_sent(request, shown),
         answered=None if answered is None else answered.sequence,
         attempt=attempt_of(entry),
         **({} if failed is None else {"failed": failed.sequence, "code": failed.code, "words": failed.words}),
@@ -116,23 +157,15 @@ def prompt_shown(
 _OF_AN_ANSWER = ("input_tokens", "output_tokens", "cached_tokens", "latency_ms", "cost_usd", "budget_remaining")
 
 
-def _stretches(
-    entry: Entry, said: PromptSent, by_id: Mapping[str, Entry], snapshot: Snapshot | None, chars_per_token: int
-) -> Iterable[Shown]:
-    request = _request(entry)
-    if request is None:
-        return
-    texts = _texts_of_pack(said.prompt_pack_id, snapshot)
-    for message in request.messages:
-        for name, source, sequences, text in _parts(message, said.prompt_pack_id, texts, by_id):
-            yield Shown(
-                role=message.role,
-                name=name,
-                source=source,
-                sequences=sequences,
-                tokens=-(-len(text) // chars_per_token),
-                text=text,
-            )
+def _is_as_sent(request: SentRequest, shown: Sequence[Sequence[Shown]]) -> bool | None:
+    found = messages_sha256(
+        (message.role, "".join([one.text for one in stretches]), message.tool_calls, message.tool_call_id)
+        for message, stretches in zip(request.messages, shown, strict=True)
+    )
+    if found == request.messages_sha256:
+        return True
+    is_whole = request.messages_sha256 and not any(ERASED in one.text for one in chain.from_iterable(shown))
+    return False if is_whole else None
 
 
 def with_learned(prompt: PromptShown, learned: Mapping[str, int]) -> PromptShown:
@@ -173,12 +206,10 @@ def _parts(
 
 def text_behind(ref: str, by_id: Mapping[str, Entry], seen: Callable[[Entry], object] = lambda _entry: None) -> str:
     """The text that a ref names, put together from its parts where it has any; `seen` is told of each entry."""
-    submission_id, _, number = ref.rpartition("/")
-    entry = by_id.get(submission_id)
-    body = entry.bodies[int(number)] if entry is not None and int(number) < len(entry.bodies) else None
-    if entry is None or body is None:
+    body = _body(ref, by_id)
+    if body is None:
         return ERASED
-    seen(entry)
+    seen(by_id[ref.rpartition("/")[0]])
     parts = text_parts.parts_in(body)
     if parts is None:
         return body.decode("utf-8", "replace")

@@ -75,7 +75,7 @@ def test_tools_ask_and_change_nothing() -> None:
         row = row_of(service, type_name)
         assert row is not None
         assert row.reply is not None
-        assert row.cls.__name__.startswith(("Read", "Query"))
+        assert row.cls.__name__.startswith(("Read", "Query", "Search"))
 
 
 def test_provider_code_is_reached_through_the_gateway_alone() -> None:

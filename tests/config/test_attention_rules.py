@@ -10,7 +10,7 @@ import pytest
 
 from hobus.bus.errors import ConfigError
 from hobus.config.assets import Agent
-from hobus.config.attention_rules import choose, context_tokens, override_fault, tokens_of
+from hobus.config.attention_rules import choose, context_tokens, override_fault, override_warning, tokens_of
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.snapshot import Snapshot, load_snapshot
@@ -85,7 +85,7 @@ def test_templates_of_other_prompts_are_no_rivals_of_those_of_answers() -> None:
     assert [
         choose(known | {"ATT-C-001": both}, ADMIN, contract=one) for one in ("PRC-SYNTHESIZE-001", "PRC-CLASSIFY-001")
     ] == [both, both]
-    assert "does not apply" in override_fault(known, ADMIN, "ATT-B-001")
+    assert "ATT-B-001 was asked for by name" in override_warning(sorting, ADMIN)
     agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
     assert choose(known, agent, contract="PRC-CLASSIFY-001") is sorting
 
@@ -316,13 +316,6 @@ def test_two_that_apply_to_an_agent_equally_are_refused_and_both_named(tmp_path:
     assert home_with(tmp_path, own, agent={"attention": ["ATT-MINE-001"]}).templates
 
 
-def test_two_that_would_apply_to_the_next_agent_equally_are_refused_too(tmp_path: Path) -> None:
-    """Though no agent meets them yet."""
-    one = {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"agent_class": ["RESIDENT"]}}
-    [fault] = faults_of(tmp_path, one, {**one, "template_id": "ATT-B-001"})
-    assert "attention/ATT-A-001.json: applies_to: ATT-A-001 and ATT-B-001 apply to the same agents" in fault
-
-
 def test_an_agent_lists_templates_that_there_are_and_that_apply_to_it(tmp_path: Path) -> None:
     """Unknown, or made for others: refused."""
     other = {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"agent_class": ["RESIDENT"]}}
@@ -370,15 +363,12 @@ def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_an_override_that_cannot_be_is_told_with_the_way_out() -> None:
-    """Unknown: what there is; of other agents: its selectors."""
-    known = {"ATT-OTHER-001": template("ATT-OTHER-001", agent_class=["RESIDENT"])}
-    assert "agent ADMIN may have none" in override_fault(known, ADMIN, "ATT-NONE-001")
-    more = known | {
-        name: template(name, contract=[of])
-        for name, of in (("ATT-A-001", "PRC-SYNTHESIZE-001"), ("ATT-B-001", "PRC-CLASSIFY-001"))
-    }
-    assert override_fault(more, ADMIN, "ATT-NONE-001").endswith("may have ATT-A-001")
-    assert "widen its applies_to" in override_fault(known, ADMIN, "ATT-OTHER-001")
-    assert override_fault({"ATT-X-001": template("ATT-X-001")}, ADMIN, "ATT-X-001") == ""
-    assert len(override_fault(known, ADMIN, "ATT-" + "X" * 100_000)) < 300
+def test_an_override_is_used_if_there_is_one_whatever_its_selectors_say() -> None:
+    """Unknown: what there is; of other agents or prompts: a warning."""
+    known = {"ATT-OTHER-001": template("ATT-OTHER-001", agent_class=["RESIDENT"]), "ATT-X-001": template("ATT-X-001")}
+    assert override_fault(known, "ATT-NONE-001").endswith("there are ATT-OTHER-001, ATT-X-001")
+    assert override_fault({}, "ATT-NONE-001").endswith("there are none")
+    assert len(override_fault(known, "ATT-" + "X" * 100_000)) < 300
+    for name, one in known.items():
+        assert choose(known, ADMIN, name) is one and override_fault(known, name) == ""
+        assert bool(override_warning(one, ADMIN)) is (name == "ATT-OTHER-001")

@@ -6,6 +6,7 @@ import atexit
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jsonschema
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
-from hobus.config.json_schema import SchemaFault, check_schema, validator_of
+from hobus.config.json_schema import SchemaFault, checked, validator_of
 from tests.laws import law
 
 SECONDS_MAX = 3.0
@@ -118,7 +119,7 @@ NOT_TO_RUN = [
 def test_what_is_no_schema_is_refused_whether_it_is_run_or_not(schema: Any, words: str) -> None:
     """With the reason, and twice in the same way."""
     for _ in range(2):
-        for take in (check_schema, validator_of):
+        for take in (partial(checked, is_run=False), validator_of):
             with pytest.raises(SchemaFault) as caught:
                 take(schema)
             assert words in str(caught.value)
@@ -137,8 +138,8 @@ def test_a_schema_that_cannot_be_run_in_bounded_time_is_refused_in_time(schema: 
 
 def test_a_schema_that_is_not_run_is_not_looked_through_for_what_it_would_cost() -> None:
     """One that somebody else runs: all that can be said of it is that it is one."""
-    check_schema(doubling(20))
-    check_schema({"pattern": "(a{1000}){1000}"})
+    checked(doubling(20), is_run=False)
+    checked({"pattern": "(a{1000}){1000}"}, is_run=False)
 
 
 @pytest.mark.parametrize(

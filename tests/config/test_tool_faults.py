@@ -36,7 +36,7 @@ def faults(servers: dict[str, Any], entry_points: tuple[str, ...] = (), agent_to
 def test_what_is_right_has_no_fault():
     """Both transports, references, a wildcard of an agent."""
     servers = {
-        "files": STDIO | {"env": {"API_TOKEN": "env:TOKEN", "LANG": "C"}, "tools": ["a"], "reads": ["a", "*"]},
+        "files": STDIO | {"env": {"API_TOKEN": "env:TOKEN", "LANG": "C"}, "tools": ["ab"], "reads": ["ab", "a*", "*"]},
         "far-1": HTTP | {"headers": {"Authorization": "file:/k"}},
     }
     assert faults(servers, ("greet", "a-b_c"), ("files__*", "far-1__x")) == []
@@ -53,7 +53,7 @@ def test_what_is_right_has_no_fault():
         ({"a": STDIO | {"command": []}}, "a.command"),
         ({"a": STDIO | {"url": "x"}}, "unknown key"),
         ({"a": STDIO | {"transport": "carrier pigeon"}}, "tools.mcp_servers.a"),
-        ({"a": STDIO | {"tools": ["x"], "reads": ["y"]}}, "'y' is not in its `tools`"),
+        ({"a": STDIO | {"tools": ["x"], "reads": ["y*"]}}, "'y*' is not in its `tools`"),
         ({"a": STDIO | {"env": {"GITHUB_TOKEN": "ghp_123"}}}, "a.env.GITHUB_TOKEN: a secret must not stand here"),
         ({"a": HTTP | {"headers": {"Authorization": "Bearer 1"}}}, "a.headers.Authorization: a secret"),
         ({"a": HTTP | {"headers": {"X-Api-Key": "1"}}}, "a.headers.X-Api-Key: a secret"),

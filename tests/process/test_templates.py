@@ -64,8 +64,8 @@ def test_a_template_is_asked_for_by_name_over_every_way_in(cluster: Cluster) -> 
         bus.ask(QUESTION, template="ATT-PLAIN-001")
         assert chosen(cluster)[-1] == named
         count = len(cluster.entries("SESSION_START"))
-        no = bus.ask(QUESTION, template="ATT-MOMENT-001")
-        assert (no.outcome, no.code) == ("error", "invalid_input") and "widen its applies_to" in no.response
+        no = bus.ask(QUESTION, template="ATT-NONE-001")
+        assert (no.outcome, no.code) == ("error", "invalid_input") and "there are ATT-ADMIN-001" in no.response
     key = cluster("token create", "--role", "http", "--name", "app").out.strip()
     with Client(f"http://{cluster.home.bound(http=True)}", key, timeout_s=30) as http:
         http.ask(QUESTION, template="ATT-PLAIN-001")
@@ -74,21 +74,21 @@ def test_a_template_is_asked_for_by_name_over_every_way_in(cluster: Cluster) -> 
         before = len(cluster.entries("RunRequested"))
         with pytest.raises(HttpError) as refused:
             http.ask(QUESTION, session_id=begun, template="ATT-NONE-001")
-        assert refused.value.status == 400 and "agent ADMIN may have ATT-ADMIN-001" in str(refused.value)
-    for wanted, says in (
-        ("ATT-NONE-001", "agent ADMIN may have ATT-ADMIN-001"),
-        ("ATT-MOMENT-001", "widen its applies_to"),
-    ):
-        refused_here = cluster("ask", "--template", wanted, QUESTION)
-        assert refused_here.code == exit_codes.USAGE and says in refused_here.err, refused_here
-        assert cluster("chat", "--template", wanted, stdin=b"hello\n").code == exit_codes.USAGE
+        assert refused.value.status == 400 and "there are ATT-ADMIN-001" in str(refused.value)
+    refused_here = cluster("ask", "--template", "ATT-NONE-001", QUESTION)
+    assert refused_here.code == exit_codes.USAGE and "there are ATT-ADMIN-001" in refused_here.err, refused_here
+    assert cluster("chat", "--template", "ATT-NONE-001", stdin=b"hello\n").code == exit_codes.USAGE
     assert len(cluster.entries("RunRequested")) == before
     assert len(cluster.entries("SESSION_START")) == count + 2  # the two that a program began over HTTP
+
+    against = cluster("ask", "--template", "ATT-MOMENT-001", QUESTION)
+    assert against.code == 0 and "ATT-MOMENT-001 was asked for by name" in against.err, against
+    assert ("ATT-MOMENT-001", "override") in chosen(cluster)
 
     (config / "attention" / "ATT-PLAIN-001.json").unlink()
     assert cluster("reload").code == 0
     said = cluster("ask", "--session", session_id, QUESTION)
     gone = "there is no attention template 'ATT-PLAIN-001'"
-    assert said.code == 0 and f"its attention template was not used: {gone}" in said.err, said
+    assert said.code == 0 and f"its attention template: {gone}" in said.err, said
     assert gone in cluster.ask(QUESTION, "--session", session_id)["template_fault"]
     cluster.verify()

@@ -41,8 +41,7 @@ def make(children: int = 2, **changed: Any) -> ChildToolRunner:
     fields: dict[str, Any] = {
         "tools": ALL,
         "view": VIEW,
-        "ledger_dir": "/ledger",
-        "verifier": f"{SUITE}:report_of",
+        "checks": {"verify": (f"{SUITE}:report_of", "/ledger")},
         "registry": f"{SUITE}:ALL",
         **changed,
     }

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
 from hobus.actors.ho3_memory.records import STREAMS
+from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import DeactivateOverlay, LogOverlay, OverlayChanged, OverlayLogged
 from hobus.bus.record.entry import Provenance
+from hobus.config.attention_template import Template
+from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
@@ -23,7 +29,7 @@ from hobus.launch.sessions.account import entries_of_turn
 from hobus.launch.sessions.evidence import ERASED, Evidence
 from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
 from hobus.launch.sessions.why import Explanation, differences, explain, settings_of
-from hobus.launch.sessions.why_prompts import text_behind
+from hobus.launch.sessions.why_prompts import quoted_elsewhere, text_behind
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.simulation.test_memory import QUESTION, SOON, Lesson, lesson
 
@@ -251,6 +257,74 @@ def test_without_its_configuration_the_rest_is_told_and_that_is_said(taught):
     texts = {one.name: one.text for one in found.prompts[-1].shown}
     assert texts["pack"] == ERASED and texts["user_input"] == QUESTION
     assert text_behind("nowhere/1", {}) == ERASED
+
+
+# --- what was sent ----------------------------------------------------------------------------------------------------
+
+NEEDLE = "By the way: the spare key of the boathouse lies under the third flowerpot."
+
+
+def searching_every_session() -> Snapshot:
+    """The shipped configuration, whose searches look in all sessions of the agent."""
+    governed = Governed.model_validate(unpack(snapshot(("ho2.history_turns_max", 2)).to_bytes()))
+    shipped = governed.templates["ATT-ADMIN-001"].model_dump(mode="json")
+    shipped["pipeline"][-1]["config"]["scope"] = "agent"
+    templates = {**governed.templates, "ATT-ADMIN-001": Template.model_validate(shipped)}
+    return Snapshot.from_bytes(canonical_bytes(governed.model_copy(update={"templates": templates})))
+
+
+def test_a_text_that_a_list_of_parts_quotes_of_another_session_is_told_as_it_was_sent():
+    """It stands in the record, and no prompt's texts differ from what was sent."""
+    rules = searching_every_session()
+    with SimulatedCluster(rules) as cluster:
+        cluster.ask(NEEDLE, input_id="in-0")
+        session_id = ""
+        for number, text in enumerate(("hello", "hello again", "where is the spare key of the boathouse?"), 1):
+            cluster.world.run(asyncio.sleep(1))
+            session_id = cluster.ask(text, input_id=f"in-{number}", session_id=session_id or None).session_id
+        entries = cluster.entries()
+    of_session = [one for one in entries if one.provenance.session_id == session_id]
+    beginning = next(one for one in of_session if one.event_type == "RunRequested" and one.provenance.run_seq == 3)
+    turn = entries_of_turn(of_session, beginning)
+    quoted = quoted_elsewhere(turn, of_session)
+    assert quoted, "the turn quotes no other session: this test shows nothing"
+    evidence = Evidence(turn=turn, session=of_session, memory=(), snapshot=rules)
+    assert {one.as_sent for one in explain(evidence).prompts} == {True, None}  # one quotes what was not read
+    elsewhere = [one for one in entries if one.submission_id in quoted]
+    prompts = explain(replace(evidence, elsewhere=elsewhere)).prompts
+    assert [one.as_sent for one in prompts] == [True] * len(prompts)
+    assert NEEDLE in "".join(one.text for one in prompts[-1].shown)
+    assert not any(ERASED in one.text for prompt in prompts for one in prompt.shown)
+
+
+def test_a_prompt_whose_texts_are_not_those_that_were_sent_is_said_to_differ(taught):
+    """Another pack than the one it was made of, under the same name; what is missing only cannot be checked."""
+    _, entries, turns, session_id = taught
+    assert {one.as_sent for turn in turns for one in turn.prompts} == {True}
+    packs = {name: text.replace("You", "We") for name, text in RULES.prompt_packs.items()}
+    found = explained(entries, session_id, 1, replace(RULES, prompt_packs=packs))
+    assert False in {one.as_sent for one in found.prompts}
+    of_session = [one for one in entries if one.provenance.session_id == session_id]
+    account = turn_account(of_session, session_id, "1", called="TURN")
+    assert any("not what was sent" in line for line in lines_of(parts_of(ExplainedTurn(account, found))))
+    assert {one.as_sent for one in explained(entries, session_id, 1).prompts} == {None}
+
+
+@pytest.mark.parametrize("run", [1, 3])
+def test_an_explanation_opens_with_what_happened_in_at_most_five_sentences(taught, run):
+    """How the message was taken and the turn ended, what was asked, shown, learned, and that it is what was sent."""
+    _, entries, turns, session_id = taught
+    of_session = [one for one in entries if one.provenance.session_id == session_id]
+    account = turn_account(of_session, session_id, str(run), called="TURN")
+    lines = list(lines_of(parts_of(ExplainedTurn(account, turns[run - 1]))))
+    said = lines[3 : lines.index(next(one for one in lines if one.startswith("where ")))]
+    assert 3 <= len(said) <= 5 and all(one.endswith(".") for one in said)
+    assert "taken as a question (domain system, task inspect); the turn's end: success" in said[0]
+    calls = len(turns[run - 1].prompts) - sum(1 for one in turns[run - 1].prompts if "consolidation" in one.order)
+    assert f"{account.taken}." in said[1] and "model call" in said[1] and calls
+    assert "history" in said[2] or run == 1
+    count = len(turns[run - 1].prompts)
+    assert f"as sent, by the recorded SHA-256: {count} of {count} prompt" in said[-1]
 
 
 # --- under which versions ---------------------------------------------------------------------------------------------

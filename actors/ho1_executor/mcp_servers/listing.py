@@ -15,7 +15,7 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.messages.control import SEPARATOR
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
-from hobus.config.tool_faults import TOOL_ID
+from hobus.config.tool_faults import TOOL_ID, is_meant
 
 _REFUSED_SHOWN = 20
 _NAME_CHARS = 64
@@ -51,13 +51,13 @@ def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, An
         if fault:
             refused.append(f"{printable(name, _NAME_CHARS)}: {fault}")
             continue
-        reads = _is_named(config.reads, name)
+        reads = is_meant(name, config.reads)
         names[tool_id] = name
         tools[tool_id] = ToolDefinition(
             tool_id=tool_id,
             description=tool["description"],
             parameters=tool["schema"],
-            idempotent=reads or _is_named(config.idempotent, name),
+            idempotent=reads or is_meant(name, config.idempotent),
             writes=not reads,
             source=server,
             timeout_s=None if config.timeout_ms is None else config.timeout_ms / 1000,
@@ -66,6 +66,13 @@ def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, An
         refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, tools.listed_max is {listed_max}")
     missing = sorted(set(config.tools or ()) - {tool["name"] for tool in listed})
     refused += [f"{printable(name, _NAME_CHARS)}: the server does not list it" for name in missing]
+    there = [tool["name"] for tool in wanted]
+    refused += [
+        f"{printable(pattern, _NAME_CHARS)}: is in {setting}, and none of the server's tools is called so"
+        for setting, patterns in (("reads", config.reads), ("idempotent", config.idempotent))
+        for pattern in patterns
+        if pattern != "*" and not any(is_meant(name, [pattern]) for name in there)
+    ]
     return TakenTools(tools, names, _bounded(refused))
 
 
@@ -84,10 +91,6 @@ def is_listing(tools: Any) -> bool:
         and "schema" in tool
         for tool in tools
     )
-
-
-def _is_named(listed: Sequence[str], name: str) -> bool:
-    return name in listed or "*" in listed
 
 
 def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> str:

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, cast
 
 from hobus.actors.ho1_executor.tools import keeper
 from hobus.actors.ho1_executor.tools.definition import (
+    NO_HOME,
     Bounds,
     ToolDefinition,
     ToolFault,
@@ -179,12 +180,13 @@ class ChildHost:
         """The reply that the worker got."""
         return await self.process.ask(self.number, service=service, type=type_name, body=dict(body))
 
-    async def verify_ledger(self) -> Mapping[str, Any]:
-        """What the verifier named by the worker's wiring says about the ledger's directory."""
-        settings = self.process.settings
-        if not settings["verifier"]:
-            raise ToolFault("this worker has no ledger at hand")
-        return plain(resolve(settings["verifier"])(Path(settings["ledger_dir"])))
+    async def check(self, name: str) -> Mapping[str, Any]:
+        """What the check of this name says, a function of a directory: both are named by the worker's wiring."""
+        checks = self.process.settings["checks"]
+        if name not in checks:
+            raise ToolFault(NO_HOME)
+        path, directory = checks[name]
+        return plain(resolve(path)(Path(directory)))
 
 
 def resolve(path: str) -> Any:

@@ -32,28 +32,28 @@ _log = structlog.get_logger("ho1_executor")
 class ChildToolRunner:
     """`bus.port.ToolRunner`; calls that need a process each wait in order while `children_max` are at work."""
 
-    def __init__(  # noqa: PLR0913 - what a tool process needs to know
+    def __init__(
         self,
         settings: ToolsConfig,
         *,
         tools: Mapping[str, ToolDefinition],
         view: Mapping[str, Any],
-        ledger_dir: str = "",
-        verifier: str = "",
+        checks: Mapping[str, tuple[str, str]] | None = None,
         registry: str = BUILTIN_REGISTRY,
     ) -> None:
         """Starts nothing.
 
-        `registry` and `verifier` are `module:name` paths that the processes import: a mapping of ToolDefinitions
-        (with the ids of `tools`), and a function from the ledger's directory to a report. The entry points of the
-        settings are loaded when they are first asked about, and available once `describe` has brought what they are.
+        `registry` is a `module:name` path that the processes import, of a mapping of ToolDefinitions (with the ids of
+        `tools`); `checks`: name -> such a path of a function from a directory to a report, and the directory. The
+        entry points of the settings are loaded when they are first asked about, and available once `describe` has
+        brought what they are.
         """
         self._tools = tuple(sorted(tools))
         self.entry_points = tuple(settings.entry_points)
         """The names that `describe` knows."""
         self._settings = settings
         self._environment: Mapping[str, str] = {}
-        own = {"view": view, "registry": registry, "ledger_dir": ledger_dir, "verifier": verifier}
+        own = {"view": view, "registry": registry, "checks": checks or {}}
         self._fields = own | settings.model_dump(
             include={"output_max_bytes", "said_max_bytes", "definition_max_bytes", "entry_points", "limits"}
         )

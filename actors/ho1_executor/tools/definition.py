@@ -21,6 +21,10 @@ async def no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -
     raise ToolFault("nothing is asked here")
 
 
+NO_HOME = "this worker has no home of a cluster at hand"
+"""What a tool is told that asks for a check elsewhere."""
+
+
 class BadArguments(ToolFault):
     """What was given cannot be what the tool takes; it was not run."""
 
@@ -42,8 +46,8 @@ class ToolHost(Protocol):
         """The reply to one message, sent by the executor under its own policy. Raises ToolFault naming the code."""
         ...
 
-    async def verify_ledger(self) -> Mapping[str, Any]:
-        """What a whole check of the record found. Raises ToolFault where no record is at hand."""
+    async def check(self, name: str) -> Mapping[str, Any]:
+        """What a check of the home found (`verify_ledger`, `run_gates`). Raises ToolFault where no home is at hand."""
         ...
 
 
@@ -60,7 +64,7 @@ class ToolDefinition:
     parameters: dict[str, Any]  # JSON Schema of the arguments
     idempotent: bool  # whether running it twice is as good as once
     run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]] = _runs_elsewhere  # gives a JSON-like value
-    needs_ledger: bool = False  # reads the record's files, so that it runs on their host alone
+    needs_home: bool = False  # reads files of the cluster's own machine, so that it runs there alone
     writes: bool = False  # it may change something: an agent needs its exact id among its permissions
     source: str = "builtin"  # or `python`, or the name of an MCP server
     timeout_s: float | None = None  # of one call; None: `tools.timeout_ms`

@@ -8,13 +8,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
-from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolFault, ToolResult, not_done, run_tool
+from hobus.actors.ho1_executor.tools.definition import (
+    NO_HOME,
+    Bounds,
+    ToolDefinition,
+    ToolFault,
+    ToolResult,
+    not_done,
+    run_tool,
+)
 from hobus.actors.ho1_executor.tools.outside import Request
 from hobus.bus.messages.work_order import ToolCall
 
-Verify = Callable[[], Awaitable[Mapping[str, Any]]]
+Check = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +33,17 @@ class InProcessHost:
     snapshot: Mapping[str, Any]
     context: Mapping[str, Any]
     ask: Request
-    verify: Verify | None
+    checks: Mapping[str, Check]
 
     async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to one message of the executor."""
         return await self.ask(service, type_name, body)
 
-    async def verify_ledger(self) -> Mapping[str, Any]:
-        """What the wiring's verifier says."""
-        if self.verify is None:
-            raise ToolFault("this worker has no ledger at hand")
-        return await self.verify()
+    async def check(self, name: str) -> Mapping[str, Any]:
+        """What the wiring's check of this name says."""
+        if name not in self.checks:
+            raise ToolFault(NO_HOME)
+        return await self.checks[name]()
 
 
 class InProcessToolRunner:
@@ -46,12 +55,12 @@ class InProcessToolRunner:
         tools: Mapping[str, ToolDefinition],
         view: Mapping[str, Any],
         bounds: Bounds,
-        verify: Verify | None = None,
+        checks: Mapping[str, Check] = MappingProxyType({}),
     ) -> None:
         self._tools = tools
         self._view = view
         self._bounds = bounds
-        self._verify = verify
+        self._checks = checks
 
     def available(self) -> Sequence[str]:
         """Ids of the tools it can run, sorted."""
@@ -60,7 +69,7 @@ class InProcessToolRunner:
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """One call within `timeout_s`; `context["request"]` is the way out (`outside.Request`)."""
         plain = {name: value for name, value in context.items() if name != "request"}
-        host = InProcessHost(plain.pop("view", self._view), plain, context["request"], self._verify)
+        host = InProcessHost(plain.pop("view", self._view), plain, context["request"], self._checks)
         try:
             async with asyncio.timeout(timeout_s):
                 return await run_tool(self._tools, call.tool_id, call.arguments, host, self._bounds)

@@ -6,7 +6,7 @@ policy applies on top.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,6 +15,7 @@ from hobus.actors.ho1_executor.tools.definition import Request, ToolFault
 from hobus.bus.catalog import row_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
+from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.port import Bus
 
 READS = frozenset(
@@ -25,22 +26,34 @@ READS = frozenset(
         ("broker", "broker.read_peer"),
         ("ledger", "ledger.query"),
         ("ledger", "ledger.read_stats"),
+        ("ledger", "ledger.search"),
     }
 )
+ABOUT = {"ledger.search": ("session_id",), "file.read": ("agent_id", "config_digest")}
+"""Type -> fields that are the call's own, whatever the tool says: it searches its session, and reads as its agent."""
+
+ReadText = Callable[[ReadFile], Awaitable[FileText]]
+"""A file of this machine, as far as its agent may read it."""
 
 
-def requests_over(bus: Bus, *, timeout_s: float) -> Request:
-    """The one way from a tool to a service; each request is bounded by `timeout_s`."""
+def requests_over(bus: Bus, *, timeout_s: float, about: Mapping[str, str], read_file: ReadText | None) -> Request:
+    """The one way from a tool to a service; each request is bounded by `timeout_s`.
+
+    `about`: fields of the call; `read_file`: None at a worker that is elsewhere.
+    """
 
     async def request(service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
         row = row_of(service, type_name)
-        if row is None or row.reply is None or (service, type_name) not in READS:
+        is_file = type_name == ReadFile.TYPE and read_file is not None
+        if row is None or row.reply is None or not (is_file or (service, type_name) in READS):
             raise ToolFault(f"a tool may not send {type_name[:64]} to {service[:64]}")
         try:
-            message = row.cls.model_validate(dict(body))
+            message = row.cls.model_validate({**body, **{name: about[name] for name in ABOUT.get(type_name, ())}})
         except ValidationError:
             raise ToolFault(f"not a {type_name}") from None
         try:
+            if isinstance(message, ReadFile) and read_file is not None:  # of this machine: nobody else is asked
+                return named(await read_file(message))
             reply = await bus.request(service, message, expect=row.reply, timeout_s=timeout_s)
         except RuntimeFault as fault:
             raise ToolFault(f"the {service} did not answer: {fault.code}") from None

@@ -2,7 +2,7 @@
 
 Every frame is a map with its kind under `op`. A process of tools takes one call at a time; a shared one, any number:
 
-    worker -> child   configure {view, registry, ledger_dir, verifier, output_max_bytes,    once, first
+    worker -> child   configure {view, registry, checks, output_max_bytes,    once, first
                                  said_max_bytes, definition_max_bytes, entry_points,
                                  limits, environment, is_shared}
                       call      {n, tool_id, arguments, context}                            the context has a `view` of

@@ -12,12 +12,15 @@ from typing import Any
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolHost
 
 _ENTRY_FIELDS = ("sequence", "event_type", "stream", "submission_id", "decision", "reason")
+_HIT_FIELDS = ("sequence", "kind", "score", "excerpt")
 _PEER_FIELDS = ("instance", "role", "state", "reason", "slots", "in_flight")
 _Run = Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]]
 _tools: dict[str, ToolDefinition] = {}
 
 
-def _tool(description: str, *, needs_ledger: bool = False, **properties: dict[str, Any]) -> Callable[[_Run], _Run]:
+def _tool(
+    description: str, *, needs_home: bool = False, is_alone: bool = False, **properties: dict[str, Any]
+) -> Callable[[_Run], _Run]:
     """The function is a tool under its own name, with these arguments, each by its JSON Schema; none is needed."""
 
     def add(run: _Run) -> _Run:
@@ -28,8 +31,8 @@ def _tool(description: str, *, needs_ledger: bool = False, **properties: dict[st
             parameters={"type": "object", "properties": properties, "additionalProperties": False},
             idempotent=True,
             run=run,
-            needs_ledger=needs_ledger,
-            is_alone=needs_ledger,  # the check of a record waits for nobody
+            needs_home=needs_home,
+            is_alone=is_alone,
         )
         return run
 
@@ -98,10 +101,44 @@ async def _show_config(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 @_tool(
     "Checks the whole record (the ledger): every frame, hash and link. Says whether it is intact, and where not.",
-    needs_ledger=True,
+    needs_home=True,
+    is_alone=True,  # it takes its time, and waits for nobody
 )
 async def _verify_ledger(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    return dict(await host.verify_ledger())
+    return dict(await host.check("verify_ledger"))
+
+
+@_tool(
+    "Checks this system's governed files and record by all gates, as a start does: each breach with its mend.",
+    needs_home=True,
+    is_alone=True,
+)
+async def _run_gates(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return dict(await host.check("run_gates"))
+
+
+@_tool(
+    "Reads a text file below the roots that you may read (permissions.paths); of a large one its beginning.",
+    needs_home=True,
+    path={"type": "string", "description": "relative to such a root, or absolute", "minLength": 1, "maxLength": 1000},
+)
+async def _read_file(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    max_bytes = host.snapshot["config"]["tools"]["output_max_bytes"]  # beyond that it would be cut anyway
+    found = await host.request("ho1", "file.read", {"path": arguments.get("path", ""), "max_bytes": max_bytes})
+    if found["refused"]:
+        raise ToolFault(found["warning"])
+    return {name: found[name] for name in ("path", "text", "size_bytes", "is_cut", "warning")}
+
+
+@_tool(
+    "Searches what was said in this session, by its words: the best passages first, each with who said it.",
+    words={"type": "string", "description": "any of these", "minLength": 1, "maxLength": 1000},
+    limit={"type": "integer", "minimum": 1, "maximum": 20},
+)
+async def _search(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    question = {"words": arguments.get("words", ""), "streams": ["session"], "limit": arguments.get("limit", 5)}
+    found = await host.request("ledger", "ledger.search", question)
+    return {"found": [{name: hit[name] for name in _HIT_FIELDS} for hit in found["hits"]], "more": found["more"]}
 
 
 @_tool(

@@ -6,13 +6,13 @@ its use.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from hobus.actors.ho2_supervisor.attention import merging
 from hobus.actors.ho2_supervisor.attention.account import LIMITS, Account
-from hobus.actors.ho2_supervisor.attention.cache import ContextCache, key_of
 from hobus.actors.ho2_supervisor.attention.context import (
     AssembledContext,
     AttentionRequest,
@@ -21,6 +21,7 @@ from hobus.actors.ho2_supervisor.attention.context import (
 )
 from hobus.actors.ho2_supervisor.attention.merging import Required
 from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
+from hobus.bus.window import remember
 from hobus.config.attention_rules import choose, context_tokens
 from hobus.config.attention_template import AnyStage, Template
 from hobus.config.schema import AdminConfig
@@ -45,16 +46,17 @@ class Engine:
     templates: Mapping[str, Template]
     hashes: Mapping[str, bytes]
     """Template id -> the hash that records name it by."""
-    cache: ContextCache
     now: Callable[[], float]
     """Seconds that never go back."""
+    kept: OrderedDict[tuple[str, ...], tuple[float, AssembledContext]] = field(
+        default_factory=OrderedDict[tuple[str, ...], tuple[float, AssembledContext]]
+    )
+    """The cache: contexts, and when they were assembled, by all that they were assembled for."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, *, now: Callable[[], float]) -> Engine:
         """The engine of this snapshot, which has assembled nothing yet."""
-        settings = snapshot.config.attention
-        cache = ContextCache(ttl_s=settings.cache_ttl_s, contexts_max=settings.cache_max)
-        return cls(snapshot.config, snapshot.templates, snapshot.template_hashes(), cache, now)
+        return cls(snapshot.config, snapshot.templates, snapshot.template_hashes(), now)
 
     def template_for(self, request: AttentionRequest) -> Template | None:
         """The template that fills this context; None: none applies. Raises ConfigError where two do, or none is it."""
@@ -76,14 +78,15 @@ class Engine:
             context = await self._minimal(request, required, sources)
             warning = f"no attention template applies to agent {request.agent.agent_id}"
             return replace(context, warnings=(warning, *context.warnings), chosen_by="default")
-        key = key_of(request, template)
-        if (cached := self.cache.fresh(key, self.now())) is not None:
-            return cached
-        pipeline = merging.merged(template, required, self.config.attention)
+        settings, key = self.config.attention, _key_of(request, template)
+        at, kept = self.kept.get(key, (0.0, None))
+        if kept is not None and self.now() - at <= settings.cache_ttl_s:
+            return replace(kept, is_cached=True)
+        pipeline = merging.merged(template, required, settings)
         context, is_enough = await self._run(request, template, pipeline, required, sources)
         context = replace(context, chosen_by=_chosen_by(request, template))
         if context.stopped_by in LIMITS:
-            context = _limited(context, template.fallback.on_timeout, self.cache.last(key))
+            context = _limited(context, template.fallback.on_timeout, kept)
         elif not (context.fragments and is_enough):
             on_empty = template.fallback.on_empty
             context = replace(context, fallback=on_empty)
@@ -92,7 +95,7 @@ class Engine:
         if context.fallback == "fail":
             raise AssemblyFailed(context)
         if context.stopped_by not in LIMITS:
-            self.cache.keep(key, context, self.now())
+            remember(self.kept, key, (self.now(), context), at_most=settings.cache_max)
         return context
 
     async def _minimal(self, request: AttentionRequest, required: Required, sources: Sources) -> AssembledContext:
@@ -133,6 +136,15 @@ class Engine:
             stopped_by=stopped_by,
         )
         return context, run.is_enough()
+
+
+def _key_of(request: AttentionRequest, template: Template) -> tuple[str, ...]:
+    """Whatever a context depends on, so that one contract is never answered with another's context."""
+    contract, agent = request.contract, request.agent
+    return (
+        template.template_id, template.version, contract.contract_id, contract.version, agent.agent_id,
+        agent.agent_class, request.work_order_id, request.session_id,
+    )  # fmt: skip
 
 
 def _chosen_by(request: AttentionRequest, template: Template) -> ChosenBy:

@@ -38,6 +38,12 @@ class Room:
     """From the highest; none: wherever."""
     is_tier_by_tier: bool = False
     """The lower ones only as far as the higher ones leave room; else all alike."""
+    is_truncated: bool = False
+
+    def leave_out(self, said: str) -> None:
+        """Note that something did not fit: the stage is `truncated`, and this is a warning."""
+        self.is_truncated = True
+        self.warn(said)
 
 
 FragmentSource = Callable[[Any, Room], AsyncGenerator[Fragment, None]]
@@ -100,9 +106,7 @@ class Pipeline:
                 self.is_tier_by_tier = stage.config.strategy == "highest_first"
                 self._note(stage, "ok")
             case "structuring":
-                began = self._began()
-                self._structure(stage.config)
-                self._note(stage, "ok" if self.fragments else "empty", began=began)
+                self._structure(stage, stage.config, stage.stage)
             case "halting":
                 began = self._began()
                 is_satisfied = self._is_satisfied(stage.config) or await self._searched_again(number, stage.config)
@@ -136,7 +140,9 @@ class Pipeline:
             status = "failed"
             self._warn(name, fault.code)
         produced = len(self.fragments) - began.fragments
-        if status == "ok" and not produced:
+        if status == "ok" and room.is_truncated:
+            status = "truncated"
+        elif status == "ok" and not produced:
             status = "empty"
         if produced and stage.type == "ledger_query" and stage.config in self.required.queries:
             self.answered.add(self.required.queries.index(stage.config))
@@ -144,13 +150,19 @@ class Pipeline:
         if reached is not None:
             raise reached
 
-    def _structure(self, config: Structuring) -> None:
-        cpt = self.account.chars_per_token
-        chars_max = self.account.chars
+    def _structure(self, stage: AnyStage, config: Structuring, name: str) -> None:
+        began, chars_max = self._began(), self.account.chars
         if config.max_tokens is not None:
-            chars_max = (tokens_of(config.max_tokens, self.config.budget) + 1) * cpt - 1
-        self.fragments = structuring.structured(self.fragments, config.strategy, chars_max)
+            tokens_max = tokens_of(config.max_tokens, self.config.budget)
+            chars_max = (tokens_max + 1) * self.account.chars_per_token - 1
+        found = structuring.distinct(self.fragments)
+        self.fragments = structuring.structured(found, config.strategy, chars_max)
         self.account.chars = chars_of(self.fragments)
+        status: Status = "ok" if self.fragments else "empty"
+        if left_out := len(found) - len(self.fragments):
+            status = "truncated"
+            self._warn(name, f"{left_out} of {len(found)} fragments left out, the least relevant (max_tokens)")
+        self._note(stage, status, name=name, began=began)
 
     async def _searched_again(self, at: int, config: Halting) -> bool:
         """Whether it is satisfied once the searches before it were asked again: half the threshold, twice as many."""
@@ -171,8 +183,7 @@ class Pipeline:
                 known |= {(one.source, one.source_id) for one in new}
         for _, stage in before:
             if stage.type == "structuring":
-                self._structure(stage.config)
-                self._note(stage, "ok", name=f"{stage.stage}{RELAXED}")
+                self._structure(stage, stage.config, f"{stage.stage}{RELAXED}")
         return self._is_satisfied(config)
 
     def _is_satisfied(self, config: Halting) -> bool:

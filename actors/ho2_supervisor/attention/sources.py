@@ -5,19 +5,27 @@ What needs a disk or an index comes from services, and what is the turn's own (h
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
-from hobus.actors.ho2_supervisor.attention.handlers import HANDLERS
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Entry, Query
 from hobus.config.assets import Tier
-from hobus.config.attention_template import Custom, LedgerQuery, RegistryQuery
+from hobus.config.attention_template import Custom, Handler, LedgerQuery, RegistryQuery
 from hobus.config.registries import Manifests, rows_of
+
+
+def _moment(request: AttentionRequest) -> Fragment:
+    """When the message was sent, as its turn has it: no clock is asked."""
+    return plain("custom", "moment", f"The message was sent at {request.at} (UTC).", at_us=us_of_iso(request.at))
+
+
+HANDLERS: Mapping[Handler, Callable[[AttentionRequest], Fragment]] = {"moment": _moment}
+"""What a custom stage may name."""
 
 
 def own_sources(
@@ -48,8 +56,7 @@ def own_sources(
             yield plain("registry", row.row_id, row.text)
 
     async def custom(config: Custom, _room: Room) -> AsyncGenerator[Fragment, None]:
-        for fragment in HANDLERS[config.handler](request):
-            yield fragment
+        yield HANDLERS[config.handler](request)
 
     return {"ledger_query": ledger_query, "registry_query": registry_query, "custom": custom}
 

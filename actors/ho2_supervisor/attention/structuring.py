@@ -14,8 +14,8 @@ Strategy = Literal["chronological", "relevance", "hierarchical"]
 
 
 def structured(fragments: Sequence[Fragment], strategy: Strategy, chars_max: int) -> list[Fragment]:
-    """The fragments as a prompt gets them; `chars_max`: what they may take together."""
-    kept = fitting(distinct(fragments), chars_max)
+    """Fragments that are `distinct` as a prompt gets them; `chars_max`: what they may take together."""
+    kept = fitting(fragments, chars_max)
     match strategy:
         case "chronological":  # what has no time stays before what has
             return sorted(kept, key=lambda fragment: fragment.at_us)

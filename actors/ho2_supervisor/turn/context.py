@@ -67,8 +67,8 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
         intents.settle(run, labels)
         return labels, Shown(recorded, [])
     beside = await classify_context.assembled(run, limits) if run.is_classified else classify_context.NOTHING
-    gone = run.template_fault
-    request = _request_of(run, None if gone else run.named_template)
+    named = run.named_template
+    request = _request_of(run, named if named in run.resources.attention.templates else None)
     template = run.resources.attention.template_for(request)
     found = Recalled()
     run.beside = beside.context
@@ -83,8 +83,8 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
     alive = projected.fragments(run) if mode != "off" else []
     attention = run.resources.attention
     context = await attention.tried(request, template, sources | _liveness(run, alive if mode == "enforce" else []))
-    if gone:
-        context = replace(context, warnings=(gone, *context.warnings))
+    if said := run.template_fault:
+        context = replace(context, warnings=(said, *context.warnings))
     _record(run, context, labels, found, beside.context)
     run.beside = None
     entries: list[WriteEntry] = []
@@ -171,10 +171,15 @@ def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
         left = room.account.chars_left
         if config.max_tokens is not None:
             left = min(left, tokens_of(config.max_tokens, run.config.budget) * cpt)
+        left_out = 0
         for fragment in alive:
             if fragment.chars <= left:
                 left -= fragment.chars
                 yield fragment
+            else:
+                left_out += 1
+        if left_out:
+            room.leave_out(f"{left_out} of {len(alive)} facts left out: they do not fit")
 
     return {"liveness": _harmless(liveness, unsafe_in(run.resources.snapshot.prompt_packs))}
 

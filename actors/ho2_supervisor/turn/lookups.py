@@ -22,6 +22,8 @@ from hobus.bus.record.journal import principal_in, started_id
 from hobus.config.attention_template import USER_INPUT, FileRead, HorizontalSearch
 from hobus.config.registries import FIELDS, rows_of
 
+_CUT = "\n[The file goes on; only its beginning is shown.]"
+"""For the model, which would take it for the whole file."""
 _BLANK_LINES = re.compile(r"\n[ \t]*\n")
 _SEARCHED_TIER = "hot"
 """What people and models said is of this tier; no other one has texts that a supervisor may search."""
@@ -118,7 +120,7 @@ def _file_read(run: Run, request: AttentionRequest) -> FragmentSource:
         for path in config.paths:
             room.account.query()
             heading = f"{path}:\n"
-            chars_left = room.account.chars_left - len(heading) - 1
+            chars_left = room.account.chars_left - len(heading) - len(_CUT) - 1
             if chars_left <= 0:
                 raise LimitReached("tokens")
             text = await _file_text(run, request, path, room, max_bytes=min(config.max_size_bytes, chars_left))
@@ -131,7 +133,7 @@ def _file_read(run: Run, request: AttentionRequest) -> FragmentSource:
 async def _file_text(run: Run, request: AttentionRequest, path: str, room: Room, *, max_bytes: int) -> str:
     """The file, as far as this agent may read it, from a worker on the cluster's own machine; empty with a warning.
 
-    Raises RuntimeFault where none of them answers.
+    One that is cut says so at its end. Raises RuntimeFault where no worker answers.
     """
     question = ReadFile(
         agent_id=request.agent.agent_id, config_digest=run.requested.config_digest, path=path, max_bytes=max_bytes
@@ -139,9 +141,11 @@ async def _file_text(run: Run, request: AttentionRequest, path: str, room: Room,
     found = await run.resources.bus.request(
         "ho1", question, expect=FileText, timeout_s=room.account.seconds_left, key=AT_HOME
     )
-    if found.warning:
+    if found.is_cut:
+        room.leave_out(found.warning)
+    elif found.warning:
         room.warn(found.warning)
-    return found.text
+    return found.text + (_CUT if found.is_cut else "")
 
 
 def chosen(hits: Sequence[Hit], shown: AbstractSet[str], message: str) -> list[Hit]:

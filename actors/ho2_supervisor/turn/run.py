@@ -23,7 +23,7 @@ from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
 from hobus.config.assets import Agent
-from hobus.config.attention_rules import override_fault
+from hobus.config.attention_rules import override_fault, override_warning
 
 
 class Run:
@@ -76,9 +76,11 @@ class Run:
 
     @property
     def template_fault(self) -> str:
-        """Why that template is not used, which was there when it was asked for; empty: it is, or none is asked for."""
-        wanted = self.named_template
-        return "" if wanted is None else override_fault(self.resources.attention.templates, self.agent, wanted)
+        """That the template is gone since it was asked for, or used against its selectors; empty: neither."""
+        known, wanted = self.resources.attention.templates, self.named_template
+        if wanted is None:
+            return ""
+        return override_fault(known, wanted) or override_warning(known[wanted], self.agent)
 
     @property
     def run_config(self) -> RunConfig:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from hobus.bus.messages.ids import RunId, body_ref, by_writer, iso, parse_iso
 from hobus.bus.messages.work_order import Cost, Fence, OutputResult, Receipt, Segment, ToolCall, WorkOrderError
-from hobus.bus.record.entry import Entry, Provenance, WriteEntry
+from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.payload import payload_in
 
 ToldPeople = Literal["printed", "traceback"]
@@ -164,10 +164,6 @@ class ChainComplete(NamedTuple):
     task_labels: Annotated[tuple[str, ...], Field(description="what it asks for")] = ()
     labels_dropped: Annotated[tuple[str, ...], Field(description="kinds of labels outside the vocabulary")] = ()
     steers_unobserved: Annotated[tuple[str, ...], Field(description="refs of steers that no round was left for")] = ()
-
-    def order_ids(self, about: Provenance) -> tuple[str, ...]:
-        """Their ids; `about`: of the entry."""
-        return tuple(f"WO-{about.session_id}-{about.run_seq}.{order}" for order in self.orders)
 
 
 def behind_run(wo_id: str) -> str:

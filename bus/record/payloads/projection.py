@@ -12,8 +12,6 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from hobus.bus.record.entry import Provenance
-
 Mode = Literal["shadow", "enforce"]
 
 
@@ -32,10 +30,6 @@ class ProjectionComputed(NamedTuple):
     failed_items: Annotated[tuple[str, ...], Field(description="orders that failed, the newest last")] = ()
     escalations: Annotated[tuple[str, ...], Field(description="those of them whose answer was not good enough")] = ()
     ho3_artifacts_injected: Annotated[tuple[str, ...], Field(description="`ART-…` of each memory line")] = ()
-
-    def order_ids(self, about: Provenance) -> tuple[str, ...]:
-        """Failed and open orders by their ids; `about`: of the entry."""
-        return tuple(f"WO-{about.session_id}-{order}" for order in (*self.failed_items, *self.open_work_orders))
 
 
 class ShadowCompare(NamedTuple):

@@ -8,11 +8,13 @@ tools that it asks for body 2, where there are any.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from hobus.bus.messages.base import pack
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.entry import Provenance
 
@@ -92,12 +94,20 @@ class SentMessage(NamedTuple):
         )
 
 
+def messages_sha256(messages: Iterable[tuple[str, str, Sequence[ToolCall], str]]) -> bytes:
+    """Digest a transcript: of each message its role, text, tool calls and tool call id."""
+    return hashlib.sha256(
+        pack([[role, text, list(calls), call_id] for role, text, calls, call_id in messages])
+    ).digest()
+
+
 class SentRequest(NamedTuple):
     """Body 1 of PROMPT_SENT."""
 
     sha256: Annotated[bytes, Field(description="of the exact request as its provider is asked")]
     asked_sha256: Annotated[bytes, Field(description="of what the call's key stands for, whoever is asked")]
     messages: Annotated[tuple[SentMessage, ...], Field(description="the transcript")]
+    messages_sha256: Annotated[bytes, Field(description="of its texts, for a reader to check; empty: not known")] = b""
 
 
 class AnswerCalls(NamedTuple):

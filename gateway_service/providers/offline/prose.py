@@ -124,6 +124,14 @@ TELLERS: dict[str, Callable[[Any], str]] = {
         "tools", "tool is available", "tools are available", lambda row: f"{row['tool_id']}: {row['description']}"
     ),
     "verify_ledger": _verified,
+    "run_gates": _listed(
+        "findings",
+        "finding of the gates",
+        "findings of the gates",
+        lambda row: f"{row['gate']} {row['severity']}: {row['file']}: {row['reason']}",
+    ),
+    "read_file": lambda value: f"{value['path']}:\n{value['text']}",
+    "search": _listed("found", "passage", "passages", lambda row: f"{row['kind']}: {row['excerpt']}"),
     "query_ledger": _entries,
     "session_cost": _cost,
     "budget_status": _budgets,

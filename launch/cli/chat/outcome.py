@@ -78,7 +78,7 @@ def warnings_about(result: TurnResult) -> list[Line]:
         )
         lines.append((told, "yellow"))
     if result.template_fault:
-        lines.append((f"its attention template was not used: {printable(result.template_fault)}", "yellow"))
+        lines.append((f"its attention template: {printable(result.template_fault)}", "yellow"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best attempt", "yellow"))
     if result.remembered is not None:

@@ -69,8 +69,7 @@ def ask(  # noqa: PLR0913 - one per option
     input_id = input_id or SystemClock().new_id()
     try:
         known_agent(agent, place.snapshot, running_in=home)
-        meant = agent or (config.host.agent_id if session is None else None)
-        overrides = known_template(template, place.snapshot, agent=meant)
+        overrides = known_template(template, place.snapshot)
         turn = _turn_of(text, input_id, agent=agent, overrides=overrides)
         result = asyncio.run(_ask(place, turn, session, wait_s, as_json=as_json))
     except KeyboardInterrupt:

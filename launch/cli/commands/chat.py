@@ -75,8 +75,7 @@ def chat(  # noqa: PLR0913 - one per option
     place = talk.place()
     known_agent(agent, place.snapshot, running_in=home)
     config = place.snapshot.config
-    meant = agent or (config.host.agent_id if session is None else None)
-    talk.overrides = known_template(template, place.snapshot, agent=meant)
+    talk.overrides = known_template(template, place.snapshot)
     seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     if session is not None:
         talk.session_id = asyncio.run(named_session(place, session))

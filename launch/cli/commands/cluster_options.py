@@ -68,17 +68,12 @@ def with_template(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--template", metavar="ATT", help=said)(command)
 
 
-def known_template(template: str | None, snapshot: Snapshot, *, agent: str | None) -> SessionConfig | None:
-    """The overrides that ask for it. Raises UsageFault where this agent, None: of whoever's session, cannot have it."""
+def known_template(template: str | None, snapshot: Snapshot) -> SessionConfig | None:
+    """The overrides that ask for it. Raises UsageFault for one that there is not."""
     if template is None:
         return None
-    if agent is None and template not in snapshot.templates:
-        there_are = ", ".join(snapshot.templates) or "none"
-        raise UsageFault(f"--template: there is no attention template {template[:64]!r}; there are {there_are}")
-    agents = [one for one in snapshot.agents.values() if agent in (None, one.agent_id)]
-    faults = [override_fault(snapshot.templates, one, template) for one in agents]
-    if faults and all(faults):
-        raise UsageFault(f"--template: {faults[0]}", hint=next_here("config check"))
+    if fault := override_fault(snapshot.templates, template):
+        raise UsageFault(f"--template: {fault}")
     return SessionConfig(attention_template=template)
 
 

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import click
 
-from hobus.config.assets import GateId
 from hobus.config.gates.finding import SHOWN_MAX, TITLES, Finding, failed, more
 from hobus.launch.cli.commands.options import Output, with_config_file, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import counted, say, say_prose, styled
-from hobus.launch.launcher.gates import findings_in
+from hobus.launch.launcher.gates import report_of, verdict
 from hobus.launch.launcher.options import require_file
 
 _COLOURS = {"fail": "red", "warn": "yellow", "note": None, "ok": "green"}
@@ -29,21 +28,15 @@ def gates(*, home: Home, enforce: bool, full: bool, config_file: Path | None) ->
     Each breach names its file, the reason and what mends it. Without --enforce it is a report, and the exit code 0.
     """
     require_file(config_file)
-    found = findings_in(home, config_file=config_file, is_full=full)
-    is_broken = bool(failed(found))
-    document = {
-        "ok": not is_broken,
-        "gates": {gate: {"title": title, "verdict": _verdict(gate, found)} for gate, title in TITLES.items()},
-        "findings": [one._asdict() for one in found],
-    }
-    code = exit_codes.INTEGRITY if is_broken and enforce else exit_codes.OK
-    return Output(document, lambda: _show(found), code)
+    document = report_of(home.root, config_file=config_file, is_full=full)
+    code = exit_codes.OK if document["ok"] or not enforce else exit_codes.INTEGRITY
+    return Output(document, lambda: _show([Finding(**one) for one in document["findings"]]), code)
 
 
 def _show(found: list[Finding]) -> None:
     for gate, title in TITLES.items():
-        verdict = _verdict(gate, found)
-        say(styled(verdict.ljust(4), _COLOURS[verdict]), f"  {gate}  {title}")
+        worst = verdict(gate, found)
+        say(styled(worst.ljust(4), _COLOURS[worst]), f"  {gate}  {title}")
         of_gate = [one for one in found if one.gate == gate]
         for one in of_gate[:SHOWN_MAX]:
             mark = "" if one.severity == "note" else f"{one.severity}: "
@@ -57,8 +50,3 @@ def _show(found: list[Finding]) -> None:
         say(styled("failed", "red"), f"  {counted(len(failures), 'failure')}; no cluster of this home starts")
     else:
         say(styled("ok", "green"), "  a cluster of this home may start")
-
-
-def _verdict(gate: GateId, found: list[Finding]) -> str:
-    severities = {one.severity for one in found if one.gate == gate}
-    return next((one for one in ("fail", "warn") if one in severities), "ok")

@@ -87,10 +87,12 @@ def _filters(command: Callable[..., Any]) -> Callable[..., Any]:
 def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
     """Show the last entries of the record, oldest of them first.
 
-    FILTER: comparisons joined by & and |, for example 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'.
+    FILTER: the number of an entry, or comparisons joined by & and |, for example 'turn=SES-1a2b3c4d-2 & type=WO_* &
+    !actor=ho1'.
     """
     demand_record(home)
-    found = wanted.last(home, limit, with_bodies=bodies)
+    newest = wanted.last(home, limit + 1, with_bodies=bodies)
+    found = newest[-limit:]
     wanted.say_ambiguous(found)
     if not found:
         wanted.check_known(home)
@@ -98,9 +100,14 @@ def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
     def document() -> dict[str, Any]:
         named = configurations_named(home, found)
         rows = [entry_document(entry, named.get(run_of(entry))) for entry in found]
-        return {"head": head_of(home.ledger), "entries": rows}
+        return {"head": head_of(home.ledger), "entries": rows, "more": len(newest) > limit}
 
-    return Output(document, lambda: _show_entries(found))
+    def show_all() -> None:
+        _show_entries(found)
+        if len(newest) > limit:
+            note(f"older entries are left out: --limit {limit * 2}")
+
+    return Output(document, show_all)
 
 
 @ledger.command()

@@ -85,11 +85,17 @@ def _filled(amount: int, limit: int, cells: int) -> int:
 @with_json
 @with_cluster
 def breaker(*, place: Place) -> Output:
-    """Show the circuit breakers, one per provider and model that was called."""
+    """Show the circuit breakers, one per provider and model that was called.
+
+    A gateway that starts takes up from the record those that had opened, and begins with all others closed.
+    """
     found = ask(place, "gateway", ReadBreakers(), Breakers)
     rows = [
         (one.provider_id, one.model_id, one.state, str(one.failures), _BREAKER_STATES[one.state])
         for one in found.breakers
     ]
     headings = ("PROVIDER", "MODEL", "STATE", "FAILURES", "MEANING")
-    return Output(found, lambda: table(headings, rows, empty="no model was called yet"))
+    return Output(
+        found,
+        lambda: table(headings, rows, empty="every breaker is closed: no model was called since the gateway began"),
+    )

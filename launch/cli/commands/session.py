@@ -198,6 +198,7 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
     standing = standing_of(entries)
     commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
     texts = texts_in(ends)[-limit:]
+    has_more = bool(turns) and (turns[0].run or 1) > 1
     document = _facts(session_id, standing) | {
         "view": None if view is None else view.model_dump(mode="json"),
         "active_intents": standing.state.intents.active_ids,
@@ -206,12 +207,15 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         "turns": [asdict(one) for one in turns],
         "tool_texts": [asdict(one) for one in texts],
         "made_of": [one._asdict() for one in used],
+        "more": has_more,
     }
 
     def show() -> None:
         _show_facts(session_id, view, standing)
         _show_commands(commands)
         _show_turns(turns)
+        if has_more:
+            note(f"there are earlier turns: --limit {limit * 2}")
         _show_tool_texts(texts)
         _show_used(used)
 
@@ -383,8 +387,7 @@ def replay_session(*, home: Home, given: str) -> Output:
     """Fold a session's journal again and say what does not fit; exit code 3 if anything does not.
 
     It is folded by the reducer that its owner uses, from the first entry, once more, and from the newest snapshot: all
-    states have the same bytes, no entry is missing and none is rejected. Nothing is sent: driving recorded turns
-    through the code again, with recorded answers, will be another command, `hobus replay`, not built yet.
+    states have the same bytes, no entry is missing and none is rejected. Nothing is sent, and no model is asked.
     """
     found = asyncio.run(_replayed(home, given))
     code = exit_codes.OK if found.fits else exit_codes.INTEGRITY

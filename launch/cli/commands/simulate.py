@@ -158,15 +158,26 @@ def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, trace: Pat
             file.close()
     code = exit_codes.OK if verdict.holds else exit_codes.FAILED
     if as_json_:
-        say(as_json({**asdict(verdict), "faults": plan.faults, "replay": _replay(plan.seed, wanted)}))
+        say(
+            as_json(
+                {
+                    **asdict(verdict),
+                    "faults": plan.faults,
+                    "token_limit": plan.token_limit,
+                    "replay": _replay(plan.seed, wanted),
+                }
+            )
+        )
         return code
     drawn = ", ".join(f"{name} {faults.shown(name, value)}" for name, value in plan.faults.items()) or "none"
+    limit = plan.token_limit
     what = ", ".join(
         [
             f"{counted(wanted.turns, 'input')} in {counted(len(plan.sessions), 'session')}",
             counted(plan.ho1, "executor"),
             counted(plan.ho2, "supervisor"),
             f"a model that thinks {thousands(plan.thinking_ms)} ms",
+            *([] if limit is None else [f"an enforced budget of {thousands(limit)} tokens a session"]),
         ]
     )
     say(f"seed {plan.seed}: {what}")

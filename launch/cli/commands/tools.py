@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from hobus.bus.messages.session import ProcessTurn, SessionConfig
 from hobus.bus.paging import read_tools
 from hobus.config.assets import needs_approval, why_withheld
 from hobus.config.snapshot import Snapshot
+from hobus.config.tool_faults import is_meant
 from hobus.launch.cli import tool_call
 from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent, with_cluster
@@ -61,14 +63,21 @@ def tools(*, home: Home) -> Output:
                 (row["name"], row["state"], _name(row) or "-", str(row["tools"]), row["detail"]) for row in sources
             ]
             table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), shown, coloured=1)
-        for row in rows:
-            for agent_id in row["withheld_from"]:
-                note(cell(why_withheld(agent_id, row["tool_id"])))
-        for source in sources:
-            for refused in source["refused"]:
-                note(cell(f"{source['name']} at {_name(source)}: rejected: {refused}"))
+        for said in _notes(rows, sources, place.snapshot):
+            note(cell(said))
 
     return Output({"home": str(place.home.root), "tools": rows, "sources": sources}, show)
+
+
+def _notes(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) -> Iterator[str]:
+    """What the tables do not say: tools kept from an agent, tools not taken, approvals that bind nothing."""
+    for row in rows:
+        yield from (why_withheld(agent_id, row["tool_id"]) for agent_id in row["withheld_from"])
+    for source in sources:
+        yield from (f"{source['name']} at {_name(source)}: rejected: {refused}" for refused in source["refused"])
+    for pattern in snapshot.config.tools.approval:
+        if not any(is_meant(row["tool_id"], [pattern]) for row in rows):
+            yield f"tools.approval: {pattern} means none of these tools"
 
 
 @tools.command(name="call")

@@ -30,8 +30,8 @@ from hobus.launch.sessions.why import Difference, differences, settings_of
 def why(*, home: Home, given: str, in_full: bool) -> Output:
     """Explain a turn: what its models were shown, where that came from, and what it cost.
 
-    Each fact names its entry (#n) in the record: `hobus ledger show #n` prints it. Works with and without a running
-    cluster.
+    Each fact names its entry in the record, such as #12: `hobus ledger show 12 --bodies` prints it. Works with and
+    without a running cluster.
     """
     (found,) = _explained(home, given)
     return Output(found.document(), lambda: show(parts_of(found, in_full=in_full)))

@@ -35,8 +35,8 @@ FREEZE_S = (0.05, 0.7, 0.85, 1.0, 1.5, 5.0)
 """Around bus.peer_timeout_ms, within which nobody notices, and up to what a successor needs."""
 STEPS = (10, 60, 250)
 """A crash behind an await: the number of the victim's step is drawn below one of these."""
-TOKEN_LIMITS = (None, None, None, 20_000, 4_000)
-"""Of a session, in mode enforce; None: the configured budget and mode."""
+TOKEN_LIMITS = (None, None, None, 20_000, 8_000)
+"""Of a session, in mode enforce: for a few turns, and for about one; None: the configured budget and mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

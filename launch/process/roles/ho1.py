@@ -19,7 +19,8 @@ from hobus.launch.cluster.home import is_home
 from hobus.launch.process.roles import Made
 
 VERIFIER = "hobus.ledger_service.verify:verify_directory"
-"""What the tool that checks the record runs, by name: an actor imports no service."""
+GATES = "hobus.launch.launcher.gates:report_of"
+"""What the tools that check record and files run, by name: an actor imports no service."""
 
 
 def make(place: Place) -> Made:
@@ -30,7 +31,7 @@ def make(place: Place) -> Made:
         BUILTIN,
         servers=config.tools.mcp_servers,
         slots=config.ho1.orders_max,
-        ledger_dir=str(place.home.ledger),
+        checks={"verify_ledger": (VERIFIER, str(place.home.ledger)), "run_gates": (GATES, str(place.home.root))},
         files=FileReads(closed=(str(place.home.root),), is_home=is_home),
     )
 
@@ -42,9 +43,9 @@ def warm(snapshot: Snapshot) -> None:
 
 def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
     """The executor on another host: without the tools that read the record's files, and without files."""
-    tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_ledger}
+    tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_home}
     servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
-    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.orders_max, ledger_dir="")
+    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.orders_max, checks={})
 
 
 def _made(  # noqa: PLR0913 - what a worker has of its machine
@@ -53,7 +54,7 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
     *,
     servers: Mapping[str, McpServerConfig],
     slots: int,
-    ledger_dir: str,
+    checks: Mapping[str, tuple[str, str]],
     files: FileReads | None = None,
 ) -> Made:
     """Its tool processes run already, before there is a socket that they could inherit."""
@@ -62,8 +63,7 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
         config.tools,
         tools=tools,
         view=builtin_view(snapshot),
-        ledger_dir=ledger_dir,
-        verifier=VERIFIER if ledger_dir else "",
+        checks=checks,
     )
     children.start()
     table = ToolTable(BUILTIN)  # prompts tell of every built-in tool, wherever it runs

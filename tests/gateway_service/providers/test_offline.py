@@ -311,6 +311,13 @@ INTACT = {"ok": True, "entries": 42, "segments": 1, "head": 41, "chain": "ab" * 
             ["9 E in ho1m (late)", "older"],
         ),
         ("query_ledger", {"entries": [], "more": False}, ["No ledger entry matches."]),
+        (
+            "run_gates",
+            {"findings": [{"gate": "G0", "severity": "fail", "file": "a.json", "reason": "changed"}]},
+            ["1 finding of the gates", "G0 fail: a.json: changed"],
+        ),
+        ("read_file", {"path": "/x/a.md", "text": "Plants."}, ["/x/a.md:\nPlants."]),
+        ("search", {"found": [{"kind": "message", "excerpt": "the key"}]}, ["1 passage", "message: the key"]),
     ],
 )
 async def test_results_become_prose_that_says_what_they_say(tool_id, value, parts):

@@ -41,6 +41,8 @@ def test_a_tool_is_known_by_its_server_and_name_and_is_held_to_write():
         "files__put": (True, True),
     }
     assert all(spec.source == "files" for spec in one.tools.values())
+    some = found(tool("get_a"), tool("put_a"), reads=["get_*"]).tools
+    assert [one.writes for one in some.values()] == [False, True]
     everything = found(tool("a"), tool("b"), reads=["*"]).tools.values()
     assert [spec.writes for spec in everything] == [False, False]
 
@@ -102,3 +104,10 @@ def test_limits_and_the_list_of_wanted_tools():
 def test_what_is_no_listing(listed):
     """A process that says so has lost its mind, and is replaced."""
     assert not is_listing(listed)
+
+
+@pytest.mark.parametrize("setting", ["reads", "idempotent"])
+def test_a_pattern_that_means_no_tool_of_the_server_is_told(setting):
+    """A misspelt name would leave a tool held to write, and say nothing."""
+    one = found(tool("get_a"), **{setting: ["gte_*", "get_*", "*"]})
+    assert one.refused == [f"gte_*: is in {setting}, and none of the server's tools is called so"]

@@ -88,7 +88,7 @@ def _deep() -> Any:
 
 
 async def _verify(arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    return dict(await host.verify_ledger())
+    return dict(await host.check("verify"))
 
 
 async def _spin(arguments: Mapping[str, Any], host: ToolHost) -> Any:

@@ -11,13 +11,16 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 from bench.builders import SESSION, shipped_snapshot, tool_order
+from hobus.actors.ho1_executor.tools.child_main import resolve
 from hobus.actors.ho1_executor.tools.definition import ToolFault
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.table import permitted_tools, snapshot_view
 from hobus.config.assets import Permissions
-from hobus.config.json_schema import check_schema
+from hobus.config.json_schema import object_fault
 from hobus.config.registries import rows_of
 from hobus.config.secret_refs import HIDDEN
+from hobus.launch.launcher.gates import report_of
+from hobus.launch.process.roles.ho1 import GATES
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
 VIEW = snapshot_view(shipped_snapshot(), BUILTIN)
@@ -37,9 +40,9 @@ class Host:
         self.asked.append((service, type_name, dict(body)))
         return self.answers[service]
 
-    async def verify_ledger(self) -> Mapping[str, Any]:
+    async def check(self, name: str) -> Mapping[str, Any]:
         """The prepared report."""
-        return self.answers["report"]
+        return self.answers[name]
 
 
 async def value_of(tool_id: str, host: Host, **arguments: Any) -> Any:
@@ -51,7 +54,7 @@ def test_the_agent_s_tools_exist_and_are_safe_to_repeat() -> None:
     """All are read-only; their parameters are schemas that forbid surplus."""
     assert set(shipped_snapshot().agents["ADMIN"].tools) == set(BUILTIN)
     for tool_id, tool in BUILTIN.items():
-        check_schema(tool.parameters)
+        assert object_fault(tool.parameters, 99, is_run=False) == ""
         assert (tool.tool_id, tool.idempotent, tool.parameters["additionalProperties"]) == (tool_id, True, False)
     assert list(BUILTIN) == sorted(BUILTIN)
 
@@ -91,7 +94,7 @@ async def test_specs_and_files_are_those_of_the_registries() -> None:
 
 async def test_tools_are_those_of_the_agent_that_asks() -> None:
     """An agent that nobody knows may use none."""
-    assert (await value_of("list_tools", Host()))["count"] == 11
+    assert (await value_of("list_tools", Host()))["count"] == len(BUILTIN)
     assert (await value_of("list_tools", Host(agent_id="NOBODY"))) == {"count": 0, "tools": []}
 
 
@@ -209,7 +212,17 @@ async def test_all_budgets_are_listed_by_scope() -> None:
 async def test_the_ledger_s_report_is_passed_on() -> None:
     """Whatever it found."""
     report = {"ok": False, "entries": 3, "fault": {"file": "0.seg", "byte": 7}}
-    assert await value_of("verify_ledger", Host(report=report)) == report
+    assert await value_of("verify_ledger", Host(verify_ledger=report)) == report
+
+
+async def test_the_gates_say_of_a_home_what_the_command_says(tmp_path) -> None:
+    """By the function that the worker's wiring names; of a home with a broken file, which file."""
+    assert await value_of("run_gates", Host(run_gates=report_of(tmp_path))) == report_of(tmp_path)
+    assert report_of(tmp_path)["ok"] and resolve(GATES) is report_of
+    (tmp_path / "config" / "agents").mkdir(parents=True)
+    (tmp_path / "config" / "agents" / "BAD.json").write_text("{")
+    broken = report_of(tmp_path)
+    assert not broken["ok"] and any("BAD.json" in one["file"] for one in broken["findings"])
 
 
 def test_in_a_cluster_they_tell_what_is_true() -> None:

@@ -24,12 +24,12 @@ class TestInProcess(RunnerSuite):
     @pytest.fixture
     def runner(self) -> InProcessToolRunner:
         """A runner of this kind."""
-        return InProcessToolRunner(tools=BOTH, view=VIEW, bounds=BOUNDS, verify=_report)
+        return InProcessToolRunner(tools=BOTH, view=VIEW, bounds=BOUNDS, checks={"verify": _report})
 
 
-def _runner(run_tool: Any, verify: Any = None) -> InProcessToolRunner:
+def _runner(run_tool: Any) -> InProcessToolRunner:
     tool = ToolDefinition("t", "t", {}, idempotent=True, run=run_tool)
-    return InProcessToolRunner(tools={"t": tool}, view={}, bounds=BOUNDS, verify=verify)
+    return InProcessToolRunner(tools={"t": tool}, view={}, bounds=BOUNDS)
 
 
 async def test_a_tool_over_its_time_is_stopped() -> None:
@@ -60,6 +60,6 @@ async def test_without_a_verifier_the_tool_says_so() -> None:
     """A worker far from the ledger's disk."""
 
     async def verify(arguments: Mapping[str, Any], host: ToolHost) -> Any:
-        return await host.verify_ledger()
+        return await host.check("verify")
 
-    assert (await run(_runner(verify), "t")).text == "this worker has no ledger at hand"
+    assert (await run(_runner(verify), "t")).text == "this worker has no home of a cluster at hand"

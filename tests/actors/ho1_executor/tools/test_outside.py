@@ -47,7 +47,9 @@ def test_what_is_not_allowed_or_fails_is_a_short_fault(service: str, type_name: 
         async def main() -> str:
             await made.world.settled()
             with pytest.raises(ToolFault) as caught:
-                await requests_over(made.executors[0], timeout_s=1.0)(service, type_name, body)
+                await requests_over(made.executors[0], timeout_s=1.0, about={}, read_file=None)(
+                    service, type_name, body
+                )
             return str(caught.value)
 
         answer = made.world.run(main())

@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 from hobus.actors.ho1_executor.tools.definition import BadArguments
 from hobus.actors.ho1_executor.tools.entry_points import NoSchema, invocation_of, signature_of
 from hobus.bus.tool import Invocation
-from hobus.config.json_schema import check_schema, validator_of
+from hobus.config.json_schema import checked, validator_of
 
 
 def plain(  # noqa: PLR0917 - one parameter per kind of annotation
@@ -42,7 +42,7 @@ def test_every_plain_annotation_has_its_schema():
     """A parameter without default is required, the call's own facts are no argument, nothing else is allowed."""
     signature = signature_of(plain)
     schema = signature.schema()
-    check_schema(schema)
+    checked(schema, is_run=False)
     assert schema["required"] == ["text", "whole"]
     assert schema["additionalProperties"] is False
     assert "call" not in schema["properties"]
@@ -122,7 +122,7 @@ GIVEN: dict[str, Any] = {
 def test_rich_annotations_say_what_they_mean():
     """Descriptions, bounds, choices, formats and fields stand in the schema, under the parameters' own names."""
     schema = signature_of(rich).schema()
-    check_schema(schema)
+    checked(schema, is_run=False)
     properties = schema["properties"]
     assert list(properties) == list(rich.__annotations__)
     assert properties["amount"] == {"type": "integer", "minimum": 1, "maximum": 10, "description": "how many"}

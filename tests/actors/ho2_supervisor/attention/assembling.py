@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.builders import shipped_snapshot
-from hobus.actors.ho2_supervisor.attention.cache import ContextCache
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, plain
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
@@ -72,9 +71,7 @@ class Assembling:
 
     def __post_init__(self) -> None:
         known = {one.template_id: one for one in self.templates}
-        settings = self.config.attention
-        cache = ContextCache(ttl_s=settings.cache_ttl_s, contexts_max=settings.cache_max)
-        self.engine = Engine(self.config, known, {name: name.encode() for name in known}, cache, self.clock)
+        self.engine = Engine(self.config, known, {name: name.encode() for name in known}, self.clock)
         self.sources = {**{kind: self._giving(kind) for kind in self.given}, **self.sources}
 
     def _giving(self, kind: str) -> FragmentSource:

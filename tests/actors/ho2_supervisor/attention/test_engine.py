@@ -88,43 +88,26 @@ async def test_a_source_that_fails_is_a_warning_and_no_end() -> None:
     assert context.warnings == ("file_read_0: peer_lost",)
 
 
-async def test_every_setting_of_a_stage_is_honoured() -> None:
-    """A source gets its stage's configuration as it stands in the template, and the tiers that were chosen before."""
-    seen: list[tuple[Any, tuple[str, ...], bool]] = []
-
-    async def looking(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:
-        seen.append((config, room.tiers, room.is_tier_by_tier))
-        for fragment in ():
-            yield fragment
-
-    query = {
-        "event_type": "WO_FAILED",
-        "tier": "ho1",
-        "max_entries": 3,
-        "recency_s": 60,
-        "filters": {"reason": "x"},
-        "scope": "agent",
-    }
-    one = template(
-        {"type": "ledger_query", "config": {"max_entries": 1}},
-        {"type": "tier_select", "config": {"tiers": ["ho1", "hot"], "strategy": "highest_first"}},
-        {"type": "ledger_query", "config": query},
-        {"type": "tier_select", "config": {"tiers": ["ho2"], "strategy": "all_parallel"}},
-        {"type": "registry_query", "config": {"registry": "specs", "filters": {"title": "x"}}},
-    )
-    await Assembling([one], {}, {"ledger_query": looking, "registry_query": looking}).assembled()
-    first, second, third = seen
-    assert (first[0].max_entries, first[1], first[2]) == (1, (), False)
-    assert second[0].model_dump() == query
-    assert second[1:] == (("hot", "ho1"), True)
-    assert (third[0].filters, third[1:]) == ({"title": "x"}, (("ho2",), False))
+async def test_what_structuring_leaves_out_is_told() -> None:
+    """The least relevant go, the stage is truncated, and a warning says how many went; a repetition is none of them."""
+    found = [*fragments("search", "long enough", score=0.9), *fragments("search", "the least", "the least", score=0.1)]
+    for tokens, kept, status in ((3, ["long enough"], "truncated"), (9, ["long enough", "the least"], "ok")):
+        order = {"type": "structuring", "config": {"strategy": "relevance", "max_tokens": tokens}}
+        search = {
+            "type": "horizontal_search",
+            "config": {"query": "x", "sources": ["ledger"], "max_results": 9, "relevance_threshold": 0.0},
+        }
+        context = await Assembling([template(search, order)], {"horizontal_search": found}).assembled()
+        assert (texts(context), statuses(context)[-1]) == (kept, ("structuring", status))
+        said = ("structuring_1: 1 of 2 fragments left out, the least relevant (max_tokens)",)
+        assert context.warnings == (said if status == "truncated" else ())
 
 
 # --- resolution and merge ---------------------------------------------------------------------------------------------
 
 
 async def test_an_override_goes_first_and_an_unknown_one_is_an_error() -> None:
-    """However specific another one is; of what its own selectors exclude nobody is given it."""
+    """However specific another one is, and whatever its own selectors say."""
     selected = template(MEMORY, template_id="ATT-A-001", applies_to={"agent_class": ["ADMIN"]})
     other, foreign = (
         template(HISTORY, template_id=name, applies_to=whose)
@@ -133,9 +116,9 @@ async def test_an_override_goes_first_and_an_unknown_one_is_an_error() -> None:
     assembling = Assembling([selected, other, foreign], {"memory": [], "history": []})
     assert (await assembling.assembled()).template_id == "ATT-A-001"
     assert (await assembling.assembled(template_override="ATT-B-001")).template_id == "ATT-B-001"
-    for name in ("ATT-C-001", "ATT-D-001"):
-        with pytest.raises(ConfigError, match=name):
-            await assembling.assembled(template_override=name)
+    assert (await assembling.assembled(template_override="ATT-D-001")).template_id == "ATT-D-001"
+    with pytest.raises(ConfigError, match="ATT-C-001"):
+        await assembling.assembled(template_override="ATT-C-001")
 
 
 async def test_two_of_one_specificity_are_an_error_that_names_both() -> None:

@@ -425,7 +425,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
     """Under the agent's permissions; each is asked for with what is left of the budget."""
     reading = {"type": "file_read", "config": {"paths": ["notes/a.md", "b.md"], "max_size_bytes": 100}}
     with Rig(
-        tools=[], templates=[template(reading, budget={"max_context_tokens": 20, "max_queries": 5, "timeout_ms": 999})]
+        tools=[], templates=[template(reading, budget={"max_context_tokens": 40, "max_queries": 5, "timeout_ms": 999})]
     ) as rig:
         reads = Reads()
         reads.texts = {
@@ -439,7 +439,7 @@ def test_files_are_read_by_an_executor_and_what_is_refused_is_a_warning() -> Non
         [order] = [order for order in [*rig.pool.orders, *reads.orders] if order.wo_type == "synthesize"]
         assert text_of(order, "assembled_context") == "notes/a.md:\n\u2039/context>␛\nPlants."
         first, second = reads.asked
-        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 83 - 12 - 1, 83 - 32 - 6 - 1)
+        assert (first.agent_id, first.max_bytes, second.max_bytes) == ("ADMIN", 100, 163 - 32 - 6 - 49 - 1)
         [(_, payload)] = contexts(rig)
         assert payload.warnings == ("file_read_0: b.md: a link leads out",)
         assert [(one.source, one.source_id) for one in payload.fragments] == [("file", "notes/a.md")]
@@ -511,22 +511,32 @@ def test_a_run_or_a_session_asks_for_its_template_by_name() -> None:
         assert [(one.template_id, one.chosen_by) for _, one in contexts(rig)] == [("ATT-PLAIN-001", "selectors")]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "says"), [("ATT-NONE-001", "may have ATT-PLAIN-001"), ("ATT-RESIDENT-001", "widen its")]
-)
-def test_a_template_that_cannot_be_is_refused_before_anything_is_recorded(wanted: str, says: str) -> None:
+def test_a_template_that_there_is_not_is_refused_before_anything_is_recorded() -> None:
     """Of a session and of a run; the same input can be sent again with one that there is."""
+    wanted, says = named("ATT-NONE-001"), "there are ATT-PLAIN-001, ATT-RESIDENT-001"
     with Rig(templates=[PLAIN, RESIDENTS]) as rig:
         with pytest.raises(SessionFault, match=f"session_config.attention_template: .*{says}"):
-            rig.run(rig.start_session(session_config=named(wanted)))
+            rig.run(rig.start_session(session_config=wanted))
         assert rig.run(rig.entries()) == []
         rig.run(rig.start_session())
         before = len(rig.run(rig.entries()))
         with pytest.raises(SessionFault, match=f"run_overrides.attention_template: .*{says}") as refused:
-            rig.run(rig.turn("i1", QUESTION, run_overrides=named(wanted)))
+            rig.run(rig.turn("i1", QUESTION, run_overrides=wanted))
         assert refused.value.code == "invalid_input"
         assert len(rig.run(rig.entries())) == before and rig.pool.orders == []
         assert rig.run(rig.turn("i1", QUESTION)).outcome == "success"
+
+
+def test_a_template_that_is_asked_for_by_name_is_used_against_its_selectors_with_a_warning() -> None:
+    """Answer and record say so; of one whose selectors have the agent nothing is said."""
+    with Rig(templates=[PLAIN, RESIDENTS]) as rig:
+        rig.run(rig.start_session())
+        said = []
+        for number, name in enumerate(("ATT-RESIDENT-001", "ATT-PLAIN-001")):
+            said.append(rig.run(rig.turn(f"i{number}", QUESTION, run_overrides=named(name))).template_fault)
+        told = [(one.template_id, one.chosen_by, one.warnings) for _, one in contexts(rig)]
+        assert "ATT-RESIDENT-001 was asked for by name" in said[0] and not said[1]
+        assert told == [("ATT-RESIDENT-001", "override", (said[0],)), ("ATT-PLAIN-001", "override", ())]
 
 
 def test_a_run_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so() -> None:
@@ -566,7 +576,7 @@ def test_a_session_whose_template_is_gone_goes_on_with_what_is_sound_and_says_so
             assert result.outcome == "success"
             said.append(result.template_fault)
         told = [(one.template_id, one.chosen_by, one.warnings) for _, one in contexts(rig)]
-        gone = ("there is no attention template 'ATT-OTHER-001'; agent ADMIN may have ATT-PLAIN-001",)
+        gone = ("there is no attention template 'ATT-OTHER-001'; there are ATT-PLAIN-001",)
         assert told == [
             ("ATT-OTHER-001", "override", ()), ("ATT-PLAIN-001", "selectors", gone),
             ("ATT-PLAIN-001", "override", ()), ("ATT-PLAIN-001", "selectors", gone),

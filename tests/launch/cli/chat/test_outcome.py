@@ -102,12 +102,10 @@ def test_a_tool_that_was_withheld_is_named_with_what_gives_it():
 
 def test_a_template_that_was_taken_away_is_said():
     """The answer is one all the same, of another context."""
-    told = warnings_about(
-        result(template_fault="there is no attention template 'ATT-X-001'; agent ADMIN may have none")
-    )
+    told = warnings_about(result(template_fault="there is no attention template 'ATT-X-001'; there are none"))
     assert told == [
         (
-            "its attention template was not used: there is no attention template 'ATT-X-001'; agent ADMIN may have none",
+            "its attention template: there is no attention template 'ATT-X-001'; there are none",
             "yellow",
         )
     ]

@@ -73,6 +73,26 @@ async def test_more_entries_than_a_machine_can_count_are_all_of_them(tmp_path, c
     assert "e0" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("number", ["1", "#1"])
+async def test_an_entry_is_shown_by_the_number_that_others_name_it_by(tmp_path, capsys, number):
+    """With and without the sign before it."""
+    await _record(tmp_path)
+    assert cli.run(["ledger", "show", number, "--json", "--home", str(tmp_path)]) == exit_codes.OK
+    document = json.loads(capsys.readouterr().out)
+    assert [one["submission_id"] for one in document["entries"]] == ["e1"] and document["more"] is False
+
+
+async def test_what_a_limit_leaves_out_is_said(tmp_path, capsys):
+    """And nothing is where there is no more."""
+    await _record(tmp_path)
+    for limit, has_more in (("2", True), ("3", False)):
+        assert cli.run(["ledger", "show", "--limit", limit, "--home", str(tmp_path)]) == exit_codes.OK
+        assert ("older entries are left out: --limit 4" in capsys.readouterr().err) is has_more
+        assert cli.run(["ledger", "show", "--limit", limit, "--json", "--home", str(tmp_path)]) == exit_codes.OK
+        document = json.loads(capsys.readouterr().out)
+        assert (len(document["entries"]), document["more"]) == (int(limit), has_more)
+
+
 @pytest.mark.parametrize("command", ["verify", "show"])
 def test_a_directory_in_place_of_a_segment_is_named(tmp_path, capsys, command):
     """One sentence with the path."""

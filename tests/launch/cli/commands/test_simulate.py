@@ -18,7 +18,8 @@ from hobus.launch.cli.main import run
 from hobus.launch.console import exit_codes
 from hobus.launch.console.interrupt import INTERRUPTED
 from hobus.launch.lab.simulation import many
-from hobus.launch.lab.simulation.plan import SeedPlan
+from hobus.launch.lab.simulation.faults import parse
+from hobus.launch.lab.simulation.plan import SeedPlan, plan_of
 from hobus.launch.lab.simulation.run import SeedVerdict, simulate
 
 
@@ -33,6 +34,15 @@ def test_one_seed_is_told_readably(capsys: pytest.CaptureFixture[str]) -> None:
     assert "asked    in-0" in told
     assert "holds: every invariant, at every event" in told
     assert "digest " in told
+
+
+def test_the_budget_that_a_seed_draws_is_told_with_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    """A run that ends on a budget says which; one with faults of its own has none."""
+    seed = next(n for n in range(99) if plan_of(n, turns=1, sessions=None, faults=parse("all")).token_limit is not None)
+    limit = plan_of(seed, turns=1, sessions=None, faults=parse("all")).token_limit
+    for more, is_told in ([], True), (["--faults", "none"], False):
+        assert run(["simulate", "--seed", str(seed), "--turns", "1", *more]) == exit_codes.OK
+        assert (f"an enforced budget of {limit:,} tokens" in capsys.readouterr().out) is is_told
 
 
 def test_many_seeds_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
