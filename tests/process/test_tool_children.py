@@ -77,7 +77,7 @@ class TestChildren(RunnerSuite):
 
 
 async def test_a_process_serves_call_after_call_and_holds_little(runner: ChildToolRunner) -> None:
-    """Neither zmq nor jsonschema_rs in it."""
+    """Nothing of the bus in it."""
     one = make(children=1, output_max_bytes=1000)
     try:
         outputs = [json.loads((await run(one, "pid")).text) for _ in range(3)]
