@@ -140,7 +140,18 @@ class ConfigError(RuntimeFault):
 _BY_CODE: dict[str, type[RuntimeFault]] = {
     **dict.fromkeys(("fenced", "disk_full", "damaged", "erased", "unavailable", "conflict"), LedgerError),
     **dict.fromkeys(
-        ("input_conflict", "run_active", "session_closed", "invalid_input", "agent_mismatch", "unreadable", "moved"),
+        (
+            "input_conflict",
+            "run_active",
+            "session_closed",
+            "invalid_input",
+            "agent_mismatch",
+            "unreadable",
+            "moved",
+            "PROVIDER_NOT_FOUND",
+            "MODEL_NOT_FOUND",
+            "FORBIDDEN",
+        ),
         SessionFault,
     ),
     **dict.fromkeys(
@@ -162,6 +173,8 @@ def fault_of(failure: Failure) -> RuntimeFault:
     )
 
 
+STEPS_KEPT = "steps_kept"
+"""The fact of a turn that ran out of time after so many steps: asked again it goes on, so nothing stands in for it."""
 IN_DOUBT = "whether it was applied is not known: ask again"
 _UNANSWERED = OUT_OF_TIME_CODES | {"peer_lost"}
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from hobus.config import forms
+from hobus.config.sections.gateway import Route
 from hobus.config.sections.tools import ToolsConfig
 from hobus.config.sections.turns import BudgetConfig
 
@@ -82,6 +83,14 @@ class Permissions(Asset):
         return names(allowed, name) if kind == "tools" else name in allowed or "*" in allowed
 
 
+class Approval(Asset):
+    """Of calls of the tools in `tools.approval`."""
+
+    by: Literal["anyone", "other"] = Field(
+        default="anyone", description="other: not by who asked for the run, or steered it; a second person approves"
+    )
+
+
 class Agent(Asset):
     """Who answers: `config/agents/<agent_id>.json`."""
 
@@ -112,12 +121,18 @@ class Agent(Asset):
         description="purpose -> contract of its prompts (`PRC-…`), of synthesize (answers), classify and consolidate; "
         "a purpose left out has the shipped one",
     )
+    model: Route | None = Field(
+        default=None,
+        description="provider_id and model_id of all its prompts, unless a request or its session names another one; "
+        "none: as contract, domain tag or gateway.default_route say",
+    )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
     shares_texts: bool = Field(
         default=False,
         description="true: a search of scope agent finds what anybody said to it, and shows with it whose session "
         "that was; left out: what the same principal said, in all their sessions",
     )
+    approval: Approval = Field(default_factory=Approval, description="of its calls that wait for a person")
 
     def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
         """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""

@@ -9,7 +9,8 @@ from operator import attrgetter
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.messages.work_order import DOMAIN_TAGS
 from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract
-from hobus.config.prompt_contracts import contract_faults
+from hobus.config.model_choice import choice_fault, choose_model
+from hobus.config.prompt_contracts import SHIPPED, contract_faults, contract_id_of
 from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import is_secret_name
 from hobus.config.sections.gateway import GatewayConfig, Route
@@ -59,7 +60,11 @@ def inconsistencies(
             path = f"contracts/{contract_id}.json: boundary.provider_id"
             faults.extend(_provider_faults(path, contract.boundary.provider_id, config.gateway))
     for agent_id, agent in agents.items():
-        told = [*_agent_faults(agent, config, frameworks), *contract_faults(agent, contracts)]
+        told = [
+            *_agent_faults(agent, config, frameworks),
+            *contract_faults(agent, contracts),
+            *_named_model_faults(agent, config.gateway, contracts),
+        ]
         faults.extend(f"agents/{agent_id}.json: {fault}" for fault in told)
     return faults
 
@@ -230,6 +235,16 @@ def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Collection[str]
         if provider != "*" and provider not in config.gateway.providers:
             known = _names(config.gateway.providers)
             yield f"permissions.providers: no provider {provider!r}; configured: {known}"
+
+
+def _named_model_faults(agent: Agent, gateway: GatewayConfig, contracts: Mapping[str, Contract]) -> Iterator[str]:
+    """What the agent or a contract of its prompts names, and it cannot have or may not use."""
+    for purpose in SHIPPED:
+        choice = choose_model(gateway, agent, contracts.get(contract_id_of(agent, purpose)))
+        fault = choice_fault(choice, agent, gateway) if choice.named_by in ("agent", "contract") else None
+        if fault is not None and (choice.named_by == "agent" or fault.code == "FORBIDDEN"):
+            yield f"{'model' if choice.named_by == 'agent' else f'contracts.{purpose}'}: {fault.detail}"
+            return
 
 
 def _path_faults(paths: Iterable[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from hobus.bus.doc_page import redraw
-from hobus.config.assets import Agent, Permissions
+from hobus.config.assets import Agent, Approval, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import json_value
 from hobus.config.schema import AdminConfig
@@ -64,8 +64,9 @@ def agent_lines() -> Iterator[tuple[str, str]]:
     """Each line that the file of an agent has, and what it is for."""
     for name, field in Agent.model_fields.items():
         yield name, str(field.description)
-    for name, field in Permissions.model_fields.items():
-        yield f"permissions.{name}", str(field.description)
+    for block, model in (("permissions", Permissions), ("approval", Approval)):
+        for name, field in model.model_fields.items():
+            yield f"{block}.{name}", str(field.description)
 
 
 def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:

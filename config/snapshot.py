@@ -15,16 +15,21 @@ from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, pack, unpack
+from hobus.bus.messages.session import ModelChoice, SessionConfig
+from hobus.bus.messages.work_order import CLASSIFICATION, CONSOLIDATION
 from hobus.bus.record.entry import Provenance
-from hobus.config.assets import Agent, Contract, FileInForce, Framework, Package, Spec
+from hobus.config.assets import Agent, Contract, ContractPurpose, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
 from hobus.config.in_force import digest_of
 from hobus.config.load import Further, Governed, Reading, read
+from hobus.config.model_choice import choose_model
+from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.prompt_pack import parse_pack
 from hobus.config.registries import Manifests
 from hobus.config.schema import AdminConfig
 
+_TAGS: Mapping[ContractPurpose, str] = {"classify": CLASSIFICATION, "consolidate": CONSOLIDATION}
 _MAPPINGS = ("agents", "contracts", "prompt_packs", "templates", "frameworks", "specs", "packages", "files")
 
 
@@ -83,6 +88,19 @@ class Snapshot:
             agent_id: Provenance(agent_id, agent.agent_class, agent.framework_id, packages.get(agent_id, ""))
             for agent_id, agent in self.agents.items()
         }
+
+    def model_for(
+        self,
+        agent: Agent | None,
+        purpose: ContractPurpose,
+        *,
+        request: SessionConfig | None = None,
+        session: SessionConfig | None = None,
+    ) -> ModelChoice:
+        """The model of this agent's prompts for a purpose; None: of an agent that was removed."""
+        contract = None if agent is None else self.contracts.get(contract_id_of(agent, purpose))
+        tag = _TAGS.get(purpose, "")
+        return choose_model(self.config.gateway, agent, contract, request=request, session=session, tag=tag)
 
     def to_bytes(self) -> bytes:
         """The canonical bytes: same content, same bytes."""

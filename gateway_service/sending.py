@@ -7,6 +7,7 @@ here and gives its reservation a settlement.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -235,6 +236,9 @@ class Sender:
         ask, left = attempt.ask, self._left(until)
         if left <= 0:
             raise self._failed(attempt, _no_time(ask), NEVER_SENT)
+        limit_s = math.inf if draft.is_watched else self.config.gateway.request_timeout_ms / 1000
+        bound = "gateway.request_timeout_ms" if limit_s < left else "the time of its turn"
+        left = min(left, limit_s)
         self.sent_count += 1
         self._note_made(attempt)
         started = self.bus.clock.monotonic()
@@ -260,7 +264,7 @@ class Sender:
             had_s = self.bus.clock.monotonic() - started if self._is_due(ask) else pieces.silent_s
             fault = GatewayError("CANCELLED", "cancelled while the provider worked")
             if had_s >= silence_s:  # whoever ended it: callers give up on a provider that hangs
-                fault = _unfinished(ask, had_s)
+                fault = _unfinished(ask, had_s, bound)
                 self.last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
             passage.ended(fault)
             self._failed(attempt, fault)
@@ -270,7 +274,7 @@ class Sender:
             if isinstance(error, GatewayError):
                 fault = error
             elif isinstance(error, TimeoutError):
-                fault = _unfinished(ask, had_s) if had_s >= silence_s else _hasty(ask, had_s, is_share=is_share)
+                fault = _unfinished(ask, had_s, bound) if had_s >= silence_s else _hasty(ask, had_s, is_share=is_share)
             else:
                 fault = GatewayError(
                     "PROVIDER_ERROR", f"provider {ask.route.provider_id} raised {type(error).__name__}"
@@ -414,11 +418,11 @@ def _hasty(ask: PromptCall, had_s: float, *, is_share: bool) -> GatewayError:
     )
 
 
-def _unfinished(ask: PromptCall, had_s: float) -> GatewayError:
+def _unfinished(ask: PromptCall, had_s: float, bound: str) -> GatewayError:
     return GatewayError(
         "PROVIDER_TIMEOUT",
-        f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s; "
-        "ask again, or choose another model",
+        f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s "
+        f"({bound}); allow more time, or choose another model",
         facts={"unknown": True},
     )
 

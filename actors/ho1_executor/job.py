@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, ToolSaid
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.control import HELD_FOR
+from hobus.bus.messages.ids import parse_iso
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
@@ -31,6 +32,13 @@ class Job:
     def remaining_s(self) -> float:
         """Seconds that are left to work."""
         return max(0.0, self.deadline - self.bus.clock.monotonic())
+
+    @property
+    def due_s(self) -> float:
+        """Seconds until its run ends, as far as its sender knew, at most those that are left to work."""
+        return (
+            self.remaining_s if self.due_at is None else min(self.remaining_s, parse_iso(self.due_at) - self.bus.now())
+        )
 
     def stamp(self) -> Stamp:
         """Who writes about the order, and the time now."""

@@ -165,10 +165,13 @@ class ModelStep:
         return replace(verdict, faults=(*cut, *verdict.faults[:most])) if verdict.faults else verdict
 
     async def _known(self, job: Job, agent: Agent | None) -> KnownToOrder:
-        """The tools there are; waiting for some takes at most half of the order's time."""
+        """The tools there are; waiting for some takes at most half of the run's time, and no longer than a restart."""
         if agent is None:
             return KnownToOrder({})
-        return await self.tools.allowed_by(job.order.constraints.tools_allowed, agent, within_s=job.remaining_s / 2)
+        restart_s = self.config.tools.reconnect_max_ms / 1000
+        return await self.tools.allowed_by(
+            job.order.constraints.tools_allowed, agent, within_s=min(restart_s, job.due_s / 2)
+        )
 
     def _standing(self, agent: Agent | None, snapshot: Snapshot) -> Inputs:
         key = (snapshot.digest, "" if agent is None else agent.agent_id)

@@ -15,8 +15,9 @@ from hobus.actors.ho2_supervisor.admission import (
     Admission,
     admit,
     agent_fault,
+    blank_fault,
     is_pending_follow_up,
-    provider_fault,
+    profile_fault,
     settings_fault,
     template_fault,
 )
@@ -39,8 +40,9 @@ from hobus.actors.ho2_supervisor.turn import turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
+from hobus.bus.lanes import role_of
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import turn_key
+from hobus.bus.messages.ids import session_key, turn_key
 from hobus.bus.messages.memory import LOCAL
 from hobus.bus.messages.session import (
     CommandVerdict,
@@ -61,6 +63,8 @@ from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.said_by import SaidBy, said_by
+from hobus.config.model_choice import choice_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
@@ -152,7 +156,7 @@ class Supervisor(Actor):
         wanted = message.session_config
         if wanted.calls_tool is not None:
             raise SessionFault("invalid_input", "session_config.calls_tool: it is a setting of one run alone")
-        if fault := settings_fault(wanted, self._config.sessions):
+        if fault := blank_fault(wanted) or settings_fault(wanted, self._config.sessions):
             raise SessionFault("invalid_input", fault)
         if self._registry.held(session_id) is not None:
             return await self._begun(message, session_id, agent_id, call)
@@ -164,8 +168,10 @@ class Supervisor(Actor):
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._take_over.owned(session_id)
             is_new = not session.record.state.is_started
+            if is_new and (refused := self._model_fault(agent_id, wanted)):
+                raise refused
             if is_new and (
-                fault := provider_fault(wanted, self._config.gateway)
+                fault := profile_fault(wanted, self._config.gateway)
                 or template_fault("session_config", wanted, self._snapshot.templates)
             ):
                 raise SessionFault("invalid_input", fault)
@@ -200,9 +206,15 @@ class Supervisor(Actor):
                 self._runs.attach(run, deadline_at)
                 if message.lease and is_there:
                     self._runs.renew(run)
+            case "go on":
+                self._require_agent(session)
+                run = self._runs.go_on(session, deadline_at=deadline_at, trace=call.trace)
             case "begin":
                 self._require_agent(session)
-                run = self._runs.begin(session, message, deadline_at=deadline_at, trace=call.trace)
+                state = session.record.state
+                # Keys reach no sessions but their own; everybody else is the user of this machine.
+                asked_by = state.principal if role_of(message.client) == "http" else LOCAL
+                run = self._runs.begin(session, message, asked_by=asked_by, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
         with run.draft.watched(call.stream if is_watching else None):
             return await self._reply(run, message, call)
@@ -254,14 +266,19 @@ class Supervisor(Actor):
                 await self._runs.cancel(session)
                 continue
             if state.status == "open":
-                append_end(session, message.reason, trace=call.trace)
+                by = SaidBy(message.principal or LOCAL, message.door or call.sender)  # only the host asks, and knows
+                append_end(session, message.reason, said_by=by, trace=call.trace)
             if await self._registry.is_durable(session):
-                return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
+                record = session.record
+                return SessionClosed(
+                    session_id=record.session_id, turn_count=record.turn_count, total_tokens=record.total_tokens,
+                    cost_usd=record.cost_usd,
+                )  # fmt: skip
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def command(self, message: SessionCommand, call: Call) -> CommandVerdict:
         """The command is recorded, with what became of it, before this answers. Idempotent by command_id."""
-        command = message.command
+        command, by = message.command, said_by(call, message.principal)
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
             if command.command_id in session.record.commands and not await self._registry.is_durable(session):
@@ -273,7 +290,9 @@ class Supervisor(Actor):
                 continue
             if command.command_id in session.record.commands:
                 continue  # it came twice at the same moment: once that stands, both are compared
-            outcome = commanding.receive(session, command, self._config, agents=self._snapshot.agents, trace=call.trace)
+            outcome = commanding.receive(
+                session, command, self._config, said_by=by, agents=self._snapshot.agents, trace=call.trace
+            )
             self._runs.notice(session, outcome)
             self._runs.follow(session)  # also if whoever said it does not wait until it is durable
             if await self._registry.is_durable(session):
@@ -340,6 +359,12 @@ class Supervisor(Actor):
                 return session, SessionFault("invalid_input", fault) if decision == "begin" and fault else decision
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
+    def _model_fault(self, agent_id: str, wanted: SessionConfig) -> SessionFault | None:
+        """Why each run of such a session would be refused; None: it names no model, or one that it can have."""
+        agent = self._snapshot.agents[agent_id]
+        choice = self._snapshot.model_for(agent, "synthesize", session=wanted)
+        return choice_fault(choice, agent, self._config.gateway) if choice.named_by == "session" else None
+
     async def _is_over(self, session: OwnedSession) -> bool:
         """Whether the active run is none any more. The host may have answered its input while this process stood still.
 
@@ -379,19 +404,18 @@ class Supervisor(Actor):
     def _append_start(
         self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str, *, principal: str = LOCAL
     ) -> None:
-        """TookOver and SESSION_START; provider and model are those of `gateway.default_route` unless given."""
-        route = self._config.gateway.default_route
-        filled = {"provider": wanted.provider or route.provider_id, "model": wanted.model or route.model_id}
+        """TookOver and SESSION_START, with what was wished for alone: each run has its model chosen."""
         session.take_over()
         session.append(
             SessionStarted(
                 agent_id=agent_id,
-                session_config=wanted.model_copy(update=filled),
+                session_config=wanted,
                 max_in_flight_effects=self._config.sessions.max_in_flight_effects,
                 applied_commands_max=self._config.sessions.applied_commands_max,
                 principal=principal,
                 at=session.now(),
             ),
+            once=session_key(session.session_id),
             trace=trace,
         )
 

@@ -11,7 +11,7 @@ from typing import Literal
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import KnownInput
-from hobus.actors.ho2_supervisor.session.state import SessionState, names_no_model
+from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.errors import SessionFault
 from hobus.bus.json_text import object_in
@@ -26,9 +26,9 @@ from hobus.config.sections.gateway import GatewayConfig
 from hobus.config.sections.turns import SessionsConfig
 
 Templates = Mapping[str, Template]
-Admission = KnownInput | SessionFault | Literal["begin", "attach"]
+Admission = KnownInput | SessionFault | Literal["begin", "attach", "go on"]
 """An input whose run is over, or that the host answered: give what the record says. A verdict, to be raised. Else a new
-run begins, or the active run is about this very input: wait for its answer."""
+run begins, or the active run is about this very input: wait for its answer; or that run has failed and goes on."""
 
 
 def admit(
@@ -47,6 +47,8 @@ def admit(
     if known is not None:
         if fault := conflict(known, input_digest(input_id, words_of(text, results)), form_of(overrides)):
             return SessionFault("input_conflict", fault)
+        if state.failed is not None and state.failed.input_id == input_id and state.status == "open":
+            return "go on"
         return "attach" if known.became == "running" else known
     if state.status == "closed":
         return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")
@@ -54,10 +56,9 @@ def admit(
         return SessionFault(
             "run_active", f"run {state.run_id} answers input {state.run.input_id}; wait until it is over"
         )
-    if names_no_model(state.session_config, overrides):
-        return SessionFault("invalid_input", "the run's provider or model is blank; name both or leave them out")
     if (
-        fault := call_fault(message)
+        fault := blank_fault(overrides)
+        or call_fault(message)
         or settings_fault(overrides, limits)
         or caller_tools.results_fault(results, text, state.open_calls)
     ):
@@ -67,6 +68,13 @@ def admit(
             "invalid_input", f"no follow-up was said whose answer {input_id} asks for; name the input otherwise"
         )
     return "begin"
+
+
+def blank_fault(settings: SessionConfig | None) -> str:
+    """Why the model that they name is none; empty: they name one, or leave it out."""
+    given = () if settings is None else (settings.provider, settings.model)
+    is_blank = any(name is not None and not name.strip() for name in given)
+    return "provider or model is blank; name it or leave it out" if is_blank else ""
 
 
 _MAY_CALL_TOOLS = frozenset({"operator", "door"})
@@ -127,24 +135,12 @@ def agent_fault(agent_id: str | None, agents: Collection[str]) -> str:
     )
 
 
-def provider_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:
-    """What a session's settings name that is not configured, and what is; empty: all of it is there.
-
-    Said when it begins: each of its turns would be refused for it. A run's own settings meet that at the gateway.
-    """
-    provider_id = wanted.provider or gateway.default_route.provider_id
-    instance = gateway.providers.get(provider_id)
-    if instance is None:
-        known = ", ".join(sorted(gateway.providers))
-        return f"session_config.provider: no provider {provider_id[:80]!r} is configured; there are {known}"
-    models = [model.model_id for model in instance.models]
-    if wanted.model and wanted.model not in models and not instance.any_model:
-        known = ", ".join(models) or "none"
-        return f"session_config.model: {provider_id} has no model {wanted.model[:80]!r}; configured are {known}"
-    if wanted.provider_profile_id is not None and wanted.provider_profile_id not in gateway.profiles:
-        known = ", ".join(sorted(gateway.profiles)) or "none"
-        return (
-            f"session_config.provider_profile_id: there is no profile {wanted.provider_profile_id[:80]!r}; "
-            f"configured are {known}"
-        )
-    return ""
+def profile_fault(wanted: SessionConfig, gateway: GatewayConfig) -> str:
+    """Why no run can have the profile that a session's settings name; empty: it can, or none is named."""
+    if wanted.provider_profile_id is None or wanted.provider_profile_id in gateway.profiles:
+        return ""
+    known = ", ".join(sorted(gateway.profiles)) or "none"
+    return (
+        f"session_config.provider_profile_id: there is no profile {wanted.provider_profile_id[:80]!r}; "
+        f"configured are {known}"
+    )

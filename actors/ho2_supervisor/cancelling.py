@@ -35,8 +35,7 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
         if left_s <= 0 or not session.record.state.open_orders:
             break
         await resources.bus.sleep(min(left_s, resources.config.sessions.cancel_poll_ms / 1000))
-    for wo_id in session.record.state.open_orders:
-        await _end(resources, session, memo, wo_id, trace)
+    await end_orders(resources, session, memo, trace=trace)
     _close_calls(session, trace)
     run = session.record.state.run
     result = _result(session, memo, now=resources.bus.now())
@@ -53,6 +52,12 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
     end_with_call(session, memo.requested, trace=trace)
     await session.barrier()
     return result
+
+
+async def end_orders(resources: Resources, session: OwnedSession, memo: RunMemo, *, trace: str) -> None:
+    """Every open order of the run has the end that its executor recorded, else one of our own making."""
+    for wo_id in session.record.state.open_orders:
+        await _end(resources, session, memo, wo_id, trace)
 
 
 async def _take_ends(resources: Resources, session: OwnedSession, memo: RunMemo, trace: str) -> None:

@@ -21,6 +21,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, Steer
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.session_facts import HostCommandApplied, HostCommandReceived, HostCommandRejected
+from hobus.bus.said_by import SaidBy
 from hobus.config.schema import AdminConfig
 
 _FREE = ("reason", "call_id", "lease_id")
@@ -74,16 +75,23 @@ def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig, a
     return ""
 
 
-def receive(
-    session: OwnedSession, command: HostCommand, config: AdminConfig, *, agents: Collection[str], trace: str = ""
+def receive(  # noqa: PLR0913 - what a command rests on, each by its name
+    session: OwnedSession,
+    command: HostCommand,
+    config: AdminConfig,
+    *,
+    said_by: SaidBy,
+    agents: Collection[str],
+    trace: str = "",
 ) -> Reduced | None:
     """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier.
 
-    `agents`: those that are configured now; a lease's renewal, of a run that goes on under its own, needs none.
+    `said_by`: principal and door. `agents`: those that are configured now; a lease's renewal, of a run that goes on
+    under its own, needs none.
     """
     text, refusal = text_of(command), refusal_of(session.record.state, command, config, agents)
     session.append(
-        HostCommandReceived(command=as_recorded(command, config), at=session.now()),
+        HostCommandReceived(command=as_recorded(command, config), **said_by._asdict(), at=session.now()),
         bodies=[] if text is None or refusal.startswith("too_large") else [text.encode()],
         trace=trace,
     )

@@ -22,11 +22,15 @@ from hobus.actors.ho2_supervisor.turn import context, turn, turn_record
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.turn import Progress
 from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict
-from hobus.bus.errors import RuntimeFault, SessionFault, WorkOrderFault
+from hobus.bus.errors import STEPS_KEPT, RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import parse_iso
 from hobus.bus.messages.session import TurnResult, form_of
 from hobus.bus.record.session_facts import LeaseTerms, TimePassed
 
+_KEPT = (
+    "The time of this turn was over after {} steps, which are kept. Ask again under the same input id, with more time, "
+    "and it goes on from there."
+)
 _log = structlog.get_logger("ho2_supervisor")
 
 
@@ -158,8 +162,7 @@ class Driver:
             _log.info("run_started", turn=str(run.run_id), input_id=task.input_id, resumed=resumed)
             if run.remaining_s() > 0:
                 async with asyncio.timeout_at(self._due(task)) as task.scope:
-                    if task.standstill is None:
-                        await task.ticket.turn()
+                    await self._its_turn(task, memo, resources)
                     return _told(run, await turn.take_turn(run, progress))
         except TimeoutError:
             pass
@@ -177,6 +180,13 @@ class Driver:
         if self.learning is not None:
             self.learning.log_later(task.session, trace=task.trace)
         return result
+
+    async def _its_turn(self, task: RunTask, memo: RunMemo, resources: Resources) -> None:
+        """Returns when the run may be at work, and what was on its way when it failed has an end."""
+        if task.standstill is None:
+            await task.ticket.turn()
+        if memo.given_up.intersection(task.session.record.state.open_orders):
+            await cancelling.end_orders(resources, task.session, memo, trace=task.trace)
 
     def _due(self, task: RunTask) -> float | None:
         """The run's deadline on the loop's clock, as of now; None: it stands still, and has none."""
@@ -198,6 +208,8 @@ class Driver:
             return _told(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
         failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault
         failed.facts |= turn_record.spent(run)
+        if failed.code == "deadline_exceeded" and (steps := len(progress.exchanges)):
+            failed.facts[STEPS_KEPT], failed.detail = steps, _KEPT.format(steps)
         turn_record.record_failure(session, task.input_id, failed, trace=task.trace)
         session.flush(urgent=True)  # before the host's TurnDegraded, which moves the head
         if self.learning is not None:

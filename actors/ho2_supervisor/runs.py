@@ -28,6 +28,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnRequest, words_of
 from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
+from hobus.bus.said_by import SaidBy
 from hobus.bus.streaming import Draft
 from hobus.config.schema import AdminConfig
 
@@ -51,7 +52,9 @@ class Runs:
 
     # --- how a run begins ---------------------------------------------------------------------------------------------
 
-    def begin(self, session: OwnedSession, message: TurnRequest, *, deadline_at: str, trace: str) -> RunTask:
+    def begin(
+        self, session: OwnedSession, message: TurnRequest, *, asked_by: str, deadline_at: str, trace: str
+    ) -> RunTask:
         """A new run for this input, requested, and driven as soon as it is its turn.
 
         Raises BusError(busy) where it would wait too long for that.
@@ -73,6 +76,7 @@ class Runs:
             ],
             continues=open_calls and open_calls.wo_id,
             run_overrides=message.run_overrides,
+            asked_by=asked_by,
             deadline_at=deadline_at,
             lease=LeaseTerms(ttl_secs=limits.lease_ttl_s, heartbeat_timeout_secs=limits.lease_heartbeat_timeout_s)
             if message.lease
@@ -81,6 +85,15 @@ class Runs:
         bodies = [text.encode(), *(result.content.encode() for result in message.results)]
         session.append(requested, bodies=bodies, trace=trace)
         return self._start(session, requested, bodies=bodies, trace=trace, is_first=is_first)
+
+    def go_on(self, session: OwnedSession, *, deadline_at: str, trace: str) -> RunTask:
+        """The run that has failed is driven on from its last recorded step. Raises BusError(busy) as `begin` does."""
+        self.queue.require_room(self._bus.principal)
+        session.append(RunAttached(deadline_at=deadline_at, at=session.now()), trace=trace)
+        memo = session.record.run
+        if memo is None:
+            raise AssertionError("the reducer accepted RunAttached without a run")
+        return self._start(session, memo.requested, trace=trace, draft=Draft(before="retry"))
 
     def resume(self, session: OwnedSession) -> None:
         """Drive the unfinished run of a session that was just taken over, if it has one."""
@@ -140,10 +153,15 @@ class Runs:
         self._start(session, requested)
 
     def _requested(self, session: OwnedSession, input_id: str, text: str, **own: Any) -> RunRequested:
+        state, snapshot = session.record.state, self._configurations.current.snapshot
+        agent = snapshot.agents.get(state.agent_id or "")
         return RunRequested(
+            model=snapshot.model_for(
+                agent, "synthesize", request=own.get("run_overrides"), session=state.session_config
+            ),
             input_id=input_id,
             input_digest=input_digest(input_id, text),
-            config_digest=self._configurations.current.snapshot.digest,
+            config_digest=snapshot.digest,
             principal=self._bus.principal,
             at=session.now(),
             **own,
@@ -204,7 +222,10 @@ class Runs:
             return
         heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
         command = HostCommand(command_id=f"{lease.lease_id}:{now}", issued_at=now, command=heartbeat)
-        self.notice(session, commanding.receive(session, command, self._config, agents=(), trace=run.trace))
+        said_by = SaidBy(run.requested.asked_by, self._bus.instance)
+        self.notice(
+            session, commanding.receive(session, command, self._config, said_by=said_by, agents=(), trace=run.trace)
+        )
         session.flush()
 
     def notice(self, session: OwnedSession, outcome: Reduced | None) -> None:

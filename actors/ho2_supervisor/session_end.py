@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.turn import intent_rules
-from hobus.bus.messages.base import pack
 from hobus.bus.record.session_facts import RunRequested, SessionEnded
+from hobus.bus.said_by import SaidBy
 
 _CALL_IS_OVER = "tools call"
 
 
-def append_end(session: OwnedSession, reason: str, *, trace: str) -> None:
+def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: str) -> None:
     """The ends of its intents, then SESSION_END; durable with the next barrier."""
     record = session.record
-    total = {"total_tokens": record.total_tokens, "cost_usd": record.total_cost_usd}
     for closed in intent_rules.at_session_end(record.state.intents.active, session.now()):
         session.append(closed, trace=trace)
     session.append(
-        SessionEnded(reason=reason, turn_count=record.turn_count, at=session.now()),
-        bodies=[pack({"total_cost": total})],
+        SessionEnded(
+            reason=reason,
+            turn_count=record.turn_count,
+            total_tokens=record.total_tokens,
+            cost_usd=record.cost_usd,
+            at=session.now(),
+            **said_by._asdict(),
+        ),
         trace=trace,
     )
 
@@ -31,4 +36,4 @@ def end_with_call(session: OwnedSession, requested: RunRequested, *, trace: str)
     overrides, state = requested.run_overrides, session.record.state
     is_call = overrides is not None and overrides.calls_tool is not None
     if is_call and state.next_run_seq == 2 and not state.pending_follow_up:  # noqa: PLR2004 - its first run is over
-        append_end(session, _CALL_IS_OVER, trace=trace)
+        append_end(session, _CALL_IS_OVER, said_by=SaidBy(requested.asked_by, ""), trace=trace)

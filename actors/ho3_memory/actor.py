@@ -24,6 +24,7 @@ from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.port import Bus, Disk
+from hobus.bus.said_by import said_by
 from hobus.config.snapshot import Snapshot
 
 _KB, _MB = 1000, 1_000_000
@@ -96,7 +97,7 @@ class Memory(Actor):
 
     async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
         """Overlays, in append order."""
-        _demand_own(call, message.principal)
+        said_by(call, message.principal)
         return answers.overlays(message, *await self._asked(message, call), page_max=self._config.page_max)
 
     async def on_read_active_biases(self, message: m.ReadActiveBiases, call: Call) -> m.Biases:
@@ -275,14 +276,14 @@ class Memory(Actor):
 
     async def _change(self, call: Call, message: records.Change) -> m.OverlayChanged:
         """The artifact after a change, as of that change; sent again, it counts once."""
-        entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
+        entry = records.change_entry(message, said_by(call, message.principal), trace=call.trace, at_us=self._now_us())
         if not self._store.memory(message.agent_id).has_change(message.artifact_id, entry.submission_id):
             await self._log([entry], call)
         return m.OverlayChanged(overlay=self._known_overlay(message, call))
 
     def _is_logged(self, message: records.Change, call: Call) -> bool:
         """Whether this very change is here: then it is that message once more."""
-        entry = records.change_entry(message, trace=call.trace, at_us=self._now_us())
+        entry = records.change_entry(message, said_by(call, message.principal), trace=call.trace, at_us=self._now_us())
         return self._store.memory(message.agent_id).has_change(message.artifact_id, entry.submission_id)
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
@@ -300,7 +301,7 @@ class Memory(Actor):
         Raises MemoryFault(unknown_artifact), also for another principal's than the change names; BusError(rejected) for
         too long a reason, BusError(denied) for a door that names none.
         """
-        _demand_own(call, change.principal)
+        said_by(call, change.principal)
         if len(change.reason) > (chars_max := self._config.reason_max_chars):
             raise BusError(
                 "rejected", f"a reason of {len(change.reason)} characters; at most {chars_max} (ho3.reason_max_chars)"
@@ -344,9 +345,3 @@ class Memory(Actor):
 
     def _now_us(self) -> int:
         return micros_of_clock(self._bus.now())
-
-
-def _demand_own(call: Call, principal: str | None) -> None:
-    """Raises BusError(denied) for a door that does not name a key's principal: it knows keys, and nobody else."""
-    if call.role == "http" and not (principal or "").startswith(m.KEY_PREFIX):
-        raise BusError("denied", "an HTTP door sees and changes the memory of a key alone, and has to name it")

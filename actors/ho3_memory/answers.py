@@ -44,7 +44,7 @@ def overlays(
         active_only=asked.active_only,
         after=asked.after,
     )
-    page, has_more = page_of(found, page_max, lambda one: len(one.artifact.source_event_ids) + len(one.changed_by))
+    page, has_more = page_of(found, page_max, lambda one: len(one.artifact.source_event_ids) + len(one.changes))
     return m.Overlays(overlays=page, next=_place(memory, page[-1].artifact) if has_more else None, as_of=as_of)
 
 

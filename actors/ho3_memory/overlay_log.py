@@ -15,7 +15,7 @@ from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
 from hobus.actors.ho3_memory.records import Fact
 from hobus.actors.ho3_memory.residence import Spillable
 from hobus.bus.messages.base import pack, unpack
-from hobus.bus.messages.memory import Artifact, Overlay, OverlayState
+from hobus.bus.messages.memory import Artifact, ChangeSaid, Overlay, OverlayState
 
 _SWITCHES = frozenset({"deactivated", "activated"})
 _LOG_BYTES, _CHANGE_BYTES = 500, 300
@@ -31,6 +31,8 @@ class _Change(NamedTuple):
     submission_id: str
     artifact: KeptArtifact | None  # of a logging
     weight: float
+    principal: str  # who said it, and the instance that it came from; empty: of a logging
+    door: str
 
 
 class Standing(NamedTuple):
@@ -66,7 +68,7 @@ class OverlayLog(Spillable):
 
     def packed(self) -> bytes:
         """As `Spillable`."""
-        rows = [[*change[:4], change.artifact and change.artifact.columns(), change.weight] for change in self._changes]
+        rows = [[*change[:4], change.artifact and change.artifact.columns(), *change[5:]] for change in self._changes]
         return pack([self.overlay_id, *self.newest, rows])
 
     @staticmethod
@@ -76,8 +78,8 @@ class OverlayLog(Spillable):
         log = OverlayLog(overlay_id)
         log.newest = PointInTime(newest_us, newest_seq)
         log._changes = [
-            _Change(seq, at_us, intern(kind), name, columns and KeptArtifact.restored(columns), weight)
-            for seq, at_us, kind, name, columns, weight in rows
+            _Change(seq, at_us, intern(kind), name, columns and KeptArtifact.restored(columns), *rest)
+            for seq, at_us, kind, name, columns, *rest in rows
         ]
         log.now = _folded(log._changes)
         return log
@@ -115,7 +117,8 @@ class OverlayLog(Spillable):
         if fact.artifact is None and self.has_change(fact.submission_id):
             return False
         kept = None if fact.artifact is None else KeptArtifact(fact.artifact)
-        change = _Change(fact.seq, fact.at_us, fact.kind, fact.submission_id, kept, fact.weight)
+        who = intern(fact.principal or ""), intern(fact.door)
+        change = _Change(fact.seq, fact.at_us, fact.kind, fact.submission_id, kept, fact.weight, *who)
         self._changes.append(change)
         self._changes.sort(key=lambda one: one.seq)
         newest_us = max(self.newest.at_us, change.at_us) if self.newest.seq >= 0 else change.at_us
@@ -144,7 +147,10 @@ class OverlayLog(Spillable):
             artifact=standing.artifact.whole(),
             state=state,
             is_active=state == "active",
-            changed_by=[change.submission_id for change in self._counted(as_of)][1:],
+            changes=[
+                ChangeSaid(entry_id=one.submission_id, principal=one.principal, door=one.door)
+                for one in self._counted(as_of)[1:]
+            ],
         )
 
     def is_repeat(self, artifact: Artifact) -> bool:

@@ -30,13 +30,11 @@ from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import pack_payload, payload_of
 from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
-    OverlayActivated,
-    OverlayConfirmed,
-    OverlayDeactivated,
+    OverlayChange,
     OverlayWritten,
     SignalLogged,
-    WeightUpdated,
 )
+from hobus.bus.said_by import SaidBy
 
 SIGNALS = "signals"
 OVERLAYS = "overlays"
@@ -54,12 +52,22 @@ _SIGNAL_ID = TypeAdapter[str](SignalId)
 
 Change = DeactivateOverlay | ActivateOverlay | ConfirmOverlay | UpdateOverlayWeight
 """What a person says of an artifact."""
+_Kind = Literal["signal", "overlay", "deactivated", "activated", "confirmed", "weight", "failure"]
+_CHANGES: dict[type[Change], str] = {
+    DeactivateOverlay: "HO3_OVERLAY_DEACTIVATED",
+    ActivateOverlay: "HO3_OVERLAY_ACTIVATED",
+    ConfirmOverlay: "HO3_OVERLAY_CONFIRMED",
+    UpdateOverlayWeight: "HO3_OVERLAY_WEIGHT_UPDATED",
+}
+_KINDS: dict[str, _Kind] = dict(
+    zip(_CHANGES.values(), ("deactivated", "activated", "confirmed", "weight"), strict=True)
+)
 
 
 class Fact(NamedTuple):
     """What an entry of the two streams says, as far as anything follows from it."""
 
-    kind: Literal["signal", "overlay", "deactivated", "activated", "confirmed", "weight", "failure"]
+    kind: _Kind
     seq: int
     agent_id: str
     submission_id: str
@@ -74,7 +82,9 @@ class Fact(NamedTuple):
     weight: float = 0.0
     """From then on, of a weight."""
     principal: str | None = None
-    """Of a signal or a failure; None: everybody."""
+    """Of a signal or a failure (None: everybody); of a change: who said it."""
+    door: str = ""
+    """Of a change: the instance that it came from."""
     refused: str = ""
     """Of a failure: why its line was refused."""
     line: str = ""
@@ -115,18 +125,12 @@ def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str
     return _entry(name, OVERLAYS, _logged(artifact), provenance, artifact.context_line, trace=trace, at_us=at_us)
 
 
-def change_entry(message: Change, *, trace: str, at_us: int) -> WriteEntry:
+def change_entry(message: Change, said_by: SaidBy, *, trace: str, at_us: int) -> WriteEntry:
     """The entry of a change, named by artifact, time and words: two of one time both count, one sent twice once."""
     artifact_id, at = message.artifact_id, message.at
-    match message:
-        case DeactivateOverlay():
-            event_type, said = "HO3_OVERLAY_DEACTIVATED", OverlayDeactivated(artifact_id, at)
-        case ActivateOverlay():
-            event_type, said = "HO3_OVERLAY_ACTIVATED", OverlayActivated(artifact_id, at)
-        case ConfirmOverlay():
-            event_type, said = "HO3_OVERLAY_CONFIRMED", OverlayConfirmed(artifact_id, at)
-        case UpdateOverlayWeight():
-            event_type, said = "HO3_OVERLAY_WEIGHT_UPDATED", WeightUpdated(artifact_id, at, message.new_weight)
+    event_type = _CHANGES[type(message)]
+    new_weight = message.new_weight if isinstance(message, UpdateOverlayWeight) else None
+    said = OverlayChange(artifact_id, at, said_by.principal, said_by.door, new_weight)
     words = sha256(message.to_bytes()).hexdigest()[:_WORDS_CHARS]
     name = entry_id(event_type, f"{overlay_id(message.agent_id, artifact_id)}/{at}/{words}")
     about = Provenance(agent_id=message.agent_id)
@@ -166,14 +170,9 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
         case OverlayWritten() as said:
             made = _artifact_of(said, entry.bodies)
             return Fact("overlay", *by, micros(made.created_at_event_ts), made.artifact_id, artifact=made)
-        case OverlayDeactivated(artifact_id=artifact_id, at=at):
-            return Fact("deactivated", *by, micros(at), artifact_id)
-        case OverlayActivated(artifact_id=artifact_id, at=at):
-            return Fact("activated", *by, micros(at), artifact_id)
-        case OverlayConfirmed(artifact_id=artifact_id, at=at):
-            return Fact("confirmed", *by, micros(at), artifact_id)
-        case WeightUpdated(artifact_id=artifact_id, at=at, new_weight=weight):
-            return Fact("weight", *by, micros(at), artifact_id, weight=weight)
+        case OverlayChange(artifact_id, at, principal, door, weight):
+            kind = _KINDS[entry.event_type]
+            return Fact(kind, *by, micros(at), artifact_id, weight=weight or 0.0, principal=principal, door=door)
         case ConsolidationFailed(signal_id=signal_id, principal=principal, at=at):
             refused, line = _texts(entry.bodies)
             return Fact("failure", *by, micros(at), signal_id, principal=principal, refused=refused, line=line)

@@ -27,7 +27,9 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.port import Bus, Disk, R
+from hobus.bus.said_by import said_by
 from hobus.bus.spool import RecordKeeper, Spool
+from hobus.config.begun_sessions import BegunSessions
 from hobus.config.recorded import Snapshots
 from hobus.config.snapshot import Snapshot
 
@@ -53,6 +55,7 @@ class SessionHost(Actor):
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
         self._terms = Terms(snapshot)
         self._spool = Spool(spool, SPOOL_FILE)
+        self._sessions = BegunSessions(snapshot.config.ho2.sessions_max)
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
     async def start(self, bus: Bus) -> None:
@@ -66,14 +69,14 @@ class SessionHost(Actor):
             spool_after_s=self._terms.config.append_reserve_ms / 1000,
             retry_s=self._terms.snapshot.config.ledger.spool_retry_ms / 1000,
         )
-        self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot)
+        self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
         for entry in left_over:
             self._keeper.submit(entry, keep=False)
 
     async def reconfigure(self, digest: str) -> None:
         """Turns that come from now on, and what degrades from now on, go by this one."""
         self._terms = Terms(await Snapshots(self._terms.snapshot, self._ledger, kept_max=1).get(digest))
-        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot)
+        self._degradation = Degrader(self._bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
 
     async def drain(self) -> None:
         """Records of degraded turns are in the ledger, or stay on disk."""
@@ -95,8 +98,11 @@ class SessionHost(Actor):
                 "principal": message.principal if call.role == "http" else "",  # it alone has seen a key
             }
         )
-        return await self._bus.request(
-            "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
+        return self._sessions.started(
+            started,
+            await self._bus.request(
+                "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
+            ),
         )
 
     async def on_process_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
@@ -115,9 +121,7 @@ class SessionHost(Actor):
             except RuntimeFault as fault:
                 if turn.calls_tool or turns.is_verdict(fault):
                     return turns.refused(turn, fault)
-                # A record that takes nothing, its disk full, can still be read: no model is asked for what it has.
-                in_record = await self._degradation.answered(turn, turn.reserves * self._s("append_reserve_ms"))
-                return told.given(in_record or await self._degradation.answer(turn, fault, told))
+                return told.given(await self._degradation.answer(turn, fault, told))
             if consolidate := turns.consolidation_of(turn, result):
                 call.after_reply(partial(self._bus.post, "ho2", consolidate, key=turn.agent_id, trace=turn.trace))
             return result
@@ -130,7 +134,7 @@ class SessionHost(Actor):
         try:
             return await self._bus.request(
                 "ho2",
-                message,
+                message.model_copy(update=said_by(call, message.principal)._asdict()),
                 expect=SessionClosed,
                 timeout_s=(left_s := self._client_left(call) * (1 - self._terms.config.reserve_share_max)),
                 key=message.session_id,
@@ -149,7 +153,9 @@ class SessionHost(Actor):
         has stood still is never ended for the deadline of who asked: they are told how it stands.
         """
         if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
-            await self._ask(turn, turns.start_of(turn), SessionReady, "start")  # a retry finds the same one
+            self._sessions.started(  # a retry finds the same one
+                turns.start_of(turn), await self._ask(turn, turns.start_of(turn), SessionReady, "start")
+            )
         request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client)
         reply = TurnReply(result=None)
         for asked in count(1):

@@ -13,12 +13,13 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.first_answer import FirstAnswer
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import requested_id, turn_trace
+from hobus.bus.messages.ids import requested_id, started_id, turn_trace
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
 from hobus.bus.spool import RecordKeeper
+from hobus.config.begun_sessions import BegunSessions
 from hobus.config.snapshot import Snapshot
 
 _log = structlog.get_logger("session_host")
@@ -27,25 +28,34 @@ _log = structlog.get_logger("session_host")
 class Degrader:
     """Answers a turn that the supervisor could not."""
 
-    def __init__(self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot) -> None:
+    def __init__(
+        self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot, sessions: BegunSessions
+    ) -> None:
         self._bus = bus
         self._ledger = ledger
         self._keeper = keeper
         self._snapshot = snapshot
+        self._sessions = sessions
         self._config = snapshot.config.host
+        self._agents = snapshot.agents_as_recorded()
         self._prompts = DegradedPrompts(snapshot)
 
     async def answer(self, turn: Turn, fault: RuntimeFault, told: FirstAnswer[TurnResult]) -> TurnResult:
         """The reduced answer, or the one that the stream has instead, or an honest error; before the deadline.
 
-        `told`: what another one who asks the same was told meanwhile.
+        A record that takes nothing, its disk full, can still be read: no model is asked for what it has, and the one
+        that is asked answers as the session's agent. `told`: what another one who asks the same was told meanwhile.
         """
+        recorded, turn = await self._recorded(turn, turn.reserves * self._config.append_reserve_ms / 1000)
+        return recorded or await self._asked(turn, fault, told)
+
+    async def _asked(self, turn: Turn, fault: RuntimeFault, told: FirstAnswer[TurnResult]) -> TurnResult:
         self._record(turn, fault)
         turn.stream(StreamReset(reason="degraded"))
         try:
             response = await self._bus.request(
                 "gateway",
-                self._prompts.prompt_of(turn),
+                self._prompts.prompt_of(turn, self._sessions),
                 expect=PromptResponse,
                 timeout_s=self._left(turn, self._config.append_reserve_ms),
                 trace=turn.trace,
@@ -97,7 +107,7 @@ class Degrader:
                 )
         else:
             if not ack.is_first:
-                return await self.answered(turn, self._left(turn, self._config.reply_reserve_ms)) or turns.error(
+                return (await self._recorded(turn, self._left(turn, self._config.reply_reserve_ms)))[0] or turns.error(
                     turn,
                     "unavailable",
                     "This turn is answered, and the answer cannot be read now. "
@@ -105,29 +115,29 @@ class Degrader:
                 )
         return turns.degraded(turn, response, fault)
 
-    async def answered(self, turn: Turn, within_s: float) -> TurnResult | None:
+    async def _recorded(self, turn: Turn, within_s: float) -> tuple[TurnResult | None, Turn]:
         """What answered this input before: the run's own result, a verdict, or an earlier degraded reply.
 
-        None: nothing did, or the ledger does not say so in time.
+        None: nothing did, or the ledger does not say so in time. Beside it the turn as one of its session's agent.
         """
         try:
             async with asyncio.timeout(within_s):
-                asked, entry, delivered, due = await self._recorded(turn)
-            answer = delivered or entry
-            return answer and turns.result_in(turn, asked, answer, due)
+                found = await self._looked_up(turn)
+            self._sessions.read(turn.session_id, found[-1])
+            return turns.recorded_in(turn, found, self._agents)
         except TimeoutError:
-            return None
+            return None, turn
         except ValueError as error:
             _log.warning("winning_answer_unreadable", input_id=turn.input_id, error=str(error))
             sentence = "This turn was answered before, and that answer cannot be read any more."
-            return turns.error(turn, "unavailable", sentence)
+            return turns.error(turn, "unavailable", sentence), turn
 
-    async def _recorded(self, turn: Turn) -> list[Entry | None]:
+    async def _looked_up(self, turn: Turn) -> list[Entry | None]:
         """The input as HO2 recorded it, what answers it, and what this names besides; asked until the ledger says."""
         while True:
             try:
                 return await self._ledger.lookup(
-                    [requested_id(turn.session_id, turn.input_id)],
+                    [requested_id(turn.session_id, turn.input_id), started_id(turn.session_id)],
                     records.answer_keys(turn),
                     with_bodies=True,
                 )

@@ -15,6 +15,7 @@ from hobus.bus.messages.ids import (
     delivered_key,
     entry_id,
     iso,
+    session_key,
     turn_key,
 )
 from hobus.bus.messages.ledger import WriteEntry, session_stream
@@ -23,6 +24,7 @@ from hobus.bus.record.journal import pack_event
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import Degradation
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
+from hobus.config.begun_sessions import BegunSessions
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.config.snapshot import Snapshot
 
@@ -30,8 +32,12 @@ _REASON_MAX_CHARS = 64
 
 
 def answer_keys(turn: Turn) -> list[str]:
-    """Where what answers an input stands: what ended it, what was delivered without that, what it names besides."""
-    return [name_of(turn.session_id, turn.input_id) for name_of in (turn_key, delivered_key, candidates_key)]
+    """Where what answers an input stands: what ended it, what was delivered without that, what it names besides.
+
+    And, last, whose session it is.
+    """
+    keys = [name_of(turn.session_id, turn.input_id) for name_of in (turn_key, delivered_key, candidates_key)]
+    return [*keys, session_key(turn.session_id)]
 
 
 def delivered_id(turn: Turn) -> str:
@@ -62,6 +68,8 @@ def turn_degraded(
         reply_ref=body_ref(submission_id, 2),
         delivered=delivered,
         reason=reason_of(fault, response),
+        total_tokens=response.input_tokens + response.output_tokens,
+        cost_usd=response.cost_usd,
         at=iso(now),
     )
     # The reducer applies its own epochs: the host does not know them.
@@ -104,12 +112,13 @@ class DegradedPrompts:
         self._pack = parse_pack(contract.prompt_pack_id, text)
         self._snapshot = snapshot
 
-    def prompt_of(self, turn: Turn) -> DegradedPrompt:
-        """The call for this turn; the same for every retry of its input id."""
+    def prompt_of(self, turn: Turn, sessions: BegunSessions) -> DegradedPrompt:
+        """The call for this turn; the same for every retry of its input id. It goes where the turn would have gone."""
         agent_class = turn.about.agent_class
         facts = {"agent_id": turn.agent_id, "agent_class": agent_class, "user_input": turn.text}
         order_id = degraded_order_id(turn.input_id)
-        boundary = self._contract.boundary
+        boundary, wanted, contract = self._contract.boundary, turn.message.run_overrides, self._contract
+        route = sessions.route(turn.session_id, turn.agent_id, wanted, contract, self._snapshot)
         prompt = Prompt(
             messages=fill_pack(self._pack, {name: [Segment(name=name, text=text)] for name, text in facts.items()}),
             prompt_pack_id=self._contract.prompt_pack_id,
@@ -121,6 +130,8 @@ class DegradedPrompts:
             work_order_id=order_id,
             session_id=turn.session_id,
             tier=self._contract.tier or "",
+            provider_id=route[0],
+            model_id=route[1],
             max_tokens=boundary.max_tokens,
             temperature=boundary.temperature,
             idempotency_key=degraded_call_key(turn.session_id, turn.input_id),

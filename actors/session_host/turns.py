@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hobus.bus.blank import is_blank
 from hobus.bus.dispatch import Call
-from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
+from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, STEPS_KEPT, VERDICT_CODES, RuntimeFault, plain_words
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import session_id_of, split_body_ref, turn_trace
+from hobus.bus.messages.ids import session_id_of, turn_trace
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import (
     Consolidate,
@@ -23,11 +23,12 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.ends import End, end_in
-from hobus.bus.record.journal import answer_in, event_in, form_in
+from hobus.bus.record.journal import agent_in, answer_in, body_behind, event_in, form_in
 from hobus.bus.spent import before, with_call
 from hobus.config.sections.processes import HostConfig
 
-_UNKNOWN_SESSION, _BUSY = "not_found", "busy"
+_REFUSED = frozenset({"not_found", "busy", "PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND"})
+"""Of a session, for want of room, or of a model that was named: another one's answer would hide that."""
 DEGRADED = "degraded"
 """The code of every degraded result; beside it stands the reason."""
 
@@ -108,8 +109,8 @@ def refusal_of(text: str, max_bytes: int) -> tuple[str, str] | None:
 
 
 def is_verdict(fault: RuntimeFault) -> bool:
-    """Whether somebody refused on purpose: then nothing degrades, least of all because one client asks too much."""
-    return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | {_UNKNOWN_SESSION, _BUSY}
+    """Whether nothing degrades: somebody refused on purpose, or the turn goes on if it is asked for again."""
+    return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | _REFUSED or STEPS_KEPT in fault.facts
 
 
 def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
@@ -171,6 +172,7 @@ def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
         if is_verdict(fault)
         else f"No supervisor could call the tool, and nothing stands in for it: {plain_words(fault)}. "
         "Please ask again under the same input id.",
+        cost=before(fault),
     )
 
 
@@ -220,20 +222,30 @@ def result_in(turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: E
     match end:
         case End(became="degraded"):
             reply = PromptResponse(
-                outcome="SUCCESS", content=_body(entry, end.reply_ref).decode(), instead_of=end.reason
+                outcome="SUCCESS", content=body_behind(entry, end.reply_ref).decode(), instead_of=end.reason
             )
             return degraded(turn, reply)
         case End(result_ref=""):
             return error(turn, end.code, f"The turn ended with {end.code}.")
         case End():
-            return answer_in(_body(entry, end.result_ref), due)
+            return answer_in(body_behind(entry, end.result_ref), due)
         case _:
             raise ValueError(f"{entry.event_type} answers no input")
 
 
-def _body(entry: Entry | WriteEntry, ref: str) -> bytes:
-    number = split_body_ref(ref)[1]
-    body = entry.bodies[number] if number < len(entry.bodies) else None
-    if body is None:
-        raise ValueError(f"body {number} of the winner's entry was erased")
-    return body
+def recorded_in(
+    turn: Turn, found: Sequence[Entry | None], agents: Mapping[str, Provenance]
+) -> tuple[TurnResult | None, Turn]:
+    """What the entries behind `records.answer_keys` answer; and the turn as one of its session's agent, by its start.
+
+    Raises ValueError as `result_in`.
+    """
+    asked, entry, delivered, due, start = found
+    answer, turn = delivered or entry, as_agent(turn, agent_in(start) or turn.agent_id, agents)
+    return answer and result_in(turn, asked, answer, due), turn
+
+
+def as_agent(turn: Turn, agent_id: str, agents: Mapping[str, Provenance]) -> Turn:
+    """The turn as one of this agent, which may be configured no more."""
+    about = agents.get(agent_id, Provenance(agent_id=agent_id))
+    return replace(turn, agent_id=agent_id, about=about._replace(session_id=turn.session_id))

@@ -7,11 +7,38 @@ what is read as the person's own is the end of it, or less.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import Field
+
+from hobus.bus.messages.base import Record
 
 _INSTRUCTIONS = "Instructions of the caller:"
 _EXCHANGE = "Said earlier in this conversation:"
 _WORDS = "Message:"
 _CUT = " … "
+
+
+class Said(Record):
+    """One message of a conversation that was held elsewhere."""
+
+    role: Literal["system", "user", "assistant"] = Field(description="who said it; system: instructions of the caller")
+    content: str = Field(description="the words")
+
+
+def told(messages: Sequence[Said]) -> str:
+    """The words of a turn that goes on from there: the user's last message behind what was said before it.
+
+    Raises ValueError for a conversation that does not end with one.
+    """
+    if not messages or messages[-1].role != "user":
+        raise ValueError("the last message is the user's: it is what is answered")
+    earlier = messages[:-1]
+    return with_history(
+        [one.content for one in earlier if one.role == "system"],
+        [f"{one.role}: {one.content}" for one in earlier if one.role != "system"],
+        messages[-1].content,
+    )
 
 
 def with_history(instructions: Sequence[str], exchange: Sequence[str], words: str) -> str:

@@ -310,9 +310,19 @@ def requested_id(session_id: str, input_id: str) -> str:
     return entry_id("RunRequested", f"{session_id}/{input_id}")
 
 
+def started_id(session_id: str) -> str:
+    """The submission id of SESSION_START: the first append of the first tenure."""
+    return entry_id("SESSION_START", f"{session_id}/1.1")
+
+
 def turn_key(session_id: str, input_id: str) -> str:
     """The once key for which everything competes that can be the one answer to an input."""
     return f"turn:{session_id}/{input_id}"
+
+
+def session_key(session_id: str) -> str:
+    """The once key of SESSION_START, by which whoever knows a session's id finds its agent."""
+    return f"session:{session_id}"
 
 
 def candidates_key(session_id: str, input_id: str) -> str:

@@ -174,6 +174,14 @@ class Bias(Record):
 OverlayState = Literal["active", "pending", "off", "silent", "expired", "superseded"]
 
 
+class ChangeSaid(Record):
+    """What was said of an artifact after it was logged first, and by whom."""
+
+    entry_id: str = Field(description="submission id of its entry, which begins with what was said")
+    principal: str = Field(description="who said it: `local`, `key/<name>`; empty: it was logged again")
+    door: str = Field(description="the instance that it came from, as the broker stamped it")
+
+
 class Overlay(Record):
     """An artifact as the log has it now."""
 
@@ -184,7 +192,7 @@ class Overlay(Record):
         "superseded: each of its signals has a newer artifact"
     )
     is_active: bool = Field(description="state is active: it may stand in prompts")
-    changed_by: list[str] = Field(default_factory=list[str], description="submission ids of later changes, in order")
+    changes: list[ChangeSaid] = Field(default_factory=list[ChangeSaid], description="later ones, in order")
 
 
 class Quarantined(Record):

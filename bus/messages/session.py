@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId
@@ -20,12 +20,10 @@ Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "
 ReasoningEffort = Literal["Low", "Medium", "High"]
 
 
-class SessionConfig(Record):
-    """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
+class RunSettings(Record):
+    """What a session's settings and a run's have in common."""
 
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
-    provider: str | None = Field(default=None, description="None: routed by tag or default")
-    model: str | None = Field(default=None, description="None: routed by tag or default")
     reasoning_effort: ReasoningEffort | None = Field(
         default=None, description="how hard the model shall think, if it can"
     )
@@ -39,6 +37,13 @@ class SessionConfig(Record):
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
     )
+
+
+class SessionConfig(RunSettings):
+    """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
+
+    provider: str | None = Field(default=None, description="None: routed by tag or default")
+    model: str | None = Field(default=None, description="None: routed by tag or default")
     attention_template: str | None = Field(
         default=None, description="`ATT-…`, which fills contexts in place of what selectors choose; None: as they do"
     )
@@ -48,34 +53,25 @@ class SessionConfig(Record):
         "JSON object, and asks no model; its answer is what the tool brings. None: a message for the agent",
     )
 
-    @model_serializer(mode="wrap")
-    def _without_what_is_new(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings of before a template could be named keep their bytes, and with them the hashes of states."""
-        written: dict[str, Any] = fields(self)
-        if self.attention_template is None:
-            written.pop("attention_template", None)
-        return written
+
+NamedBy = Literal["request", "session", "agent", "contract", "tag", "default"]
+"""Who named a model, in the order in which they are heard."""
 
 
-class RunConfig(Record):
+class ModelChoice(Record):
+    """The model of a run, and who named it."""
+
+    provider: str = Field(description="provider id")
+    model: str = Field(description="model id")
+    named_by: NamedBy = Field(description="who named it")
+
+
+class RunConfig(RunSettings):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
-    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
     provider: NonBlank = Field(description="provider id")
     model: NonBlank = Field(description="model id")
-    reasoning_effort: ReasoningEffort | None = Field(
-        default=None, description="how hard the model shall think, if it can"
-    )
-    max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
-    caller_tools: list[ToolSpec] | None = Field(
-        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
-    )
-    tool_choice: ToolChoice | None = Field(
-        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
-    )
-    output_schema: dict[str, Any] | None = Field(
-        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
-    )
+    named_by: NamedBy = Field(default="session", description="who named the model")
 
 
 class Steer(Record):
@@ -134,10 +130,19 @@ class Deny(Record):
     reason: str | None = Field(default=None, description="words of who denied; None: none")
 
 
+StatedPrincipal = Annotated[
+    str,
+    Field(
+        pattern=r"^(local|key/[a-z0-9][a-z0-9_-]{0,39})?$",
+        description="on whose behalf, as an HTTP door says (`key/<name>`); of every other client it is `local`, and "
+        "this is not read",
+    ),
+]
+
 COMMAND_REFUSALS = (
     "not_started", "session_closed", "no_active_run", "stale_target", "stale_epoch", "cancelling", "not_paused",
     "already_paused", "wrong_lease", "lease_expired", "not_newer", "call_not_open", "blank", "too_large", "too_many",
-    "command_conflict", "agent_removed",
+    "command_conflict", "agent_removed", "own_call",
 )  # fmt: skip
 """Closed codes of a rejected command."""
 
@@ -227,6 +232,9 @@ class TurnResult(Message, wire="session.turn_result"):
         description="of the attention template that its session or it asks for: it was taken away since and not used, "
         "or is used although its selectors exclude this agent; empty: neither, or none is asked for",
     )
+    over_budget: Count = Field(
+        default=0, description="tokens that its session has used beyond its budget, where mode warn lets it; 0: none"
+    )
     exchange_entry_ids: list[str] = Field(
         default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"
     )
@@ -250,11 +258,7 @@ class StartSession(Message, wire="session.start"):
     session_id: SessionId | None = Field(default=None, description="None: the host draws one")
     agent_id: str | None = Field(default=None, description="None: host.agent_id")
     session_config: SessionConfig = SessionConfig()
-    principal: str = Field(
-        default="",
-        pattern=r"^(key/[a-z0-9][a-z0-9_-]{0,39})?$",
-        description="whose it is, as an HTTP door says (`key/<name>`); of other clients it is `local`",
-    )
+    principal: StatedPrincipal = ""
 
 
 class SessionReady(Message, wire="session.ready"):
@@ -271,8 +275,12 @@ def words_of(text: str, results: Iterable[CallResult]) -> str:
 
 
 def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
-    """What of a first turn's overrides is its session's, too: the attention template that it names."""
-    return SessionConfig(attention_template=None if overrides is None else overrides.attention_template)
+    """What of a first turn's overrides is its session's, too: the model and the attention template that it names."""
+    if overrides is None:
+        return SessionConfig()
+    return SessionConfig(
+        provider=overrides.provider, model=overrides.model, attention_template=overrides.attention_template
+    )
 
 
 def form_of(overrides: SessionConfig | None) -> str:
@@ -288,26 +296,32 @@ def form_of(overrides: SessionConfig | None) -> str:
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
 
 
-class ProcessTurn(Message, wire="host.process_turn"):
-    """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
+class TurnInput(Record):
+    """What whoever asks for a turn says, wherever it is passed on: a user's message, or results of calls."""
 
-    session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
-    input_id: InputId
-    text: str = Field(description="the message of the user; empty beside results")
+    text: str = Field(default="", description="the message of the user; empty beside results")
     results: list[CallResult] = Field(
         default_factory=list[CallResult], description="of every open call of the session, in place of a message"
-    )
-    agent_id: str | None = Field(
-        default=None, description="for a first turn, None: host.agent_id; else refused unless it is the session's own"
     )
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
     lease: bool = Field(
-        default=False, description="the run is cancelled when whoever asked goes away (terms: section sessions)"
+        default=False,
+        description="the run is cancelled when whoever asked goes away (terms: section sessions); asking again renews",
     )
 
 
-class TurnRequest(Message, wire="ho2.turn"):
+class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
+    """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
+
+    session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
+    input_id: InputId
+    agent_id: str | None = Field(
+        default=None, description="for a first turn, None: host.agent_id; else refused unless it is the session's own"
+    )
+
+
+class TurnRequest(TurnInput, Message, wire="ho2.turn"):
     """Host -> HO2: answer one input. Idempotent by input_id; routing key = session_id.
 
     An owner asks for its sessions' follow-ups itself, so that they come to a successor.
@@ -315,17 +329,7 @@ class TurnRequest(Message, wire="ho2.turn"):
 
     session_id: SessionId
     input_id: InputId
-    text: str = Field(description="the message of the user; empty beside results")
-    results: list[CallResult] = Field(
-        default_factory=list[CallResult], description="of every open call of the session, in place of a message"
-    )
     agent_id: str | None = Field(default=None, description="refused unless the session is this agent's; None: not said")
-    run_overrides: SessionConfig | None = None
-    stream: bool = Field(default=False, description="send provisional deltas before the answer")
-    lease: bool = Field(
-        default=False,
-        description="the run is cancelled when whoever asked goes away (terms: section sessions); asking again renews",
-    )
     client: str = Field(
         default="",
         description="instance that waits at the host: once it is lost nothing renews its lease; empty: not said",
@@ -340,6 +344,7 @@ class HeldCall(Record):
 
     call_id: str = Field(description="zero-padded position of the call in its answer")
     tool_id: str = Field(description="name of the tool")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them")
 
 
 class TurnReply(Message, wire="ho2.turn_reply"):
@@ -379,7 +384,9 @@ class EndSession(Message, wire="session.end"):
     """End a session; best effort at the host, recorded by HO2."""
 
     session_id: SessionId
-    reason: str = Field(default="client", description="who ended it")
+    reason: str = Field(default="client", description="why it ends")
+    principal: StatedPrincipal = ""
+    door: str = Field(default="", description="host -> HO2: the instance that said it, as the broker stamped it")
 
 
 class SessionClosed(Message, wire="session.closed"):
@@ -389,6 +396,8 @@ class SessionClosed(Message, wire="session.closed"):
     turn_count: Count | None = Field(
         description="turns answered; None: the supervisor could not be asked in time, and the end may not be recorded"
     )
+    total_tokens: Count = Field(default=0, description="of its turns, however they ended")
+    cost_usd: float | None = Field(default=0.0, description="of them; None: a price is unknown")
 
 
 class ReadSession(Message, wire="session.read"):
@@ -402,6 +411,7 @@ class SessionCommand(Message, wire="session.command"):
 
     session_id: SessionId
     command: HostCommand
+    principal: StatedPrincipal = ""
 
 
 class CommandVerdict(Message, wire="session.command_verdict"):
@@ -428,6 +438,7 @@ class CallView(Record):
     state: str = Field(description="Pending, Succeeded, Failed, IgnoredStale or Cancelled")
     code: str = Field(default="", description="closed code; empty: none")
     held: bool = Field(default=False, description="waits for an approval")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them; of a held call alone")
 
 
 class RunView(Record):

@@ -16,7 +16,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from hobus.bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
+from hobus.bus.messages.ids import (
+    candidates_key,
+    delivered_key,
+    end_key,
+    got_key,
+    sent_key,
+    session_key,
+    start_key,
+    turn_key,
+)
 from hobus.bus.messages.ledger import STREAMS
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.payload import payload_of
@@ -190,6 +199,7 @@ _SENT = Form("sent:<call key>/<attempt>", _claims(lambda name: sent_key(name.abo
 _GOT = Form("got:<call key>/<attempt>", _claims(lambda name: got_key(name.about)))
 _TURN = Form("turn:<session>/<input>", _is_turn_of_session)
 _DEGRADED = Form("turn:<session>/<input>, or delivered:<session>/<input>", _is_degraded_turn)
+_SESSION = Form("session:<session>", _claims(lambda name: session_key(name.session_id)))
 _CANDIDATES = Form("candidates:<session>/<input>", _are_candidates)
 
 
@@ -218,6 +228,9 @@ _EVENT_SEARCHED = {
 }
 
 
+_ONCE = {"TurnDegraded": _DEGRADED, "SESSION_START": _SESSION}
+
+
 def _journal() -> list[EntryKind]:
     """A row for each event of a session."""
     rows: list[EntryKind] = []
@@ -232,7 +245,7 @@ def _journal() -> list[EntryKind]:
                 ("host",) if is_hosts else ("ho2",),
                 _INPUT_ID if is_hosts else _ORDER_ID if is_order else _IN_SESSION,
                 said=(cls.__doc__ or "").partition("\n")[0],
-                once=_DEGRADED if is_hosts else _TURN if event_type in RUN_ENDS else None,
+                once=_ONCE.get(event_type, _TURN if event_type in RUN_ENDS else None),
                 texts=_EVENT_TEXTS.get(event_type, ()),
                 searched=_EVENT_SEARCHED.get(event_type, ()),
                 is_barrier=event_type in _BARRIERS,
@@ -311,12 +324,15 @@ KINDS: tuple[EntryKind, ...] = (
         texts=("its line",), searched=(SearchedBody(1, "line"),),
     ),
     *(
-        EntryKind(name, "overlays", ("ho3",), _OWN, cls, texts=("the reason",), searched=(SearchedBody(1, "reason"),))
-        for name, cls in (
-            ("HO3_OVERLAY_DEACTIVATED", memory.OverlayDeactivated),
-            ("HO3_OVERLAY_ACTIVATED", memory.OverlayActivated),
-            ("HO3_OVERLAY_CONFIRMED", memory.OverlayConfirmed),
-            ("HO3_OVERLAY_WEIGHT_UPDATED", memory.WeightUpdated),
+        EntryKind(
+            f"HO3_OVERLAY_{name}", "overlays", ("ho3",), _OWN, memory.OverlayChange, texts=("the reason",),
+            searched=(SearchedBody(1, "reason"),), said=f"A person {what}.",
+        )
+        for name, what in (
+            ("DEACTIVATED", "switched an artifact off, or rejected it while it waited"),
+            ("ACTIVATED", "switched an artifact on again"),
+            ("CONFIRMED", "confirmed a constraint that waited"),
+            ("WEIGHT_UPDATED", "gave an artifact another weight"),
         )
     ),
     EntryKind(
@@ -339,6 +355,7 @@ KINDS: tuple[EntryKind, ...] = (
         "CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, texts=("the governed files that it was made from",),
         said="The whole configuration that a cluster runs under.",
     ),
+    EntryKind("OPERATOR_COMMAND", "governance", ("launcher",), _COUNTED, governance.OperatorCommand),
     EntryKind("TAP_BODIES_READ", "governance", ("operator",), _OWN, governance.BodiesRead),
     EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, governance.BodiesClosed),
     EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, governance.TranscriptDelivered),

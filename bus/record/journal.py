@@ -192,8 +192,8 @@ def _ids(texts: Any, about: _About, way: _Way) -> list[Any]:
 
 _PARTS: dict[str, Callable[[Any, _About, _Way], Any]] = {
     **dict.fromkeys(("planned_at", "completed_at"), lambda value, about, way: way.time(value, about)),
-    **dict.fromkeys(("parent_wo_id", "like", "intent_id"), _id),
-    **dict.fromkeys(("input_context", "more_context", "results"), _segments),
+    **dict.fromkeys(("parent_wo_id", "intent_id"), _id),
+    **dict.fromkeys(("input_context", "results"), _segments),
     "config_digest": lambda value, about, way: way.digest(value, about),
     "prompt_received_ids": _ids,
     "exchanges": _exchanges,
@@ -347,6 +347,21 @@ def own_text(entry: Recorded, ref: str) -> str | None:
     return None if body is None else body.decode(errors="replace")
 
 
+def body_behind(entry: Entry | WriteEntry, ref: str) -> bytes:
+    """The bytes behind a ref into this entry. Raises ValueError where they were erased."""
+    number = split_body_ref(ref)[1]
+    body = entry.bodies[number] if number < len(entry.bodies) else None
+    if body is None:
+        raise ValueError(f"body {number} of {entry.submission_id} was erased")
+    return body
+
+
+def agent_in(start: Entry | None) -> str:
+    """The agent of the session that this SESSION_START begins; empty without one that reads."""
+    begun = recorded(start)
+    return begun.event.event.agent_id if begun and isinstance(begun.event.event, events.SessionStarted) else ""
+
+
 def form_in(asked: Entry | None) -> str | None:
     """What `form_of` says of the settings in a RunRequested's entry; None where there is none to read."""
     if asked is None or not asked.bodies or asked.bodies[0] is None:
@@ -478,7 +493,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "command": (lambda command, _about: command.model_dump(), None),
     **dict.fromkeys(("order", "receipt"), (_form, _form_of)),
     **dict.fromkeys(
-        ("session_config", "run_overrides", "lease"),
+        ("session_config", "run_overrides", "model", "lease"),
         (lambda record, _about: record.model_dump(exclude_defaults=True), None),
     ),
     **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), (_us_after, _time)),

@@ -11,7 +11,8 @@ from pydantic import Field
 
 from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
-from hobus.bus.messages.session import HostCommand, Lifecycle, SessionConfig
+from hobus.bus.messages.memory import LOCAL
+from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, SessionConfig
 
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
@@ -24,6 +25,12 @@ ENTRY_NAMES = {
     "IntentConflict": "INTENT_CONFLICT",
 }
 """Event kinds whose ledger entry has another name; all others are recorded under their own."""
+
+
+SaidBy = Annotated[
+    str, Field(description="who said it: `local`, the operating system user of this home, or `key/<name>`, by HTTP")
+]
+SaidAt = Annotated[str, Field(description="the instance that it came from, as the broker stamped it; empty: not known")]
 
 
 class SessionFact(Record):
@@ -49,7 +56,7 @@ class SessionStarted(SessionFact):
         default=None, description="command ids remembered against repeats, the newest; None: all"
     )
     principal: str = Field(
-        default="local",
+        default=LOCAL,
         description="whose session it is: `local`, or `key/<name>` of the HTTP door; memory is its own",
     )
 
@@ -97,6 +104,8 @@ class RunRequested(SessionFact):
     config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
     lease: LeaseTerms | None = Field(default=None, description="the run needs a lease; None: it runs to its end")
     principal: str = Field(default="", description="on whose behalf it runs, whoever drives it; empty: its driver's")
+    asked_by: SaidBy = LOCAL
+    model: ModelChoice | None = Field(default=None, description="what answers; None: as run_overrides and session say")
 
 
 class RunStarted(SessionFact):
@@ -113,6 +122,8 @@ class HostCommandReceived(SessionFact):
     """A command arrived; the entry's body 1 is the text of a Steer or FollowUp. Applied or rejected comes next."""
 
     command: HostCommand = Field(description="with its text blank")
+    principal: SaidBy = LOCAL
+    door: SaidAt = ""
 
 
 class HostCommandApplied(SessionFact):
@@ -150,10 +161,7 @@ class OrderDispatched(SessionFact):
     wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     wo_type: str = Field(description="what kind of work")
     step_id: StepId
-    order: dict[str, Any] = Field(
-        description="WorkOrder with every referenced text blank; `like`, where it stands: the earlier order of the run "
-        "from which it differs in this alone; `more_context`: what comes behind that one's input_context"
-    )
+    order: dict[str, Any] = Field(description="WorkOrder with every referenced text blank")
 
 
 class OrderEnded(SessionFact):
@@ -171,6 +179,7 @@ class ToolBatchIssued(SessionFact):
     held: list[str] = Field(
         default_factory=list[str], description="those of them that wait for an Approve or a Deny before they run"
     )
+    needs_other: bool = Field(default=False, description="whoever asked for the run may not approve them")
 
 
 class ToolReceipt(SessionFact):
@@ -236,6 +245,8 @@ class TurnDegraded(SessionFact):
     reply_ref: str = Field(description="where the text of the reply is")
     delivered: bool = Field(description="true: the client has it already, so it is unconditional")
     reason: str = Field(default="", description="who had not answered and why; no prompt text; empty: not known")
+    total_tokens: Count = Field(default=0, description="of the call that made the reply")
+    cost_usd: float | None = Field(default=0.0, description="of that call; None: a price is unknown")
 
 
 class StateSnapshot(SessionFact):
@@ -294,8 +305,12 @@ class IntentConflict(SessionFact):
 class SessionEnded(SessionFact):
     """Last fact of a session (entry SESSION_END)."""
 
-    reason: str = Field(description="who ended it")
+    reason: str = Field(description="why, in the words of who ended it")
     turn_count: Count = Field(description="turns answered")
+    total_tokens: Count = Field(default=0, description="of its turns, however they ended")
+    cost_usd: float | None = Field(default=0.0, description="of them; None: a call has no known price")
+    principal: SaidBy = LOCAL
+    door: SaidAt = ""
 
 
 SESSION_FACTS: tuple[type[SessionFact], ...] = tuple(SessionFact.__subclasses__())

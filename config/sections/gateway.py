@@ -205,7 +205,13 @@ class GatewayConfig(Section):
     attempts_max: Positive = Field(description="sends of one prompt to one model of its chain")
     backoff_min_ms: Positive = Field(description="pause before the second attempt; doubles, with jitter")
     backoff_max_ms: Positive = Field(description="cap of that pause")
-    request_timeout_ms: Positive = Field(description="longest wait for one answer of a provider")
+    request_timeout_ms: Positive = Field(
+        description="longest wait for one answer that comes whole, within its turn's time"
+    )
+    stream_silence_ms: Positive = Field(
+        description="longest silence of a provider whose answer comes in pieces, before the first one too; while it "
+        "says anything, its turn's time alone bounds it"
+    )
     connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
     answer_max_bytes: Positive = Field(
         description="an answer that comes whole; a longer one is given up (it is read at once, while nobody has a turn)"

@@ -83,7 +83,6 @@ class Ho2Config(Section):
     count: Positive = Field(description="supervisors that `hobus up` starts")
     classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
-    order_timeout_ms: Positive = Field(description="any other order")
     order_attempts_max: Positive = Field(description="sends of one order by a run")
     order_retry_interval_ms: Positive = Field(description="between two sends of one order, so that `busy` can pass")
     standstill_poll_ms: Positive = Field(
@@ -137,6 +136,7 @@ class HttpConfig(Section):
         description="refused connections that have not closed yet; further ones are closed without a word"
     )
     messages_max: Positive = Field(description="messages of a transcript")
+    sessions_max: Positive = Field(description="sessions of one list: of each the end of its journal is read")
     tail_wait_ms: Positive = Field(description="one long poll of the record for those who read events")
     recent_max: Positive = Field(description="events of a session kept for all its readers; older ones are read again")
     keys_interval_ms: Positive = Field(description="keys created or revoked are recorded so soon at the latest")

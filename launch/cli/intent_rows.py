@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.session.intents import Intents
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.session import ConflictView, SessionView
 from hobus.launch.console.output import counted
 
@@ -22,9 +23,9 @@ def of_view(view: SessionView) -> list[Row]:
 
 def of_record(intents: Intents) -> list[Row]:
     """As a journal folds it: its words stand elsewhere."""
-    rows = [("intent", f"{_short(one.intent_id)}, declared {one.declared_at}") for one in intents.active]
+    rows = [("intent", f"{_short(one.intent_id)}, declared {one.at}") for one in intents.active]
     doubt = intents.newest_conflict
-    return _with_doubt(rows, intents.conflict_count, None if doubt is None else ConflictView(**doubt._asdict()))
+    return _with_doubt(rows, intents.conflict_count, None if doubt is None else made_of(ConflictView, doubt))
 
 
 def _with_doubt(rows: list[Row], count: int, newest: ConflictView | None) -> list[Row]:

@@ -37,6 +37,8 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     is_whole = turn.outcome == "failed"  # what it failed of ends with what to do
     yield Said(f"  > {printable(turn.reply or '') if is_whole else _line(turn.reply)}")
     yield from map(Said, opening(found))
+    if explained.model:
+        yield Said(f"  model {printable(explained.model)}")
     yield from map(Aside, explained.missing)
     yield from _failures(explained.failures)
     if explained.waits:
@@ -117,7 +119,8 @@ def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:
 
 def _verdict(wait: WaitSeen) -> str:
     words = f": {_line(wait.words)}" if wait.words else ""
-    return f"{_VERDICTS.get(wait.verdict, wait.verdict)}{words}"
+    by = f" by {printable(wait.by)}" if wait.by else ""
+    return f"{_VERDICTS.get(wait.verdict, wait.verdict)}{by}{words}"
 
 
 _VERDICTS = {"": "waits for a person", "undecided": "the run was over first"}

@@ -61,7 +61,7 @@ class HttpDoor(Actor):
             bus=bus,
             snapshot=self._place.snapshot,
             ownership=Ownership(owner_secret(self._place.home, new_id=bus.new_id)),
-            principal_of=lambda header: keys.principal_of(header, now_us=round(bus.now() * 1_000_000)),
+            key_of=lambda header: keys.key_of(header, now_us=round(bus.now() * 1_000_000)),
             hosts=names_of(parts_of(address)[0], config.hosts),
             metrics=Metrics(),
             journals=FollowedJournals(bus, self._config),

@@ -24,7 +24,7 @@ from hobus.launch.http.guard import Guard
 from hobus.launch.http.memory_api import MemoryChangeBody, MemoryLine, MemoryLines
 from hobus.launch.http.openai_api import door_of
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
-from hobus.launch.http.sessions_api import CommandBody, StartBody, TurnBody
+from hobus.launch.http.sessions_api import CommandBody, SessionList, StartBody, TurnBody
 
 _SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
 _KEY = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 200}}
@@ -34,6 +34,7 @@ _LAST = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "integer"}}
 _ARTIFACT = {"name": "artifact_id", "in": "path", "required": True, "schema": {"type": "string"}}
 _AGENT = {"name": "agent_id", "in": "query", "schema": {"type": "string"}}
 _ALL = {"name": "all", "in": "query", "schema": {"type": "boolean"}}
+_LIMIT = {"name": "limit", "in": "query", "schema": {"type": "integer"}}
 _HOBUS_SESSION = {"name": "X-Hobus-Session", "in": "header", "schema": {"type": "string"}}
 
 
@@ -133,6 +134,7 @@ OPERATIONS = (
         parameters=_BOTH,
     ),
     Operation("POST", "/v1/sessions", sessions_api.start_session, "", StartBody, SessionReady, (_KEY,)),
+    Operation("GET", "/v1/sessions", sessions_api.list_sessions, "", None, SessionList, (_ALL, _LIMIT)),
     Operation("GET", _ONE, sessions_api.read_session, "", None, SessionView, (_SESSION,)),
     Operation("DELETE", _ONE, sessions_api.end_session, "", None, SessionClosed, (_SESSION,)),
     Operation("POST", f"{_ONE}/turns", sessions_api.turn, "", TurnBody, TurnResult, (_SESSION, _KEY)),

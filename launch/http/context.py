@@ -16,7 +16,7 @@ from hobus.bus.port import Bus
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http.events import FollowedJournals
-from hobus.launch.http.keys import Ownership
+from hobus.launch.http.keys import HttpKey, Ownership
 from hobus.launch.http.limits import REFUSED_FOR_S
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.problems import Problem, door_closing
@@ -31,8 +31,8 @@ class Door:
     bus: Bus
     snapshot: Snapshot
     ownership: Ownership
-    principal_of: Callable[[str], str | None]
-    """Whose bearer key an Authorization header shows."""
+    key_of: Callable[[str], HttpKey | None]
+    """The key that an Authorization header shows."""
     hosts: frozenset[str]
     """Names by which it may be called, without a port; empty: by any."""
     metrics: Metrics

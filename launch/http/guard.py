@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hobus.bus.fair import key_principal
 from hobus.launch.http.context import Door
+from hobus.launch.http.keys import HttpKey
 from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error, whole
 from hobus.launch.http.sse import ClientGone
 
@@ -70,8 +71,9 @@ class Guard:
 
         principal = ""
         try:
-            principal = self._let_in(scope)
-            scope.update(principal=principal, door=self.door, app=self)
+            key = self._let_in(scope)
+            principal = key.principal if key else ""
+            scope.update(key=key, principal=principal, door=self.door, app=self)
             body.check_length()
             with self.door.bus.on_behalf_of(principal and key_principal(principal)):
                 await self.app(scope, body.receive, counted)
@@ -89,8 +91,8 @@ class Guard:
             endpoint = scope.get("endpoint")
             self.door.metrics.count(getattr(endpoint, "__name__", "none"), scope["method"], status)
 
-    def _let_in(self, scope: Scope) -> str:
-        """Whose request it is; "" where no key is needed. Raises Problem."""
+    def _let_in(self, scope: Scope) -> HttpKey | None:
+        """The key of the request; None where none is needed. Raises Problem."""
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self.door.config.http.head_max_bytes:
             raise head_too_large()  # it came in one piece
         headers: dict[str, list[str]] = {}
@@ -106,19 +108,23 @@ class Guard:
         if any(origin not in self.door.config.http.origins for origin in origins):
             raise Problem(403, "origin_not_allowed", "pages of this origin may not call this door (http.origins)")
         if scope["path"] in OPEN:
-            return ""
+            return None
         if scope["method"] == "POST":
             kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
             if kind != "application/json":
                 raise Problem(415, "content_type", "a body has the content type application/json")
-        shown = headers.get("authorization", [])
-        principal = self.door.principal_of(shown[0]) if len(shown) == 1 else None
-        if principal is None:
+        return self._key_in(headers.get("authorization", []), scope["method"], scope["path"])
+
+    def _key_in(self, shown: list[str], method: str, path: str) -> HttpKey:
+        key = self.door.key_of(shown[0]) if len(shown) == 1 else None
+        if key is None:
             raise Problem(
                 401, "invalid_api_key", "no valid key (Authorization: Bearer KEY; hobus token create --role http)",
                 headers={"www-authenticate": "Bearer"},
             )  # fmt: skip
-        return principal
+        if not key.opens(method, path):
+            raise Problem(403, "key_not_for_this", f"this key was made for `{key.may}` alone (hobus token create)")
+        return key
 
 
 class _RequestBody:

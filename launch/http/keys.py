@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 from uuid import UUID
 
 import structlog
@@ -45,6 +45,11 @@ _SETTLED_NS = 1_000_000_000
 """A directory that changed less than this ago may change again without another time: it is read again."""
 
 
+May = Literal["use", "approve", "metrics"]
+_OPENS = {"use": ".*", "approve": "GET /v1/sessions|POST /v1/sessions/[^/]+/commands", "metrics": "(GET|HEAD) /metrics"}
+"""What a key of this kind opens, by method and path."""
+
+
 class HttpKey(Record):
     """One key as it lies in its file, `<principal>.json`."""
 
@@ -52,11 +57,16 @@ class HttpKey(Record):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     created_at_us: int
     expires_at_us: int | None = Field(description="None: never")
+    may: May = Field(description="what it opens")
 
     @property
     def fingerprint(self) -> str:
         """By which people and records name it."""
         return self.sha256[:16]
+
+    def opens(self, method: str, path: str) -> bool:
+        """Whether it may ask this."""
+        return re.fullmatch(_OPENS[self.may], f"{method} {path}", re.DOTALL) is not None
 
 
 class RevokedKey(Record):
@@ -72,7 +82,9 @@ def directory_of(home: Home) -> Path:
     return home.keys / "http"
 
 
-def create(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int, ttl_s: int | None) -> str:
+def create(  # noqa: PLR0913 - one per fact of a key
+    home: Home, principal: str, *, new_id: Callable[[], str], now_us: int, ttl_s: int | None, may: May = "use"
+) -> str:
     """The key of this principal, who had none; it is written down nowhere. Raises FileExistsError, OSError."""
     path = _path_of(home, principal)
     make_private(home.keys)
@@ -80,7 +92,7 @@ def create(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int
         raise FileExistsError(path)
     word = _PREFIX + (new_id() + new_id()).replace("-", "")
     until = None if ttl_s is None else now_us + ttl_s * 1_000_000
-    kept = HttpKey(principal=principal, sha256=_hash(word), created_at_us=now_us, expires_at_us=until)
+    kept = HttpKey(principal=principal, sha256=_hash(word), created_at_us=now_us, expires_at_us=until, may=may)
     write_private(path, kept.model_dump_json().encode())
     return word
 
@@ -132,8 +144,8 @@ class BearerKeys:
         self._watched = WatchedFolders(home)
         self._by_hash: dict[str, HttpKey] = {}
 
-    def principal_of(self, authorization: str, *, now_us: int) -> str | None:
-        """Whose bearer key this header shows; None for none, an unknown or an expired one."""
+    def key_of(self, authorization: str, *, now_us: int) -> HttpKey | None:
+        """The bearer key that this header shows; None for none, an unknown or an expired one."""
         scheme, _, word = authorization.partition(" ")
         word = word.strip()
         if scheme.lower() != "bearer" or not word or len(word) > _KEY_MAX_CHARS:
@@ -144,7 +156,7 @@ class BearerKeys:
         known = self._by_hash.get(_hash(word))
         if known is None or (known.expires_at_us is not None and known.expires_at_us <= now_us):
             return None
-        return known.principal
+        return known
 
 
 def owner_secret(home: Home, *, new_id: Callable[[], str]) -> bytes:
@@ -220,7 +232,7 @@ _log = structlog.get_logger("http")
 def entries_of(keys: Iterable[HttpKey], revoked: Iterable[RevokedKey]) -> list[WriteEntry]:
     """One each, the same ones at every door: names, times and fingerprints. Pure."""
     made = [
-        _entry(CREATED, key, HttpKeyCreated(_named(key), key.principal, key.created_at_us, key.expires_at_us))
+        _entry(CREATED, key, HttpKeyCreated(_named(key), key.principal, key.created_at_us, key.expires_at_us, key.may))
         for key in keys
     ]
     return made + [

@@ -18,6 +18,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.launch.http import openai_requests, transcript, turns
 from hobus.launch.http.context import Door
+from hobus.launch.http.keys import HttpKey
 from hobus.launch.http.openai_answers import (
     ChatEvents,
     Delivered,
@@ -62,6 +63,12 @@ def principal_of(request: Request) -> str:
     """Whose request it is."""
     principal: str = request.scope["principal"]
     return principal
+
+
+def is_approver(request: Request) -> bool:
+    """Whether its key decides on calls of whoever's sessions, and does nothing else."""
+    key: HttpKey = request.scope["key"]
+    return key.may == "approve"
 
 
 async def read(request: Request, cls: type[W]) -> W:
@@ -137,6 +144,8 @@ async def _turn(
     chosen, result = await _asked(request, chosen, turns.answered)
     await _keep(door, chosen, result.response, result)
     headers = _headers(chosen.asked, ignored) | {"x-hobus-outcome": result.outcome}
+    if result.over_budget:
+        headers["x-hobus-over-budget"] = str(result.over_budget)
     if (said := result.remembered) is not None:
         headers["x-hobus-remembered"] = f"{said.state} {said.artifact_id}"
     return JSONResponse(answer_of(body, result.session_id, result.input_id, created).whole(result), headers=headers)

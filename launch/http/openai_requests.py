@@ -348,8 +348,14 @@ def models_of(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig |
 
 
 def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple[str | None, SessionConfig | None]:
-    """Agent and overrides of a request. Raises Problem for a model that is none."""
+    """Agent and overrides of a request: `AGENT`, `PROVIDER/MODEL`, `AGENT/MODEL` or `AGENT/PROVIDER/MODEL`.
+
+    Raises Problem for a model that is none.
+    """
     known = models_of(snapshot)
+    agent, _, model = request.model.partition("/")
+    if request.model not in known and agent in snapshot.agents and model:
+        known = {request.model: (agent, SessionConfig(model=model))}
     if request.model not in known:
         # Not said again: clients log errors, and what is no model may be anything, a key too.
         raise Problem(404, "model_not_found", "no such model; GET /v1/models lists them", param="model")

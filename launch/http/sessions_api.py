@@ -13,11 +13,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages import session as messages
 from hobus.bus.messages.base import Chosen, Sendable
+from hobus.bus.messages.given_history import Said, told
 from hobus.bus.messages.ids import CommandId, InputId, RunId, iso
+from hobus.bus.messages.memory import KEY_PREFIX
 from hobus.bus.messages.session import (
-    CallResult,
+    Approve,
     Command,
+    Deny,
     EndSession,
     HostCommand,
     SessionClosed,
@@ -29,9 +33,13 @@ from hobus.config.json_schema import schema_fault
 from hobus.launch.http import turns
 from hobus.launch.http.context import Door
 from hobus.launch.http.openai_api import door_of, principal_of, read, session_id_in
+from hobus.launch.http.openai_api import is_approver as approves
 from hobus.launch.http.problems import Problem, of_fault
 from hobus.launch.http.sse import PING, disconnected, frame, streamed
 from hobus.launch.http.turns import AskedTurn, Pieces
+from hobus.launch.sessions.journal import FromLedger, rows_of
+from hobus.launch.sessions.summary import SessionRow
+from hobus.launch.sessions.which import full_session_id
 
 
 class _NativeBody(BaseModel):
@@ -45,17 +53,20 @@ class StartBody(_NativeBody):
     session_config: SessionConfig | None = Field(default=None, description="defaults of its runs")
 
 
-class TurnBody(_NativeBody):
+class TurnBody(messages.TurnInput):
     """`POST /v1/sessions/{session_id}/turns`."""
 
-    text: str = Field(default="", description="the message of the user; none beside results")
-    results: list[CallResult] = Field(
-        default_factory=list[CallResult], description="of every open call (caller_calls of the turn before)"
+    messages: list[Said] | None = Field(
+        default=None, description="in place of text: what was said elsewhere before, and the user's message last"
     )
     input_id: InputId | None = Field(default=None, description="null: from the Idempotency-Key, else drawn")
-    run_overrides: SessionConfig | None = None
-    stream: bool = Field(default=False, description="as server-sent events: turn, delta, reset, waiting, result, error")
-    lease: bool = Field(default=False, description="the run is cancelled when this connection is lost")
+
+
+class SessionList(BaseModel):
+    """Some sessions of the key that asks, the newest first."""
+
+    sessions: list[SessionRow]
+    more: bool = Field(description="there are more: ask with a larger limit")
 
 
 class CommandBody(_NativeBody):
@@ -80,6 +91,25 @@ async def start_session(request: Request) -> Response:
     return JSONResponse(ready.model_dump(mode="json"), status_code=201 if ready.is_new else 200)
 
 
+async def list_sessions(request: Request) -> Response:
+    """This key's sessions, how each stands and what it waits for; `all=true`: also those that have ended.
+
+    For a key that approves: whoever's, of which a call waits.
+    """
+    door, principal, asked = door_of(request), principal_of(request), request.query_params
+    most = door.config.http.sessions_max
+    limit = asked.get("limit", str(most))
+    if not re.fullmatch(r"[0-9]{1,9}", limit) or not 0 < int(limit) <= most:
+        raise Problem(400, "invalid_input", f"limit: expected 1 to {most} (http.sessions_max)", param="limit")
+    is_approver = approves(request)
+    rows = await rows_of(
+        FromLedger(door.bus, timeout_s=door.timeout_s), int(limit) + 1, is_all=asked.get("all") == "true",
+        is_meant=lambda session_id: is_approver or door.ownership.owns(principal, session_id), only_held=is_approver,
+    )  # fmt: skip
+    page = SessionList(sessions=rows[: int(limit)], more=len(rows) > int(limit))
+    return JSONResponse(page.model_dump(mode="json"))
+
+
 async def read_session(request: Request) -> Response:
     """Where a session stands: its run, what that waits for, its epochs."""
     view = await turns.view(door_of(request), _session(request))
@@ -89,9 +119,8 @@ async def read_session(request: Request) -> Response:
 async def end_session(request: Request) -> Response:
     """End a session; a running run is cancelled first."""
     door, session_id = door_of(request), _session(request)
-    closed = await door.bus.request(
-        "host", EndSession(session_id=session_id), expect=SessionClosed, timeout_s=door.timeout_s, key=session_id
-    )
+    question = EndSession(session_id=session_id, principal=f"{KEY_PREFIX}{principal_of(request)}")
+    closed = await door.bus.request("host", question, expect=SessionClosed, timeout_s=door.timeout_s, key=session_id)
     return JSONResponse(closed.model_dump(mode="json"))
 
 
@@ -104,7 +133,7 @@ async def turn(request: Request) -> Response:
     input_id, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     asked = AskedTurn(
         api="native", principal=principal_of(request), session_id=session_id, input_id=body.input_id or input_id,
-        text=body.text, results=tuple(body.results), comes_back=not body.lease, overrides=body.run_overrides,
+        text=_words_of(body), results=tuple(body.results), comes_back=not body.lease, overrides=body.run_overrides,
         arrived=door.bus.clock.monotonic(),
     )  # fmt: skip
     headers = {"x-hobus-session": session_id, "x-hobus-input": asked.input_id}
@@ -132,6 +161,8 @@ async def command(request: Request) -> Response:
     """Steer, pause, resume, cancel, approve, deny, follow up; 409 with the verdict when it was rejected."""
     door, session_id = door_of(request), _session(request)
     body = await read(request, CommandBody)
+    if approves(request) and not isinstance(body.command, Approve | Deny):
+        raise Problem(403, "key_not_for_this", "this key approves and denies calls alone", param="command.kind")
     drawn, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     wanted = HostCommand(
         command_id=body.command_id or f"http-{drawn}",
@@ -140,7 +171,7 @@ async def command(request: Request) -> Response:
         issued_at=iso(door.bus.now()),
         command=body.command,
     )
-    verdict = await turns.commanded(door, session_id, wanted)
+    verdict = await turns.commanded(door, principal_of(request), session_id, wanted)
     return JSONResponse(verdict.model_dump(mode="json"), status_code=200 if verdict.outcome == "applied" else 409)
 
 
@@ -165,8 +196,23 @@ def _check_form(wanted: SessionConfig | None, param: str, door: Door) -> None:
         raise Problem(400, "invalid_input", f"the schema {fault}", param=f"{param}.output_schema")
 
 
+def _words_of(body: TurnBody) -> str:
+    """Raises Problem for two messages at once, and for a conversation that asks nothing."""
+    if body.messages is None:
+        return body.text
+    if body.text or body.results:
+        raise Problem(400, "invalid_input", "messages: in place of text and results", param="messages")
+    try:
+        return told(body.messages)
+    except ValueError as error:
+        raise Problem(400, "invalid_input", str(error), param="messages") from None
+
+
 def _session(request: Request) -> str:
-    return session_id_in(door_of(request), principal_of(request), request.path_params["session_id"])
+    """Raises Problem for one of another key, unless this one approves."""
+    given = request.path_params["session_id"]
+    whole = full_session_id(given) if approves(request) else None
+    return whole or session_id_in(door_of(request), principal_of(request), given)
 
 
 def _number(text: str | None) -> int:

@@ -230,12 +230,12 @@ async def _cancelled(door: Door, asked: AskedTurn) -> None:
         issued_at=iso(door.bus.now()),
         command=Cancel(reason="the client has gone"),
     )
-    await commanded(door, session_id, command)
+    await commanded(door, asked.principal, session_id, command)
 
 
-async def commanded(door: Door, session_id: str, command: HostCommand) -> CommandVerdict:
+async def commanded(door: Door, principal: str, session_id: str, command: HostCommand) -> CommandVerdict:
     """The verdict; sent again under its id while the session moves or somebody is away. Raises RuntimeFault."""
-    question = SessionCommand(session_id=session_id, command=command)
+    question = SessionCommand(session_id=session_id, command=command, principal=f"{KEY_PREFIX}{principal}")
     pause_s = door.config.host.retry_interval_ms / 1000
     return await asked_of_owner(
         door.bus, session_id, question, CommandVerdict, timeout_s=door.timeout_s, pause_s=pause_s

@@ -7,11 +7,13 @@ would start it again. The sockets' directory is for its owner alone (mode 0700):
 from __future__ import annotations
 
 import asyncio
+import pwd
 import socket
+import struct
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -69,13 +71,36 @@ class CommandAnswer(Record):
     detail: str = ""
 
 
-async def serve(sockets: Path, take: Callable[[Command], None], *, timeout_s: float) -> asyncio.AbstractServer:
+class Sender(NamedTuple):
+    """Who wrote a command, as the kernel says."""
+
+    pid: int
+    user: str
+
+
+_UNKNOWN = Sender(0, "")
+
+
+def _sender_of(connection: Any) -> Sender:
+    """Linux tells it; elsewhere it is not known."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return _UNKNOWN
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
+    try:
+        return Sender(pid, pwd.getpwuid(uid).pw_name)
+    except KeyError:
+        return Sender(pid, str(uid))
+
+
+async def serve(sockets: Path, take: Callable[[Command, Sender], None], *, timeout_s: float) -> asyncio.AbstractServer:
     """Each connection may give one command within `timeout_s`; `take` raises BusError to refuse it. Raises OSError."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with closing(writer), suppress(OSError, TimeoutError):
             async with asyncio.timeout(timeout_s):
-                writer.write(await _answer(reader, take))
+                sender = _sender_of(writer.get_extra_info("socket"))
+                writer.write(await _answer(reader, lambda command: take(command, sender)))
                 await writer.drain()
 
     return await asyncio.start_unix_server(connected, sockets / SOCKET, limit=_LINE_MAX_BYTES)

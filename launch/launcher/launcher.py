@@ -12,6 +12,8 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,8 +22,10 @@ from hobus.bus import collector
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Done, Drain, PeerRow, Peers
+from hobus.bus.messages.memory import LOCAL
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
+from hobus.bus.record.payloads.governance import OperatorCommand
 from hobus.bus.zeromq.key_book import forget_all
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import client_of
@@ -39,12 +43,12 @@ from hobus.launch.cluster.home import (
 )
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, ReloadCommand
+from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, ReloadCommand, Sender
 from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, StartBegun, already_up
-from hobus.launch.launcher.recording import Run, record_snapshot
+from hobus.launch.launcher.recording import Run, command_entry, record, snapshot_entry
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.stop import clean_up
@@ -104,6 +108,7 @@ class Launcher:
         self._run_under = Run(plan.snapshot, plan.origin, given)
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
+        self._to_record: asyncio.Queue[tuple[OperatorCommand, float]] = asyncio.Queue()
         self._peer: Bus | None = None
         self._server: asyncio.AbstractServer | None = None
         self._ready_count = 0
@@ -192,10 +197,10 @@ class Launcher:
         if self._server is not None:
             self._server.close()
         timeout_s = self._config.client_timeout_ms / 1000
-        self._server = await control.serve(self._sockets, lambda word: self._take(crew, word), timeout_s=timeout_s)
+        self._server = await control.serve(self._sockets, partial(self._take, crew), timeout_s=timeout_s)
 
-    def _take(self, crew: Crew, command: Command) -> None:
-        """Begins what a command asks for. Raises BusError where it is refused."""
+    def _take(self, crew: Crew, command: Command, sender: Sender) -> None:
+        """Begins what a command asks for, and has recorded who asked. Raises BusError where it is refused."""
         if not isinstance(command, ReloadCommand):
             crew.take(command)
         elif self._peer is None:
@@ -204,6 +209,8 @@ class Launcher:
             if self._rolling is None:
                 self._rolling = self._made_rolling(crew, self._peer)
             self._rolling.take(command)
+        said = OperatorCommand(command.model_dump_json(), LOCAL, sender.user, f"control/{sender.pid}")
+        self._to_record.put_nowait((said, self._clock.now()))
 
     def _made_rolling(self, crew: Crew, bus: Bus) -> Rolling:
         """Raises BusError where what lies on disk is no longer of one piece with what this process has loaded."""
@@ -249,7 +256,7 @@ class Launcher:
                 group.create_task(peer.start(timeout_s=_FOR_EVER_S)),
                 group.create_task(self._watch(peer, crew)),
                 group.create_task(self._tell(peer)),
-                group.create_task(self._record_snapshot(peer)),
+                group.create_task(self._record(peer)),
             ]
             self._peer, peer.on_word = peer, lambda word: self._heed(crew, word)
             await self._stop.wait()
@@ -351,16 +358,22 @@ class Launcher:
             except RuntimeFault as fault:
                 self._log.info("post_not_sent", type=word.TYPE, code=fault.code)
 
-    async def _record_snapshot(self, bus: Bus) -> None:
-        """CONFIG_SNAPSHOT:<digest> stands in the record; a repeat adds nothing."""
-        while True:
-            try:
-                await record_snapshot(bus, self._run_under.snapshot)
-            except RuntimeFault as fault:
-                self._log.warning("snapshot_not_recorded", code=fault.code, detail=fault.detail)
-                await bus.sleep(self._config.watch_interval_ms / 1000)
-            else:
-                return
+    async def _record(self, bus: Bus) -> None:
+        """CONFIG_SNAPSHOT:<digest> stands in the record, where a repeat adds nothing; then what is commanded, for ever.
+
+        While the ledger is away, or restarted by such a command, it is tried again.
+        """
+        entry, snapshot = snapshot_entry(self._run_under.snapshot, bus.now()), self._run_under.snapshot
+        for number in count(1):
+            while True:
+                try:
+                    await record(bus, entry, snapshot.config.ledger.request_timeout_ms / 1000)
+                    break
+                except RuntimeFault as fault:
+                    self._log.warning("not_recorded", entry=entry.submission_id, code=fault.code, detail=fault.detail)
+                    await bus.sleep(self._config.watch_interval_ms / 1000)
+            said, at_s = await self._to_record.get()
+            entry = command_entry(said, at_s, instance=bus.instance, number=number)
 
     # --- the end ------------------------------------------------------------------------------------------------
 

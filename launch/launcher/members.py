@@ -169,6 +169,11 @@ class Crew:
             raise BusError("rejected", fault)
         change = change_to(self.members.values(), role, count)
         _log.info("scale_asked", role=role, count=count, new=change.new, back=change.back, leaving=change.leaving)
+        for extra, actor in list(self._stand_ins.items()):
+            if extra.startswith(f"{role}/") and number_of(extra) <= count:  # it stays, and need not be waited for
+                del self._stand_ins[extra]
+                self.happened(actor, LeaveAsked("start", self._clock.now()))
+        self._restarted = {one: extra for one, extra in self._restarted.items() if number_of(extra) > count}
         self.add(role, change.new)
         for actor in change.back:
             self.happened(actor, LeaveAsked("start", self._clock.now()))

@@ -9,6 +9,8 @@ from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.port import Bus
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import OperatorCommand
 from hobus.config.snapshot import Snapshot
 
 
@@ -33,10 +35,24 @@ def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
     )
 
 
+def command_entry(said: OperatorCommand, now_s: float, *, instance: str, number: int) -> WriteEntry:
+    """OPERATOR_COMMAND: the launcher's n-th."""
+    return WriteEntry(
+        submission_id=f"OPERATOR_COMMAND:{instance}/{number}",
+        stream="governance",
+        event_type="OPERATOR_COMMAND",
+        at_us=round(now_s * 1_000_000),
+        bodies=[pack_payload(said)],
+    )
+
+
 async def record_snapshot(bus: Bus, snapshot: Snapshot) -> None:
     """It is durable in the record. Raises RuntimeFault, retryable while the ledger is away."""
-    timeout_s = snapshot.config.ledger.request_timeout_ms / 1000
-    entry = snapshot_entry(snapshot, bus.now())
+    await record(bus, snapshot_entry(snapshot, bus.now()), snapshot.config.ledger.request_timeout_ms / 1000)
+
+
+async def record(bus: Bus, entry: WriteEntry, timeout_s: float) -> None:
+    """The entry is durable. Raises RuntimeFault, retryable while the ledger is away."""
     written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
     ack = written.acks[0]
     if not ack.is_first:

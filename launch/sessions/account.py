@@ -19,6 +19,7 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, QualityGate, SignalsNamed, ToolStarted
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
+from hobus.bus.said_by import SaidBy
 from hobus.bus.text import cut
 from hobus.launch.console.output import counted, money, printable
 from hobus.launch.sessions.history import about
@@ -241,8 +242,9 @@ def _of_event(taken: Recorded) -> str:
             return f"tool {_call(str(tool_id), arguments)}"
         case events.OrderDispatched(wo_type=wo_type):
             return wo_type
-        case events.HostCommandReceived(command=command):
-            return f"{command.command.kind.lower()} {_quoted(about(command, taken))}".rstrip()
+        case events.HostCommandReceived(command=command, principal=principal, door=door):
+            words = f"{command.command.kind.lower()} {_quoted(about(command, taken))}".rstrip()
+            return f"{words}, by {SaidBy(principal, door)}"
         case events.HostCommandRejected(reason=reason) | events.IntentConflict(reason=reason):
             return reason
         case events.LifecycleChanged(lifecycle=lifecycle):

@@ -18,6 +18,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from hobus.bus.messages.base import Message
+from hobus.bus.messages.given_history import told
 from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
@@ -36,7 +37,9 @@ from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
+from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
+from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.turns import process_turn
 
 _COMMAND = TypeAdapter[Command](Command)
@@ -53,7 +56,7 @@ class AsyncClusterClient(AsyncSessions):
         self._timeout_s = timeout_s
 
     @classmethod
-    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> AsyncClusterClient:
+    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> AsyncClusterClient:
         """Connected to the cluster that runs in this home; `timeout_s` bounds each call with all its tries.
 
         Raises CommandError when there is none, BusError when its broker does not answer.
@@ -68,9 +71,9 @@ class AsyncClusterClient(AsyncSessions):
         """Says goodbye to the broker."""
         await self._held.aclose()
 
-    async def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session. Raises RuntimeFault."""
-        question = StartSession() if agent_id is None else StartSession(agent_id=agent_id)
+    async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns. Raises RuntimeFault."""
+        question = StartSession(agent_id=agent_id, session_config=SessionConfig(model=model))
         ready = await self._bus.request("host", question, expect=SessionReady, timeout_s=self._timeout_s)
         return ready.session_id
 
@@ -88,6 +91,12 @@ class AsyncClusterClient(AsyncSessions):
         finally:
             asking.cancel()
 
+    async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
+        """The newest sessions of the cluster, whoever's. Raises RuntimeFault, CommandError."""
+        async with connected(self._place, "operator") as bus:
+            journals = FromLedger(bus, timeout_s=self._timeout_s)
+            return await rows_of(journals, limit or self._place.snapshot.config.http.sessions_max, is_all=is_all)
+
     async def session(self, session_id: str) -> SessionView:
         """How a session stands. Raises RuntimeFault, CommandError."""
         return await view_of(self._place, session_id, timeout_s=self._timeout_s)
@@ -101,13 +110,13 @@ class AsyncClusterClient(AsyncSessions):
         """What became of a command, sent under one id. Raises ValueError for no command, CommandError, RuntimeFault."""
         wanted = _COMMAND.validate_python({"kind": kind, **fields})
         command = host_command(session_id, wanted, Fences(), drawn_id("program"))
-        return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s)
+        return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
 
     async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
         turn = ProcessTurn(
             session_id=question.session_id,
             input_id=question.input_id or self._bus.new_id(),
-            text=question.text,
+            text=question.text if question.messages is None else told(question.said),
             run_overrides=SessionConfig(**question.overrides) if question.overrides else None,
             stream=said is not None,
         )
@@ -133,6 +142,6 @@ class AsyncClusterClient(AsyncSessions):
 class ClusterClient(Sessions[AsyncClusterClient]):
     """`AsyncClusterClient` for programs without an event loop."""
 
-    def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 60.0) -> None:
+    def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> None:
         """Raises CommandError when no cluster runs in this home, BusError when its broker does not answer."""
         super().__init__(lambda: AsyncClusterClient.open(home, timeout_s=timeout_s))

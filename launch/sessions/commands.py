@@ -45,14 +45,16 @@ def host_command(session_id: str, command: Command, fences: Fences, command_id: 
     )
 
 
-async def verdict_on(place: Place, session_id: str, command: HostCommand, *, timeout_s: float) -> CommandVerdict:
+async def verdict_on(
+    place: Place, session_id: str, command: HostCommand, *, timeout_s: float, role: str = "operator"
+) -> CommandVerdict:
     """What became of the command, durably. Sent again under its id while the session moves or somebody is away.
 
     Raises CommandError: unknown session, or (UnreachableFault) nobody reached in time.
     """
     question = SessionCommand(session_id=session_id, command=command)
     try:
-        return await of_owner(place, session_id, question, CommandVerdict, timeout_s=timeout_s)
+        return await of_owner(place, session_id, question, CommandVerdict, timeout_s=timeout_s, role=role)
     except CommandError:
         raise
     except RuntimeFault as fault:
@@ -66,7 +68,9 @@ async def view_of(place: Place, session_id: str, *, timeout_s: float) -> Session
     return await of_owner(place, session_id, ReadSession(session_id=session_id), SessionView, timeout_s=timeout_s)
 
 
-async def of_owner(place: Place, session_id: str, question: Message, expect: type[R], *, timeout_s: float) -> R:
+async def of_owner(  # noqa: PLR0913 - what bounds a question, each by its name
+    place: Place, session_id: str, question: Message, expect: type[R], *, timeout_s: float, role: str = "operator"
+) -> R:
     """The answer of whoever owns the session. Raises the last fault, CommandError for a cluster that is gone."""
     clock = SystemClock()
     deadline = clock.monotonic() + timeout_s
@@ -76,7 +80,7 @@ async def of_owner(place: Place, session_id: str, question: Message, expect: typ
         if left_s <= 0:
             raise BusError("expired", f"session {session_id} was not reached within {timeout_s:g} s")
         try:
-            async with connected(place, "operator", timeout_s=left_s) as bus:
+            async with connected(place, role, timeout_s=left_s) as bus:
                 return await asked_of_owner(
                     bus, session_id, question, expect, timeout_s=deadline - clock.monotonic(), pause_s=pause_s
                 )

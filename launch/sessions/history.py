@@ -30,6 +30,8 @@ class CommandSeen:
     outcome: str = "undecided"
     reason: str = ""
     trace: str = ""
+    principal: str = ""
+    door: str = ""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,7 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
     for entry in entries:
         taken = recorded(entry)
         match None if taken is None else taken.event.event:
-            case events.HostCommandReceived(command=command, at=at):
+            case events.HostCommandReceived(command=command, principal=principal, door=door, at=at):
                 assert taken is not None  # noqa: S101 - its event was matched
                 seen[command.command_id] = CommandSeen(
                     at=at,
@@ -66,6 +68,8 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
                     run=None if command.target_run_id is None else command.target_run_id.run_seq,
                     epoch=command.expected_session_epoch,
                     trace=entry.trace,
+                    principal=principal,
+                    door=door,
                 )
             case events.HostCommandApplied(command_id=command_id) if command_id in seen:
                 seen[command_id].outcome = "applied"

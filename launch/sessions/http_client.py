@@ -22,6 +22,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from hobus.bus.port import Clock
 from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions, one_by_one
+from hobus.launch.sessions.summary import SessionRow
 
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
@@ -55,7 +56,7 @@ class AsyncClient(AsyncSessions):
         base_url: str,
         key: str,
         *,
-        timeout_s: float = 60.0,
+        timeout_s: float = 600.0,
         transport: httpx2.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -70,9 +71,9 @@ class AsyncClient(AsyncSessions):
         """Its connections are closed."""
         await self._http.aclose()
 
-    async def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session. Raises HttpError."""
-        return await self._started(self._clock.new_id(), agent_id)
+    async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns. Raises HttpError."""
+        return await self._started(self._clock.new_id(), agent_id, model)
 
     async def _answer(self, question: Question) -> TurnResult:
         path, body = await self._turn(question)
@@ -120,6 +121,12 @@ class AsyncClient(AsyncSessions):
             lost_at = self._clock.monotonic() if lost_at is None else lost_at
             pause_s = await self._pause(fault, pause_s, lost_at + self._timeout_s)
 
+    async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
+        """The newest sessions of the key, and what waits for an approval. Raises HttpError."""
+        wanted = (["all=true"] if is_all else []) + ([] if limit is None else [f"limit={limit}"])
+        path = f"/v1/sessions?{'&'.join(wanted)}"
+        return [SessionRow.model_validate(one) for one in (await self._asked("GET", path, None))["sessions"]]
+
     async def session(self, session_id: str) -> SessionView:
         """How a session stands. Raises HttpError."""
         return SessionView.model_validate(await self._asked("GET", f"/v1/sessions/{session_id}", None))
@@ -139,14 +146,19 @@ class AsyncClient(AsyncSessions):
     async def _turn(self, question: Question) -> tuple[str, dict[str, Any]]:
         """Where it is asked, and how; a new session follows from the input, so that the same again asks there."""
         input_id = question.input_id or self._clock.new_id()
-        session_id = question.session_id or await self._started(f"first:{quote(input_id)}")
-        body: dict[str, Any] = {"text": question.text, "input_id": input_id}
+        session_id = question.session_id or await self._started(f"first:{quote(input_id)}", None, question.model)
+        body: dict[str, Any] = {"input_id": input_id}
+        if question.messages is None:
+            body["text"] = question.text
+        else:
+            body["messages"] = [one.model_dump() for one in question.said]
         if question.overrides:
             body["run_overrides"] = question.overrides
         return f"/v1/sessions/{session_id}/turns", body
 
-    async def _started(self, key: str, agent_id: str | None = None) -> str:
-        found = await self._asked("POST", "/v1/sessions", {"agent_id": agent_id}, key=key)
+    async def _started(self, key: str, agent_id: str | None, model: str | None) -> str:
+        wanted = {"agent_id": agent_id} | ({"session_config": {"model": model}} if model else {})
+        found = await self._asked("POST", "/v1/sessions", wanted, key=key)
         return SessionReady.model_validate(found).session_id
 
     async def _asked(
@@ -211,7 +223,7 @@ class AsyncClient(AsyncSessions):
 class Client(Sessions[AsyncClient]):
     """`AsyncClient` for programs without an event loop; raises HttpError where that does."""
 
-    def __init__(self, base_url: str, key: str, *, timeout_s: float = 60.0) -> None:
+    def __init__(self, base_url: str, key: str, *, timeout_s: float = 600.0) -> None:
         async def made() -> AsyncClient:
             return AsyncClient(base_url, key, timeout_s=timeout_s)
 

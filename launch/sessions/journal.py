@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.output import say_prose
 from hobus.launch.sessions.provenance import SNAPSHOT, Configuration, configuration_in
-from hobus.launch.sessions.summary import LAST, Standing, is_enough
+from hobus.launch.sessions.summary import LAST, SessionRow, Standing, is_enough, standing_of
 from hobus.launch.sessions.turns import BEGINNINGS, session_of
 from hobus.launch.sessions.which import full_session_id, no_such, the_one
 from hobus.ledger_service.reader import EntryFilter, read_entries
@@ -160,6 +160,25 @@ async def end_of(journals: Journals, session_id: str) -> list[Entry]:
     """The last entries of a journal, as many as say where its run stands; none before the session has begun."""
     entries, has_earlier = await journals.newest(session_id, LAST)
     return entries if is_enough(entries, has_earlier=has_earlier) else await journals.whole(session_id)
+
+
+async def rows_of(
+    journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool] = lambda _: True,
+    only_held: bool = False,
+) -> list[SessionRow]:  # fmt: skip
+    """Sessions, the newest first: those that are open, unless all are wanted; `only_held`: with a call that waits."""
+    rows: list[SessionRow] = []
+    folded = {} if isinstance(journals, FromLedger) else journals.standings()
+    for start in await journals.starts():
+        session_id = start.provenance.session_id
+        if not is_meant(session_id):
+            continue
+        standing = folded.get(session_stream(session_id)) or standing_of(await end_of(journals, session_id))
+        if (is_all or standing.state.status == "open") and (standing.held or not only_held):
+            rows.append(SessionRow.of(start, standing))
+        if len(rows) >= limit:
+            break
+    return rows
 
 
 async def begun(journals: Journals, given: str, *, called: str) -> str:

@@ -10,16 +10,18 @@ from typing import Literal
 
 from hobus.actors.ho2_supervisor.session.commands import text_ref
 from hobus.actors.ho2_supervisor.session.journal import Step
+from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import body_ref, shown_session
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import HostCommand
+from hobus.bus.messages.memory import LOCAL
+from hobus.bus.messages.session import HeldCall, HostCommand
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import own_text
 from hobus.bus.text import shortened
 from hobus.launch.console.errors import next_here
 from hobus.launch.console.output import as_json, printable
-from hobus.launch.sessions.summary import HeldNow, Standing
+from hobus.launch.sessions.summary import Standing
 
 Line = tuple[str, str]
 Answer = Literal["resume", "cancel", "approve", "deny"]
@@ -90,7 +92,7 @@ class Noticed:
                 if (text := own_text(taken.recorded, ref)) is not None:
                     self._texts[ref] = text
             case events.HostCommandApplied() if taken.before.received_command is not None and not taken.rejection:
-                return self._applied(taken.before.received_command, taken.before.lifecycle)
+                return self._applied(taken.before.received_command, taken.before)
             case events.StepStarted(steers=steers) if steers:
                 return [(f"the steer was taken up{self._quoted(self._texts.pop(ref, ''))}", _DIM) for ref in steers]
             case events.TookOver(instance=instance, tenure=tenure) if self.standing.input_id:
@@ -99,29 +101,30 @@ class Noticed:
                 pass
         return []
 
-    def _applied(self, command: HostCommand, before: str) -> list[Line]:
+    def _applied(self, command: HostCommand, before: SessionState) -> list[Line]:
         said = command.command
         is_own = command.command_id in self._own
-        if isinstance(said, session.Resume) and before == "Paused" and not is_own:
+        if isinstance(said, session.Resume) and before.lifecycle == "Paused" and not is_own:
             return [("the turn goes on", _DIM)]
         if is_own or isinstance(said, session.LeaseHeartbeat | session.Resume):
             return []
         text = self._texts.get(text_ref(self._session_id, command.command_id), "")
         if isinstance(said, session.FollowUp):
             self._texts.pop(text_ref(self._session_id, command.command_id), None)
+        who = "somebody" if before.received_from == LOCAL else before.received_from
         match said:
             case session.Steer():
-                told = f"somebody steered the turn{self._quoted(text)}"
+                told = f"{who} steered the turn{self._quoted(text)}"
             case session.FollowUp():
-                told = f"somebody queued a message for the end of the turn{self._quoted(text)}"
+                told = f"{who} queued a message for the end of the turn{self._quoted(text)}"
             case session.Pause():
-                told = "somebody pauses the turn"
+                told = f"{who} pauses the turn"
             case session.Cancel(reason=reason):
-                told = f"somebody cancels the turn{self._quoted(reason or '')}"
+                told = f"{who} cancels the turn{self._quoted(reason or '')}"
             case session.Approve(call_id=call_id):
-                told = f"somebody approved call {call_id}"
+                told = f"{who} approved call {call_id}"
             case session.Deny(call_id=call_id, reason=reason):
-                told = f"somebody denied call {call_id}{self._quoted(reason or '')}"
+                told = f"{who} denied call {call_id}{self._quoted(reason or '')}"
         return [(told, _DIM)]
 
     @staticmethod
@@ -130,6 +133,6 @@ class Noticed:
         return f": “{shortened(line, _TEXT_CHARS)}”" if line else ""
 
 
-def asked(held: HeldNow) -> str:
+def asked(held: HeldCall) -> str:
     """Tool and arguments of a call as the model asked for it, in one line."""
     return f"{printable(held.tool_id)} {shortened(printable(as_json(held.arguments)), _ARGUMENTS_CHARS)}"

@@ -36,6 +36,9 @@ REFUSALS: dict[str, Refusal] = {
     "lease_expired": Refusal("the lease was over before it was renewed: the run is cancelled", _LOOK),
     "not_newer": Refusal("a later renewal of the lease came before this one", _LOOK),
     "call_not_open": Refusal("no tool call of this number waits for an approval", _LOOK),
+    "own_call": Refusal(
+        "whoever asked for the run, or steered it, may not approve its calls: this agent wants a second person", _LOOK
+    ),
     "blank": Refusal("the text is empty", _LOOK),
     "too_large": Refusal(
         "its text, or what else it brings, is longer than is taken (host.prompt_max_bytes, sessions.command_max_bytes)",

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from functools import wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from hobus.bus.messages.base import faults_in
+from hobus.bus.messages.given_history import Said
 from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
+from hobus.launch.sessions.summary import SessionRow
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+_SAID = TypeAdapter(list[Said])
 
 
 class Piece(BaseModel):
@@ -46,11 +52,23 @@ class Question(NamedTuple):
     input_id: str | None
     output_schema: dict[str, Any] | None
     template: str | None = None
+    messages: Sequence[Mapping[str, str]] | None = None
+    model: str | None = None
+
+    @property
+    def said(self) -> list[Said]:
+        """The conversation that it goes on from, the question last. Raises ValueError for what is none."""
+        if self.text:
+            raise ValueError("messages: in place of a text")
+        try:
+            return _SAID.validate_python([dict(one) for one in self.messages or ()])
+        except ValidationError as error:
+            raise ValueError(f"messages: {faults_in(error)}") from None
 
     @property
     def overrides(self) -> dict[str, Any]:
         """What it asks of its run, field by field."""
-        given = {"output_schema": self.output_schema, "attention_template": self.template}
+        given = {"output_schema": self.output_schema, "attention_template": self.template, "model": self.model}
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -68,46 +86,60 @@ class AsyncSessions(ABC):
         """Its connections are closed."""
 
     @abstractmethod
-    async def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session."""
+    async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns, None: the agent's."""
 
-    async def ask(
+    async def ask(  # noqa: PLR0913 - what a question may have, each by its name
         self,
-        text: str,
+        text: str = "",
         *,
         session_id: str | None = None,
         input_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
         template: str | None = None,
+        model: str | None = None,
+        messages: Sequence[Mapping[str, str]] | None = None,
     ) -> TurnResult:
         """The answer to one message, in a new session unless one is named.
 
-        With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
-        `refused`. `template`: the attention template (`ATT-…`) that fills its context. Raises HttpError, over the bus
-        RuntimeFault, also when nobody answered in time.
+        `messages`, in place of a text: a conversation held elsewhere, each `{"role": …, "content": …}` with a role
+        system, user or assistant, the user's question last. With a JSON Schema its `response` is the text of one object
+        that the schema takes, if it is a success and not `refused`. `template`: the attention template (`ATT-…`) that
+        fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the session that it begins. Raises ValueError
+        for messages that are none; HttpError, over the bus RuntimeFault, also when nobody answered in time.
         """
-        return await self._answer(Question(text, session_id, input_id, output_schema, template))
+        return await self._answer(Question(text, session_id, input_id, output_schema, template, messages, model))
 
-    def stream(
+    def stream(  # noqa: PLR0913 - as `ask`
         self,
-        text: str,
+        text: str = "",
         *,
         session_id: str | None = None,
         input_id: str | None = None,
         output_schema: dict[str, Any] | None = None,
         template: str | None = None,
+        model: str | None = None,
+        messages: Sequence[Mapping[str, str]] | None = None,
     ) -> AsyncGenerator[Piece]:
         """The answer while it is written; a lost connection is a reset, and what stands is told again.
 
         The last piece has the result. Raises what `ask` does.
         """
-        return self._pieces(Question(text, session_id, input_id, output_schema, template))
+        return self._pieces(Question(text, session_id, input_id, output_schema, template, messages, model))
 
     @abstractmethod
     async def _answer(self, question: Question) -> TurnResult: ...
 
     @abstractmethod
     def _pieces(self, question: Question) -> AsyncGenerator[Piece]: ...
+
+    @abstractmethod
+    async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
+        """The newest sessions, how each stands, and which calls of it wait for an approval.
+
+        `is_all`: ended ones too; `limit`: `http.sessions_max` unless said. Over HTTP those of the key; a key that
+        approves sees whoever's, of which a call waits.
+        """
 
     @abstractmethod
     async def session(self, session_id: str) -> SessionView:
@@ -219,6 +251,7 @@ class Sessions(Generic[C]):
             self._stop()
 
     start = _waited_for(AsyncSessions.start)
+    sessions = _waited_for(AsyncSessions.sessions)
     ask = _waited_for(AsyncSessions.ask)
     stream = one_by_one(AsyncSessions.stream)
     session = _waited_for(AsyncSessions.session)

@@ -7,30 +7,68 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
 from hobus.actors.ho2_supervisor.session.snapshot import Packed, packed_in
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.json_text import object_in
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import DIRECT_CALL_ID
+from hobus.bus.messages.ids import DIRECT_CALL_ID, iso_of_us
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import SessionConfig
-from hobus.bus.record.journal import own_text, recorded
-from hobus.bus.record.session_facts import OrderEnded, RunRequested
+from hobus.bus.messages.memory import LOCAL
+from hobus.bus.messages.session import HeldCall, SessionConfig
+from hobus.bus.record.journal import agent_in, own_text, recorded
+from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
 
 LAST = 160
 """Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldNow:
-    """A tool call that waits for an operator."""
+class SessionRow(BaseModel):
+    """One session in a list: whose, how it stands, and what it waits for."""
 
-    call_id: str
-    tool_id: str
-    arguments: dict[str, Any]
+    model_config = ConfigDict(frozen=True)
+
+    session_id: str
+    agent_id: str
+    principal: str = Field(description="`local`, or `key/<name>`")
+    status: str = Field(description="open or closed")
+    is_degraded: bool = Field(description="the host alone has answered in it so far")
+    lifecycle: str
+    runs: int = Field(description="how many there were, the active one included")
+    owner: str
+    tenure: int
+    session_epoch: int
+    held_calls: list[HeldCall] = Field(description="tool calls that wait for an approval, with their arguments")
+    waits_for: str | None = Field(description="in words; null: nothing")
+    active_input_id: str | None
+    pause_requested: bool
+    created_at: str
+    updated_at: str
+    end: SessionEnded | None = Field(description="why, by whom and after what it has ended")
+
+    @classmethod
+    def of(cls, start: Entry, standing: Standing) -> SessionRow:
+        """By its first entry, and the fold of its last ones."""
+        state = standing.state
+        return made_of(
+            cls,
+            state,
+            standing,
+            session_id=start.provenance.session_id,
+            agent_id=agent_in(start) or start.provenance.agent_id,
+            principal=state.principal or LOCAL,
+            is_degraded=not state.is_started,
+            lifecycle=standing.lifecycle,
+            held_calls=standing.held_calls(),
+            waits_for=standing.waits_for or None,
+            active_input_id=standing.input_id or None,
+            created_at=state.created_at or iso_of_us(start.ledger_at_us),
+            updated_at=iso_of_us(standing.updated_at_us),
+        )
 
 
 @dataclass(slots=True)
@@ -39,8 +77,10 @@ class Standing:
 
     state: SessionState = NOTHING
     updated_at_us: int = 0
+    end: SessionEnded | None = None
+    """Why, by whom and after what the session has ended; None: it has not."""
     _input_ref: str = ""
-    _asked: dict[str, HeldNow] = field(default_factory=dict[str, HeldNow])  # calls that were asked for last
+    _asked: dict[str, HeldCall] = field(default_factory=dict[str, HeldCall])  # calls that were asked for last
 
     def take(self, entry: Entry) -> Step:
         """One more entry, and what it did. A snapshot that is whole stands for what was not read or does not read."""
@@ -53,12 +93,17 @@ class Standing:
             case RunRequested(input_ref=ref, run_overrides=SessionConfig(calls_tool=str(tool_id))):
                 text = own_text(taken.recorded, ref) if taken.recorded is not None else None
                 arguments = object_in(text or "", depth_max=PARAMETERS_DEPTH_MAX) or {}
-                self._input_ref, self._asked = ref, {DIRECT_CALL_ID: HeldNow(DIRECT_CALL_ID, tool_id, arguments)}
+                self._input_ref, self._asked = (
+                    ref,
+                    {DIRECT_CALL_ID: HeldCall(call_id=DIRECT_CALL_ID, tool_id=tool_id, arguments=arguments)},
+                )
             case RunRequested(input_ref=ref):
                 self._input_ref = ref
+            case SessionEnded() as end:
+                self.end = end
             case OrderEnded(receipt={"output_result": {"tool_calls": [_, *_] as calls}}):
                 self._asked = {
-                    one["call_id"]: HeldNow(one["call_id"], one["tool_id"], one["arguments"]) for one in calls
+                    one["call_id"]: HeldCall(**{name: one[name] for name in HeldCall.model_fields}) for one in calls
                 }
             case _:
                 pass
@@ -90,9 +135,9 @@ class Standing:
         batch = self.state.tool_batch
         return [] if batch is None or self.lifecycle == "Cancelling" else batch.held
 
-    def held_calls(self) -> list[HeldNow]:
+    def held_calls(self) -> list[HeldCall]:
         """Those that wait for an approval, with what the model asked for."""
-        return [self._asked.get(call) or HeldNow(call, "", {}) for call in self.held]
+        return [self._asked.get(call) or HeldCall(call_id=call, tool_id="") for call in self.held]
 
     @property
     def waits_for(self) -> str:

@@ -12,14 +12,17 @@ from typing import Any
 
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CLASSIFICATION
+from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.payloads.orders import OrderEnd, QualityGate
 from hobus.bus.record.payloads.prompts import PromptSent
+from hobus.bus.record.session_facts import RunRequested
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import Evidence, body_of
 from hobus.launch.sessions.provenance import Used, named_by_run, used_in
 from hobus.launch.sessions.why_context import ContextSeen, contexts_in
-from hobus.launch.sessions.why_failed import FailureSeen, failures_in, orders_of_type
+from hobus.launch.sessions.why_failed import FailureSeen, event_of, failures_in, orders_of_type
 from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_of, memory_shown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown, with_learned
 from hobus.launch.sessions.why_waits import WaitSeen, waits_in
@@ -71,6 +74,8 @@ class Explanation:
     quality: tuple[FactSeen, ...]
     beside: tuple[FactSeen, ...]
     spans: tuple[Span, ...]
+    model: str = ""
+    """`PROVIDER/MODEL` that is asked for the answer, and who named it; empty: none is, or the record does not say."""
     config_digest: str = ""
     made_of: tuple[Used, ...] = ()
     """Under which versions of agent, contracts, prompt packs, template and settings."""
@@ -102,6 +107,7 @@ def explain(found: Evidence) -> Explanation:
         quality=tuple(_fact(entry) for entry in found.turn if isinstance(body_of(entry), QualityGate)),
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),
         spans=spans_in(found.turn, waits),
+        model=_model_in(found.turn),
         config_digest=named_by_run(found.turn),
         made_of=used_in(found.turn, found.configurations),
         contexts=contexts_in(found.turn),
@@ -134,6 +140,19 @@ def _fact(entry: Entry) -> FactSeen:
 
 
 # --- time -------------------------------------------------------------------------------------------------------------
+
+
+def _model_in(turn: Sequence[Entry]) -> str:
+    for entry in turn:
+        match event_of(entry) if is_session_stream(entry.stream) else None:
+            case RunRequested(model=ModelChoice() as chosen, run_overrides=wanted) if not (
+                wanted and wanted.calls_tool
+            ):
+                named = "the default" if chosen.named_by == "default" else f"named by the {chosen.named_by}"
+                return f"{chosen.provider}/{chosen.model}, {named}"
+            case _:
+                pass
+    return ""
 
 
 def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Span, ...]:

@@ -23,6 +23,7 @@ from hobus.bus.record.journal import recorded
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.said_by import SaidBy
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import ERASED, Evidence, body_of
@@ -243,7 +244,7 @@ def _left_out(
 
 _UNBOUND = TokenBudget(sys.maxsize, 1)
 _STATES = {
-    "off": "a person switched it off",
+    "off": "{} switched it off",
     "pending": "it waits for a person: `hobus memory review`",
     "silent": "its weight is 0",
     "superseded": "a newer artifact of its signals, or a rule of its words, stands in its place",
@@ -256,7 +257,9 @@ def _not_in_force(overlay: Overlay, memory: AgentMemory, as_of: PointInTime, who
     if artifact.principal not in (None, whose.principal):
         return f"it is {artifact.principal}'s own", True
     if overlay.state in _STATES:
-        return _STATES[overlay.state], False
+        said = next((one for one in overlay.changes[::-1] if "DEACTIVATED:" in one.entry_id), None)
+        who = "a person" if said is None else SaidBy(said.principal, said.door)
+        return _STATES[overlay.state].format(who), False
     if overlay.state == "expired":
         return f"it expired at {artifact.expires_at_event_ts}", False
     if artifact.scope == "session" and artifact.session_id != whose.session_id:

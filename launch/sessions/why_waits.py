@@ -13,6 +13,7 @@ from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.ends import ENDS
 from hobus.bus.record.payloads.orders import OrderEnd
+from hobus.bus.said_by import SaidBy
 from hobus.launch.sessions.evidence import body_of
 from hobus.launch.sessions.why_failed import event_of
 
@@ -35,6 +36,8 @@ class WaitSeen:
     """undecided: the run was over first; empty: it waits."""
     words: str
     """Of who denied it."""
+    by: str
+    """Who decided, and where that came from; empty: nobody has."""
     sequences: tuple[int, ...]
     """Of the batch it waited in, of the command, and of what applied that."""
 
@@ -42,7 +45,7 @@ class WaitSeen:
 def waits_in(turn: Sequence[Entry]) -> tuple[WaitSeen, ...]:
     """In the order in which they began to wait."""
     seen: list[WaitSeen] = []
-    commands: dict[str, tuple[Entry, Approve | Deny]] = {}
+    commands: dict[str, tuple[Entry, Approve | Deny, str]] = {}
     tools: dict[str, str] = {}  # of the model's newest answer that asks for any
     for entry in turn:
         if isinstance(said := body_of(entry), OrderEnd) and said.tool_calls:
@@ -52,11 +55,11 @@ def waits_in(turn: Sequence[Entry]) -> tuple[WaitSeen, ...]:
                 tools = {"001": settings.calls_tool}
             case events.ToolBatchIssued() as batch:
                 seen += _held(entry, batch, tools)
-            case events.HostCommandReceived(command=command) if isinstance(command.command, Approve | Deny):
-                commands[command.command_id] = entry, command.command
+            case events.HostCommandReceived(command=command) as said if isinstance(command.command, Approve | Deny):
+                commands[command.command_id] = entry, command.command, str(SaidBy(said.principal, said.door))
             case events.HostCommandApplied(command_id=command_id) if command_id in commands:
-                received, decision = commands[command_id]
-                seen = [_decided(one, decision, received, entry) for one in seen]
+                received, decision, by = commands[command_id]
+                seen = [_decided(one, decision, received, entry, by) for one in seen]
             case _ if entry.event_type in ENDS:
                 seen = [one if one.verdict else _over(one, entry) for one in seen]
             case _:
@@ -77,11 +80,12 @@ def _held(entry: Entry, batch: events.ToolBatchIssued, tools: dict[str, str]) ->
             end_us=None,
             verdict="",
             words="",
+            by="",
             sequences=(entry.sequence,),
         )
 
 
-def _decided(one: WaitSeen, decision: Approve | Deny, received: Entry, applied: Entry) -> WaitSeen:
+def _decided(one: WaitSeen, decision: Approve | Deny, received: Entry, applied: Entry, by: str) -> WaitSeen:
     if one.verdict or one.call_id != decision.call_id:
         return one
     return replace(
@@ -89,6 +93,7 @@ def _decided(one: WaitSeen, decision: Approve | Deny, received: Entry, applied: 
         end_us=applied.ledger_at_us,
         verdict="denied" if isinstance(decision, Deny) else "approved",
         words=(decision.reason or "") if isinstance(decision, Deny) else "",
+        by=by,
         sequences=(*one.sequences, received.sequence, applied.sequence),
     )
 

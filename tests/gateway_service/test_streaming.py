@@ -103,3 +103,18 @@ def test_what_a_provider_says_fails_no_call(cluster):
     cluster.provider.on_delta("late")
     assert all(not isinstance(frame, StreamDelta) or "late" not in frame.text for frame in frames)
     assert isinstance(cluster.provider, Scripted)
+
+
+@pytest.mark.parametrize("is_streamed", [True, False])
+def test_an_answer_that_comes_whole_is_bounded_by_its_setting_and_one_in_pieces_is_not(is_streamed):
+    """The caller's deadline bounds both; the fault says which bound it was."""
+    made = Cluster(gateway={"request_timeout_ms": 6000})
+    says(made, *["word "] * 20, pause_s=1.0)
+    response = made.run(ask(made, [], prompt(stream=is_streamed)))
+    if is_streamed:
+        assert (response.outcome, response.content) == ("SUCCESS", "word " * 20)
+    else:
+        assert (response.outcome, response.error_code) == ("TIMEOUT", "PROVIDER_TIMEOUT")
+        assert "within 6.0 s (gateway.request_timeout_ms)" in response.error_message
+    check_attempts(made.run(made.entries()))
+    made.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +15,7 @@ import pytest
 
 from bench.cluster import Cluster, eventually
 from hobus.bus.errors import BusError
+from hobus.bus.record.catalog import read_body
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.console import exit_codes
@@ -52,6 +55,12 @@ def test_scaling_up_and_down_under_turns_loses_none(cluster: Cluster):
     assert not cluster.entries("TurnDegraded", "RunFailed")
     ends = [entry.provenance.work_order_id for entry in cluster.entries("WO_COMPLETED", "WO_FAILED")]
     assert len(ends) == len(set(ends))
+    said = [read_body(entry) for entry in cluster.entries("OPERATOR_COMMAND")]
+    assert [(one[0], one[1], one[2]) for one in said if one is not None] == [
+        (ScaleCommand(role=role, count=many).model_dump_json(), "local", pwd.getpwuid(os.getuid()).pw_name)
+        for many in (3, 1)
+        for role, many in (("ho1", many), ("ho2", min(2, many)))
+    ]
     assert cluster.verify().tail == "clean"
 
 

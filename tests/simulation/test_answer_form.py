@@ -127,14 +127,6 @@ def test_without_a_form_a_refusal_is_an_answer_as_before():
     assert (result.refused, result.response) == (False, "I will not say.")
 
 
-def test_the_embedded_model_says_that_it_cannot():
-    """It makes nothing up."""
-    with SimulatedCluster(shipped_snapshot()) as cluster:
-        result = turn(cluster, "in-1", "tell me", run_overrides=WANTED)
-    assert (result.outcome, result.refused) == ("success", True)
-    assert "cannot fill in people" in result.response
-
-
 def test_calls_come_before_the_form():
     """A tool that the agent runs itself, then the answer in its form."""
     told: Callable[[Prompt], list[ToolCall] | str] = lambda prompt: (  # noqa: E731

@@ -19,9 +19,11 @@ from tests.journals import answers_of, check_record, count_of
 from tests.simulation.turns import AsksForTools
 
 
-def asked(cluster: SimulatedCluster, input_id: str, overrides: SessionConfig) -> TurnResult:
+def asked(
+    cluster: SimulatedCluster, input_id: str, overrides: SessionConfig, session_id: str | None = None
+) -> TurnResult:
     """One turn with these overrides."""
-    turn = ProcessTurn(session_id=None, input_id=input_id, text="hello", run_overrides=overrides)
+    turn = ProcessTurn(session_id=session_id, input_id=input_id, text="hello", run_overrides=overrides)
     return cluster.world.run(cluster.door.request("host", turn, expect=TurnResult, timeout_s=60))
 
 
@@ -35,11 +37,13 @@ def asked(cluster: SimulatedCluster, input_id: str, overrides: SessionConfig) ->
 def test_a_provider_or_model_that_does_not_exist_is_refused(overrides, code, word):
     """An error with its name in it, the turn's one answer, also when it is asked for again; nothing degrades."""
     with SimulatedCluster(shipped_snapshot()) as cluster:
-        results = [asked(cluster, "in-1", overrides) for _ in range(2)]
+        unborn = asked(cluster, "in-0", overrides)  # a session that names it would be of no use
+        session_id = cluster.ask("hello", input_id="first").session_id
+        results = [asked(cluster, "in-1", overrides, session_id) for _ in range(2)]
         entries = cluster.entries()
-    for result in results:
+    for result in (unborn, *results):
         assert (result.outcome, result.code) == ("error", code)
-        assert word in result.response and "configured: offline" in result.response
+        assert word in result.response and "offline" in result.response
     assert count_of(entries, "DEGRADATION") == 0
     assert len(answers_of(entries, "in-1")) == 1
     check_record(entries)
@@ -52,7 +56,7 @@ def test_where_any_model_may_be_asked_for_the_embedded_rules_refuse_one_that_the
         entries = cluster.entries()
     assert (result.outcome, result.code) == ("error", "PROVIDER_REFUSED")
     assert "has no model 'a-great-model'; it has offline-rules-1" in result.response
-    assert (count_of(entries, "PROMPT_FAILED"), count_of(entries, "DEGRADATION")) == (1, 0)
+    assert (count_of(entries, "PROMPT_FAILED"), count_of(entries, "DEGRADATION")) == (2, 0)  # its classification, too
     check_record(entries)
 
 
@@ -166,8 +170,12 @@ def test_a_degraded_turn_says_whose_answer_it_lacks(drips, is_watched):
 def test_a_turn_that_ends_with_its_classification_has_its_context_recorded(has_memory):
     """That of the classification, the only one that was assembled, by its template; `why` calls it that."""
     config = snapshot(("ho3.enabled", has_memory))
+    settings = config.config.model_dump()
+    settings["gateway"]["domain_tag_routes"] = {"classification": {"provider_id": "offline", "model_id": "other"}}
+    config = dataclasses.replace(config, config=AdminConfig.model_validate(settings))
     admin = config.agents["ADMIN"]
-    nothing = admin.model_copy(update={"permissions": admin.permissions.model_copy(update={"providers": ()})})
+    answers = admin.permissions.model_copy(update={"models": ("offline-rules-1",)})
+    nothing = admin.model_copy(update={"permissions": answers})
     with SimulatedCluster(dataclasses.replace(config, agents={"ADMIN": nothing})) as cluster:
         results = [cluster.ask("hello", input_id=f"in-{number}") for number in (1, 2)]
         entries = cluster.entries()

@@ -140,7 +140,9 @@ def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_
         assert next(span for span in told.why.spans if span.sequences == one.sequences).order == one.order
         assert one.end_us is not None and one.end_us - one.begin_us >= 1_000_000
     assert waits["list_packages"].end_us - waits["verify_ledger"].end_us >= 1_000_000
-    assert "denied: not now" in words and "waited for approval: approved" in words and "waits for" not in words
+    by = waits["list_packages"].by
+    assert by.startswith("local (") and f"approved by {by}" in words
+    assert f"denied by {by}: not now" in words and "waited for approval: approved" in words and "waits for" not in words
     assert told.document()["waits"][0]["call_id"]
 
 

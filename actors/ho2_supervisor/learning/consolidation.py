@@ -22,10 +22,12 @@ from hobus.actors.ho2_supervisor.turn.work_orders import planned
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
 from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
+from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.config.assets import Agent
 from hobus.config.attention_template import CONSOLIDATIONS
+from hobus.config.model_choice import named_route
 from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.memory import Ho3Config
@@ -104,8 +106,9 @@ def order_of(  # noqa: PLR0913 - what an order is made of
     package_id: str,
     digest: str,
     planned_at: str,
+    model: ModelChoice,
 ) -> WorkOrder:
-    """The consolidate order. It names no provider, so that its tag routes it; ids are shown bounded, newest last."""
+    """The consolidate order. It names a model if its agent does, else its tag routes it; ids are bounded."""
     gate, evidence, shown = crossing.gate, crossing.evidence, memory.recent_events_max
     texts = {
         "signal_id": gate.signal_id,
@@ -116,7 +119,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
         "domain_labels": ", ".join(config.classify_labels.domain),
         "task_labels": ", ".join(config.classify_labels.task),
     }
-    agent = crossing.agent
+    agent, (provider_id, model_id) = crossing.agent, named_route(model)
     return planned(
         agent,
         wo_id=wo_id,
@@ -130,6 +133,8 @@ def order_of(  # noqa: PLR0913 - what an order is made of
             token_budget=agent.budget_tokens("consolidate", config.budget),
             timeout_seconds=memory.consolidation_timeout_ms / 1000,
             domain_tags=[CONSOLIDATION],
+            provider_id=provider_id,
+            model_id=model_id,
             budget_mode=config.budget.budget_mode,
         ),
         config_digest=digest,

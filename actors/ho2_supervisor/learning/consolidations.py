@@ -8,7 +8,7 @@ and the next turn that logs the signal names it again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 
 import structlog
 
@@ -148,12 +148,13 @@ class Consolidations:
             crossing, wo_id, consolidation.segments_of(context.of("history")),
             config=self._config, memory=self._memory, package_id=package_id,
             digest=self._resources.snapshot.digest, planned_at=iso(self._bus.now()),
+            model=self._resources.snapshot.model_for(crossing.agent, "consolidate"),
         )  # fmt: skip
         if wrong := work_orders.faults(planned, ()):
             raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
         owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
         order = work_orders.dispatched(owned)
-        form, gate = order_codec.blank_order(order, {}), crossing.gate.model_dump()
+        form, gate = order_codec.blank_order(order), crossing.gate.model_dump()
         entry = self._resources.entry(
             "WO_DISPATCHED", ConsolidationDispatched(form, gate, crossing.as_of_ts, crossing.as_of_seq),
             texts=brought, submission_id=dispatched_id(wo_id), provenance=_provenance(order),
@@ -185,16 +186,23 @@ class Consolidations:
             if config.max_tokens is not None:
                 tokens = tokens_of(config.max_tokens, self._config.budget)
                 chars = min(room, tokens * self._config.attention.chars_per_token)
-            turns = await self._turns_behind(crossing.evidence.event_ids)
+            turns = await self._turns_behind(crossing)
             for fragment in consolidation.excerpts_of(turns, self._memory.excerpt_max_chars, room=chars):
                 yield harmless_whole(fragment, unsafe)
 
         return await attention.tried(request, attention.template_for(request), {"history": said})
 
-    async def _turns_behind(self, event_ids: Sequence[str]) -> list[DeliveredTurn]:
-        """The newest of them first; a turn whose texts were erased, or that was never answered, shows nothing."""
-        newest = [run for event_id in reversed(event_ids) if (run := consolidation.run_of(event_id)) is not None]
-        turns = [await turn_of_run(self._client, run) for run in newest[: self._memory.recent_events_max]]
+    async def _turns_behind(self, crossing: Crossing) -> list[DeliveredTurn]:
+        """The newest of them first; a turn whose texts were erased, or that was never answered, shows nothing.
+
+        Nor does one that was asked of another provider by name: no other one gets to see it.
+        """
+        events, provider = (
+            reversed(crossing.evidence.event_ids),
+            self._resources.snapshot.model_for(crossing.agent, "consolidate").provider,
+        )
+        newest = [run for event_id in events if (run := consolidation.run_of(event_id)) is not None]
+        turns = [await turn_of_run(self._client, run, provider) for run in newest[: self._memory.recent_events_max]]
         return [turn for turn in turns if turn is not None]
 
     async def _learned(self, crossing: Crossing, order: WorkOrder, trace: str) -> Artifact:

@@ -110,15 +110,18 @@ async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
         raise LedgerError("damaged", f"the answer behind {known.result_ref} does not read") from fault
 
 
-async def turn_of_run(client: LedgerClient, run_id: RunId) -> DeliveredTurn | None:
-    """What was asked, and what was answered if it was; None where what was asked is erased or not to be found."""
+async def turn_of_run(client: LedgerClient, run_id: RunId, provider: str) -> DeliveredTurn | None:
+    """What was asked, and what was answered if it was; None where what was asked is erased or not to be found.
+
+    None also where request or session named another provider than this one.
+    """
     [entry] = await client.lookup([completed_id(run_id)], with_bodies=True)
     completed = recorded(entry)
     end = None if completed is None else end_in(completed.event.event, completed)
     if completed is None or end is None:
-        return _asked(recorded(await _of_run(client, run_id, "RunRequested")))
+        return _asked(recorded(await _of_run(client, run_id, "RunRequested")), provider)
     [entry] = await client.lookup([requested_id(run_id.session_id, end.input_id)], with_bodies=True)
-    asked = _asked(recorded(entry))
+    asked = _asked(recorded(entry), provider)
     return asked and with_reply(asked, completed, end, result_in(completed, end.result_ref))
 
 
@@ -132,9 +135,11 @@ async def _of_run(client: LedgerClient, run_id: RunId, *event_types: str) -> Ent
     return None
 
 
-def _asked(requested: Recorded | None) -> DeliveredTurn | None:
+def _asked(requested: Recorded | None, provider: str) -> DeliveredTurn | None:
     if requested is None or not isinstance(requested.event.event, RunRequested):
         return None
     asked = requested.event.event
+    if asked.model and asked.model.named_by in ("request", "session") and asked.model.provider != provider:
+        return None
     text = own_text(requested, asked.input_ref)
     return None if text is None else DeliveredTurn(asked.input_id, asked.input_ref, "", text, None)

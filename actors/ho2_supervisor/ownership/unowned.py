@@ -65,6 +65,8 @@ def may_be_open(newest_first: Sequence[Entry]) -> bool:
             answered.add(about)
         elif entry.event_type in RUN_ENDS:
             is_over = True
+        elif entry.event_type == "RunAttached" and not is_over:
+            return True  # perhaps to a run that had failed, behind its end
         elif entry.event_type == "RunRequested":  # behind one follow-up others may wait
             return is_follow_up(about.partition("/")[2]) or not (is_over or about in answered)
     return bool(newest_first) and newest_first[-1].prev != "" and not is_over

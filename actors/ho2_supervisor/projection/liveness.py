@@ -7,12 +7,11 @@ by event, so that a turn reads nothing again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.intents import Intents
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives, failure_in
-from hobus.actors.ho2_supervisor.turn.order_codec import like, whole
 from hobus.bus.messages.ids import iso_of_us
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record import session_facts as events
@@ -89,9 +88,7 @@ def reduce_liveness(ho2m_entries: Iterable[Entry], ho1m_entries: Iterable[Entry]
 
 def liveness_of(intents: Intents, orders: OrderLives, *, session_open: bool) -> LivenessState:
     """What is alive of a session that is at hand; what is over is not in it."""
-    active = {
-        one.intent_id: IntentLife("active", one.scope, one.objective_ref, one.declared_at) for one in intents.active
-    }
+    active = {one.intent_id: IntentLife("active", one.scope, one.objective_ref, one.at) for one in intents.active}
     return LivenessState(active, _sorted(orders), session_open)
 
 
@@ -115,7 +112,6 @@ class _Fold:
     def __init__(self) -> None:
         self._intents: dict[str, IntentLife] = {}
         self._orders = OrderLives()
-        self._forms: dict[str, Mapping[str, Any]] = {}
         self._is_open = False
 
     def state(self) -> LivenessState:
@@ -158,10 +154,7 @@ class _Fold:
             case events.IntentClosed():
                 self._over(event.intent_id, "closed", event.at)
             case events.OrderDispatched():
-                base = like(event.order)
-                form = event.order if base is not None and base not in self._forms else whole(event.order, self._forms)
-                self._forms[event.wo_id] = form
-                self._orders.dispatched(event.wo_id, form)
+                self._orders.dispatched(event.wo_id, event.order)
             case events.OrderEnded():
                 at = event.receipt.get("completed_at", event.at)
                 self._orders.ended(event.wo_id, at, failure=failure_in(event.receipt))

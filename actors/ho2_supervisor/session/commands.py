@@ -12,7 +12,6 @@ from typing import Any
 from hobus.actors.ho2_supervisor.session.state import (
     CallStatus,
     Rejected,
-    RunLease,
     RunState,
     SessionState,
     Verdict,
@@ -22,10 +21,9 @@ from hobus.actors.ho2_supervisor.session.state import (
     walk,
 )
 from hobus.bus.messages import session as messages
-from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import body_ref, iso, lease_id_of, parse_iso
 from hobus.bus.messages.session import HostCommand
-from hobus.bus.record import session_facts as commands
+from hobus.bus.record.session_facts import LeaseIssued
 
 DENIED = "denied"
 """The code of a call that an operator refused."""
@@ -43,15 +41,15 @@ def command_of(ref: str) -> str:
     return ref.removesuffix("/1").rpartition("/")[2]
 
 
-def received(state: SessionState, command: HostCommand) -> Verdict:
-    """The state that holds the command until it is decided, one at a time."""
+def received(state: SessionState, command: HostCommand, principal: str) -> Verdict:
+    """Hold the command, and who said it, until it is decided; one at a time."""
     if not state.is_started:
         return Rejected("not_started: the session has not started")
     if state.received_command is not None:
         return Rejected(f"command {state.received_command.command_id} is not decided yet")
     if command.command_id in state.applied_command_ids:
         return Rejected(f"command {command.command_id} was applied already")
-    return state._replace(received_command=command)
+    return state._replace(received_command=command, received_from=principal)
 
 
 def rejected(state: SessionState, command_id: str) -> Verdict:
@@ -59,7 +57,7 @@ def rejected(state: SessionState, command_id: str) -> Verdict:
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")
-    return state._replace(received_command=None)
+    return state._replace(received_command=None, received_from="")
 
 
 def applied(state: SessionState, command_id: str, at: str) -> Verdict:
@@ -73,7 +71,7 @@ def applied(state: SessionState, command_id: str, at: str) -> Verdict:
     remembered = [*state.applied_command_ids, command_id]
     if state.applied_commands_max is not None:
         remembered = remembered[max(0, len(remembered) - state.applied_commands_max) :]
-    return verdict._replace(received_command=None, applied_command_ids=remembered)
+    return verdict._replace(received_command=None, received_from="", applied_command_ids=remembered)
 
 
 def cancelling(state: SessionState, reason: str) -> Verdict:
@@ -94,7 +92,7 @@ def cancelling(state: SessionState, reason: str) -> Verdict:
         pause_requested=False,
         waiting_since=None,
         lease=None,
-        config=run.config or resolve_run_config(state.session_config, run.overrides),
+        config=run.config or resolve_run_config(state.session_config, run.overrides, run.model),
     )
     return epochs_raised(state)._replace(lifecycle="Cancelling", run=stopping)
 
@@ -134,13 +132,21 @@ def _of_active_run(rule: Callable[[SessionState, RunState, Any, str], Verdict]) 
 
 def _steer(state: SessionState, command: HostCommand, at: str) -> Verdict:
     ref = text_ref(state.session_id, command.command_id)
-    heard = _of_active_run(lambda state, run, _said, _at: of_run(state, run, pending_steer=[*run.pending_steer, ref]))
-    return heard(state, command, at)
+
+    def hear(state: SessionState, run: RunState, _said: messages.Steer, _at: str) -> Verdict:
+        """Whoever steers a run asks for what it does then, too."""
+        asked_by = list(dict.fromkeys([*run.asked_by, state.received_from]))
+        return of_run(state, run, pending_steer=[*run.pending_steer, ref], asked_by=asked_by)
+
+    return _of_active_run(hear)(state, command, at)
 
 
 def _follow_up(state: SessionState, command: HostCommand, _at: str) -> Verdict:
     ref = text_ref(state.session_id, command.command_id)
-    return state._replace(pending_follow_up=[*state.pending_follow_up, ref])
+    return state._replace(
+        pending_follow_up=[*state.pending_follow_up, ref],
+        follow_up_by=state.follow_up_by | {ref: state.received_from},
+    )
 
 
 def _pause(state: SessionState, run: RunState, _said: messages.Pause, _at: str) -> Verdict:
@@ -164,6 +170,12 @@ def _cancel(state: SessionState, command: HostCommand, _at: str) -> Verdict:
 
 
 def _approve(state: SessionState, run: RunState, said: messages.Approve, at: str) -> Verdict:
+    batch = run.tool_batch
+    if batch is not None and batch.needs_other and said.call_id in batch.held and state.received_from in run.asked_by:
+        return Rejected(
+            f"own_call: {state.received_from} asked for this run, and agent {state.agent_id} wants its calls approved "
+            "by somebody else (approval.by: other)"
+        )
     return _decided(state, run, said.call_id, None, at)
 
 
@@ -195,7 +207,7 @@ def _goes_on(state: SessionState, run: RunState, at: str) -> SessionState:
 # --- leases -------------------------------------------------------------------------------------------------------
 
 
-def lease_issued(state: SessionState, event: commands.LeaseIssued) -> Verdict:
+def lease_issued(state: SessionState, event: LeaseIssued) -> Verdict:
     """The lease that RunRequested asked for, under its terms, once."""
     run = state.run
     if run is None or (terms := run.lease_terms) is None:
@@ -207,8 +219,7 @@ def lease_issued(state: SessionState, event: commands.LeaseIssued) -> Verdict:
     expires_at = iso(parse_iso(event.issued_at) + terms.ttl_secs)
     if (event.expires_at, event.heartbeat_timeout_secs) != (expires_at, terms.heartbeat_timeout_secs):
         return Rejected("the lease is not the one that was asked for")
-    lease = made_of(RunLease, event)
-    return of_run(state, run, lease=lease, last_heartbeat_at=None)
+    return of_run(state, run, lease=event, last_heartbeat_at=None)
 
 
 def _renewed(state: SessionState, heartbeat: messages.LeaseHeartbeat) -> Verdict:

@@ -8,42 +8,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hobus.bus.messages.base import Count, Timestamp
+from hobus.bus.messages.base import Count
 from hobus.bus.messages.ids import Sequence, intent_id
-from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentScope, IntentSuperseded
+from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentSuperseded
 
 IntentFact = IntentDeclared | IntentSuperseded | IntentClosed | IntentConflict
-
-
-class Intent(NamedTuple):
-    """One that is active."""
-
-    intent_id: str
-    scope: IntentScope
-    objective_ref: str
-    declared_at: Timestamp
-    parent_intent_id: str | None = None
-
-
-class Conflict(NamedTuple):
-    """A turn that went on although its intent was not certain."""
-
-    reason: str
-    active_intent_ids: list[str]
-    chosen: str
-    at: Timestamp
 
 
 class Intents(NamedTuple):
     """Of one session; no part of it is ever changed in place."""
 
-    active: list[Intent] = []  # noqa: RUF012 - replaced, never changed; in the order of their declaration
+    active: list[IntentDeclared] = []  # noqa: RUF012 - replaced, never changed; in the order of their declaration
     next_seq: Sequence = 1
     conflict_count: Count = 0
-    newest_conflict: Conflict | None = None
+    newest_conflict: IntentConflict | None = None
 
     @property
-    def newest(self) -> Intent | None:
+    def newest(self) -> IntentDeclared | None:
         """The one that a turn goes by; None: none is active."""
         return self.active[-1] if self.active else None
 
@@ -76,8 +57,7 @@ def _declared(intents: Intents, event: IntentDeclared, session_id: str) -> Inten
     expected = intent_id(session_id, intents.next_seq)
     if event.intent_id != expected:
         return f"intent {event.intent_id[:80]}, the next one is {expected}"
-    intent = Intent(event.intent_id, event.scope, event.objective_ref, event.at, event.parent_intent_id)
-    return intents._replace(active=[*intents.active, intent], next_seq=intents.next_seq + 1)
+    return intents._replace(active=[*intents.active, event], next_seq=intents.next_seq + 1)
 
 
 def _over(intents: Intents, event: IntentSuperseded | IntentClosed, session_id: str) -> Intents | str:
@@ -91,5 +71,4 @@ def _over(intents: Intents, event: IntentSuperseded | IntentClosed, session_id: 
 def _in_doubt(intents: Intents, event: IntentConflict) -> Intents | str:
     if event.active_intent_ids != intents.active_ids or event.chosen not in intents.active_ids:
         return "a conflict names the active intents, and chooses one of them"
-    conflict = Conflict(event.reason, event.active_intent_ids, event.chosen, event.at)
-    return intents._replace(conflict_count=intents.conflict_count + 1, newest_conflict=conflict)
+    return intents._replace(conflict_count=intents.conflict_count + 1, newest_conflict=event)

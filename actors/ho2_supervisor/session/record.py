@@ -15,7 +15,6 @@ from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
-from hobus.actors.ho2_supervisor.turn.order_codec import whole
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import TurnResult
@@ -78,6 +77,7 @@ class RunMemo:
     steers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # step -> refs that it observed
     said: dict[str, str] = field(default_factory=dict[str, str])  # ref -> words of a steer
     denied: dict[str, str] = field(default_factory=dict[str, str])  # batch.call -> why an operator refused it
+    given_up: set[str] = field(default_factory=set[str])  # orders that were open or had failed when the run failed
 
     def take(self, entry: Recorded, before: SessionState) -> None:
         """One more event of the run."""
@@ -88,7 +88,7 @@ class RunMemo:
             case events.StepStarted(steers=[_, *_]):
                 self.steers[str(event.step_id)] = event.steers
             case events.OrderDispatched():
-                self.orders[event.wo_id] = whole(event.order, self.orders)
+                self.orders[event.wo_id] = event.order
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
@@ -139,8 +139,9 @@ class SessionRecord:
         self.orders = OrderLives()  # those that are open or have failed
         self.history = History()
         self.total_tokens = 0
-        self.total_cost_usd: float | None = 0.0
+        self.cost_usd: float | None = 0.0
         self.run: RunMemo | None = None
+        self.failed: RunMemo | None = None  # of the state's failed run
         self.last_run: EndedRun | None = None  # None also after a turn that the host answered
         self.degraded_agent_id = ""  # whom the host answered for before the session had started
         self._limits = limits
@@ -159,6 +160,8 @@ class SessionRecord:
         self._advance(entry.submission_id, entry.event.event.kind)
         if outcome.rejection is None:
             before, self.state = self.state, outcome.state
+            if self.failed is not None and before.run is None and entry.event.event.kind == "RunAttached":
+                self._goes_on(self.failed)
             self._remember(entry, before)
             if entry.event.event.kind not in _OF_STEPS:
                 self._forget()
@@ -184,7 +187,7 @@ class SessionRecord:
             self._name_objectives(entry)
         match event:
             case events.OrderDispatched() | events.OrderEnded():
-                self._order(event)
+                self._order(event, before)
             case events.HostCommandReceived():
                 self._hear(entry, event.command)
             case events.HostCommandApplied() | events.HostCommandRejected():
@@ -200,10 +203,14 @@ class SessionRecord:
             case _:
                 pass
 
-    def _order(self, event: events.OrderDispatched | events.OrderEnded) -> None:
+    def _order(self, event: events.OrderDispatched | events.OrderEnded, before: SessionState) -> None:
         if isinstance(event, events.OrderDispatched):
             self.orders.dispatched(event.wo_id, event.order if self.run is None else self.run.orders[event.wo_id])
-        elif event.wo_id in self.orders:  # else it came so late that the order is forgotten
+            return
+        if event.wo_id in before.open_orders:  # its first end, and so what it has cost
+            cost = event.receipt.get("cost") or {}
+            self._spent(cost.get("total_tokens", 0), cost.get("cost_usd", 0.0))
+        if event.wo_id in self.orders:  # else it came so late that the order is forgotten
             at = event.receipt.get("completed_at", event.at)
             self.orders.ended(event.wo_id, at, failure=failure_in(event.receipt))
 
@@ -267,6 +274,7 @@ class SessionRecord:
         run_id = self.state.run_id
         if run_id is None:
             raise AssertionError("the reducer accepted RunRequested without an active run")
+        self.failed = None
         self.inputs[event.input_id] = known_input(event, run_id.run_seq)
         text = own_text(entry, event.input_ref)
         self.run = RunMemo(
@@ -277,6 +285,13 @@ class SessionRecord:
             self.state.intents,
         )
 
+    def _goes_on(self, run: RunMemo) -> None:
+        """The run that had failed; what it had not brought by then is asked for anew."""
+        run.given_up |= {wo_id for wo_id in run.orders if run.receipts.get(wo_id, {}).get("state") != "completed"}
+        self.run, self.failed = run, None
+        known = self.inputs[run.requested.input_id]
+        known.became, known.code, known.result_ref = "running", "", ""
+
     def _ended(self, entry: Recorded, end: End) -> None:
         known = self.inputs[end.input_id]
         settle(known, end)
@@ -286,14 +301,12 @@ class SessionRecord:
             result = result_in(entry, end.result_ref)
             turn = with_reply(DeliveredTurn(end.input_id, known.input_ref, "", text, None), entry, end, result)
             self.history = history_rules.remember(self.history, turn, self._limits)
-            if result is not None:
-                self._spent(result)
             if result is not None and result.quality_gate_passed is False and self.run is not None:
                 self._escalated(self.run, entry.event.event.at)
             outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
         if self.run is not None:
             self.last_run = replace(ended_run(self.run, outcome, entry.submission_id), code=end.code)
-        self.run = None
+        self.failed, self.run = self.run if self.state.failed else None, None
 
     def _escalated(self, run: RunMemo, at: str) -> None:
         """The run gave up on the answer that its last order brought (ESCALATION says so beside the journal)."""
@@ -303,6 +316,7 @@ class SessionRecord:
     def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
         known = self.inputs.get(event.input_id) or KnownInput(event.input_id, None, event.input_ref, None)
         settle(known, end_in(event, entry))
+        self._spent(event.total_tokens, event.cost_usd)
         self.degraded_agent_id = entry.agent_id
         self.inputs[event.input_id] = known
         own_input = own_text(entry, event.input_ref)
@@ -317,13 +331,15 @@ class SessionRecord:
             is_degraded=True,
         )
         self.history = history_rules.remember(self.history, turn, self._limits)
+        self.failed = None
         if self.state.run_id is None:
             self.run = self.last_run = None
 
-    def _spent(self, result: TurnResult) -> None:
-        self.total_tokens += result.cost.total_tokens
-        cost = result.cost.cost_usd
-        self.total_cost_usd = None if cost is None or self.total_cost_usd is None else self.total_cost_usd + cost
+    def _spent(self, total_tokens: int, cost_usd: float | None) -> None:
+        """However the turn ends: failed, cancelled and degraded ones have cost what their calls have."""
+        self.total_tokens += total_tokens
+        is_known = cost_usd is not None and self.cost_usd is not None
+        self.cost_usd = round((self.cost_usd or 0.0) + (cost_usd or 0.0), 9) if is_known else None
 
 
 def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:

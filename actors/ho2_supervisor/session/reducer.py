@@ -22,13 +22,13 @@ from hobus.actors.ho2_supervisor.session.state import (
     SessionState,
     Verdict,
     epochs_raised,
-    names_no_model,
     of_run,
     resolve_run_config,
     state_hash,
     walk,
 )
-from hobus.bus.messages.ids import RunId, StepId, follow_up_input, work_order_id
+from hobus.bus.errors import OUT_OF_TIME_CODES
+from hobus.bus.messages.ids import RunId, StepId, follow_up_input, iso, parse_iso, work_order_id
 from hobus.bus.messages.session import Lifecycle
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SessionEvent
@@ -36,6 +36,7 @@ from hobus.bus.record.session_facts import SessionEvent
 _UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt"})
 """Kinds whose envelope may be older than the state: written by others, or receipts with a fence of their own."""
 
+_IN_FLIGHT = "effects are still in flight"
 _UNSTAMPED = frozenset({"HostCommandReceived", "HostCommandRejected", "StateSnapshot"})
 """Kinds that change nothing of what a session is, and so not when it changed last."""
 
@@ -93,7 +94,9 @@ def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
         return Rejected("the session is not open")
     if state.run is not None:
         return Rejected(f"run {state.run_id} is active")
-    return state._replace(status="closed", pending_follow_up=[], intents=state.intents._replace(active=[]))
+    return state._replace(
+        status="closed", pending_follow_up=[], follow_up_by={}, intents=state.intents._replace(active=[])
+    )
 
 
 def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
@@ -109,8 +112,8 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
         waiting = [
             ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
         ]
-        return state._replace(open_calls=None, pending_follow_up=waiting)
-    return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None)
+        return state._replace(open_calls=None, pending_follow_up=waiting, failed=None)
+    return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None, failed=None)
 
 
 def _intent(state: SessionState, event: intents.IntentFact) -> Verdict:
@@ -129,7 +132,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         return Rejected("session_closed: the session is not open")
     if state.run is not None:
         return Rejected(f"run_active: {state.run_id}")
-    if names_no_model(state.session_config, event.run_overrides):
+    if resolve_run_config(state.session_config, event.run_overrides, event.model) is None:
         return Rejected("invalid_input: the run's provider or model is blank")
     if event.input_ref in state.pending_follow_up[1:]:
         return Rejected(f"{state.pending_follow_up[0]} is the next follow-up")
@@ -142,28 +145,44 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         deadline_at=event.deadline_at,
         config_digest=event.config_digest,
         overrides=event.run_overrides,
+        model=event.model,
         lease_terms=event.lease,
         pending_steer=[],
         step_orders=[],
         open_orders=[],
+        asked_by=[state.follow_up_by.get(event.input_ref, event.asked_by)],
     )
     waiting = [ref for ref in state.pending_follow_up if ref != event.input_ref]
-    return state._replace(run=run, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting)
+    said_by = {ref: by for ref, by in state.follow_up_by.items() if ref in waiting}
+    following = {"pending_follow_up": waiting, "follow_up_by": said_by}
+    return state._replace(run=run, failed=None, next_run_seq=state.next_run_seq + 1, **following)
 
 
 def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
     run, lifecycle = state.run, walk(state.lifecycle, "Running")
     if run is None or state.lifecycle != "Idle" or lifecycle is None:
         return Rejected(f"no requested run to start (lifecycle {state.lifecycle})")
-    config = resolve_run_config(state.session_config, run.overrides)
+    config = resolve_run_config(state.session_config, run.overrides, run.model)
     return state._replace(lifecycle=lifecycle, run=run._replace(config=config))
 
 
 def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
     if state.run is None:
-        return Rejected("no active run to attach to")
+        return _goes_on(state, event)
     # Timestamps have one width, so that text order is time order.
     return of_run(state, state.run, deadline_at=max(state.run.deadline_at, event.deadline_at))
+
+
+def _goes_on(state: SessionState, event: events.RunAttached) -> Verdict:
+    """The run that has failed is active again, at the step where it was: somebody asks for its input again."""
+    run = state.failed
+    if run is None or state.status == "closed":
+        return Rejected("no active run to attach to, and none that may go on")
+    lease = run.lease and run.lease.model_copy(
+        update={"expires_at": iso(parse_iso(event.at) + (run.lease_terms.ttl_secs if run.lease_terms else 0))}
+    )
+    again = run._replace(deadline_at=event.deadline_at, lease=lease, last_heartbeat_at=lease and event.at)
+    return state._replace(lifecycle="Idle" if run.config is None else "Running", run=again, failed=None)
 
 
 def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
@@ -174,9 +193,17 @@ def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
 
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
     if state.run is not None and state.run.is_in_flight:
-        return Rejected("effects are still in flight")
+        return Rejected(_IN_FLIGHT)
     ended = _run_ended(state, event.input_id, "Completed")
     return ended if isinstance(ended, Rejected) else ended._replace(open_calls=event.open_calls)
+
+
+def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
+    """Every call has an end first: of a batch that is cancelled nobody records the results, so it is never settled."""
+    run = state.run
+    if run is not None and (run.open_orders or (run.tool_batch is not None and not run.tool_batch.is_complete)):
+        return Rejected(_IN_FLIGHT)
+    return _run_ended(state, event.input_id, "Cancelled")
 
 
 def _lifecycle_changed(state: SessionState, event: events.LifecycleChanged) -> Verdict:
@@ -274,6 +301,7 @@ def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIss
         expected_call_ids=calls,
         call_status={call: CallStatus(state="Pending") for call in calls},
         held=sorted(event.held),
+        needs_other=event.needs_other,
     )
     return of_run(state, run, tool_batch=issued)
 
@@ -337,6 +365,9 @@ def _expected_orders(run: RunState, step: StepId) -> list[str]:
     return [work_order_id(step, call) for call in batch.expected_call_ids if batch.may_run(call)]
 
 
+_OUT_OF_TIME_AT_THE_MODEL = frozenset({"PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"})
+
+
 def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdict:
     run = state.run
     if run is None or input_id != run.input_id:
@@ -349,13 +380,20 @@ def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdi
     return state._replace(lifecycle=lifecycle, run=None)
 
 
+def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
+    """Of a run that only ran out of time everything is kept: it goes on if its input is asked for again."""
+    ended = _run_ended(state, event.input_id, "Failed")
+    is_late = event.code in OUT_OF_TIME_CODES | _OUT_OF_TIME_AT_THE_MODEL
+    return ended if isinstance(ended, Rejected) or not is_late else ended._replace(failed=state.run)
+
+
 _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "SessionStarted": _session_started,
     "TookOver": _took_over,
     "RunRequested": _run_requested,
     "RunStarted": _run_started,
     "RunAttached": _run_attached,
-    "HostCommandReceived": lambda state, event: commands.received(state, event.command),
+    "HostCommandReceived": lambda state, event: commands.received(state, event.command, event.principal),
     "HostCommandApplied": lambda state, event: commands.applied(state, event.command_id, event.at),
     "HostCommandRejected": lambda state, event: commands.rejected(state, event.command_id),
     "LifecycleChanged": _lifecycle_changed,
@@ -368,8 +406,8 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "LeaseIssued": commands.lease_issued,
     "TimePassed": _time_passed,
     "RunCompleted": _run_completed,
-    "RunFailed": lambda state, event: _run_ended(state, event.input_id, "Failed"),
-    "RunCancelled": lambda state, event: _run_ended(state, event.input_id, "Cancelled"),
+    "RunFailed": _run_failed,
+    "RunCancelled": _run_cancelled,
     "TurnDegraded": _turn_degraded,
     "StateSnapshot": _state_snapshot,
     **dict.fromkeys(("IntentDeclared", "IntentSuperseded", "IntentClosed", "IntentConflict"), _intent),

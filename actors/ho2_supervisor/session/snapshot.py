@@ -55,14 +55,14 @@ class Packed(Record):
     line_inputs: list[str] = Field(description="whose lines body 2 has, in order")
     turn_count: Count
     total_tokens: Count
-    total_cost_usd: float | None
+    cost_usd: float | None
     last_run: EndedRun | None
     degraded_agent_id: str
     orders: list[OrderLife]
 
 
 _AS_THEY_ARE = (
-    "state", "head", "appended", "inputs_forgotten", "unrequested_forgotten", "total_tokens", "total_cost_usd",
+    "state", "head", "appended", "inputs_forgotten", "unrequested_forgotten", "total_tokens", "cost_usd",
     "last_run", "degraded_agent_id",
 )  # fmt: skip
 """Fields that a record has under the same name, with the same value."""
@@ -71,7 +71,7 @@ _AS_THEY_ARE = (
 def is_due(record: SessionRecord, every: int) -> bool:
     """Whether this session rests, and enough was recorded since the newest snapshot that a new one is worth it."""
     state = record.state
-    is_at_rest = state.is_started and state.run_id is None and state.received_command is None
+    is_at_rest = state.is_started and state.run_id is None and state.failed is None and state.received_command is None
     return is_at_rest and record.since_snapshot >= every
 
 

@@ -17,9 +17,9 @@ from pydantic import ConfigDict, Field, TypeAdapter
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
 from hobus.bus.messages.base import Count, Record, Timestamp, canonical_value
 from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
-from hobus.bus.messages.session import HostCommand, Lifecycle, RunConfig, SessionConfig
+from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Fence
-from hobus.bus.record.session_facts import LeaseTerms, OpenCalls
+from hobus.bus.record.session_facts import LeaseIssued, LeaseTerms, OpenCalls
 
 CallState = Literal["Pending", "Succeeded", "Failed", "IgnoredStale", "Cancelled"]
 
@@ -44,6 +44,7 @@ class ActiveToolBatch(Record):
     expected_call_ids: list[str]
     call_status: dict[str, CallStatus]
     held: list[str] = Field(default_factory=list[str])  # calls that wait for an Approve or a Deny
+    needs_other: bool = False  # whoever asked for the run may not approve them
     results_ref: str | None = None
 
     @property
@@ -66,15 +67,6 @@ class ActiveToolBatch(Record):
         return self.results_ref is not None
 
 
-class RunLease(Record):
-    """A timed right to run (`aos.agent/RunLease@1`)."""
-
-    lease_id: str
-    issued_at: Timestamp
-    expires_at: Timestamp
-    heartbeat_timeout_secs: Count
-
-
 class RunState(NamedTuple):
     """What the active run is at; gone with its end."""
 
@@ -83,15 +75,17 @@ class RunState(NamedTuple):
     deadline_at: Timestamp
     config_digest: str
     overrides: SessionConfig | None
+    model: ModelChoice | None
     lease_terms: LeaseTerms | None
     pending_steer: list[str]
     step_orders: list[str]
     open_orders: list[str]
+    asked_by: list[str]  # principals: who asked for it, and who steered it since
     config: RunConfig | None = None
     turn_id: TurnId | None = None
     step_id: StepId | None = None
     tool_batch: ActiveToolBatch | None = None
-    lease: RunLease | None = None
+    lease: LeaseIssued | None = None
     last_heartbeat_at: Timestamp | None = None
     pause_requested: bool = False
     waiting_since: Timestamp | None = None  # Paused or WaitingInput from then on; that time is added to the deadline
@@ -135,9 +129,12 @@ class SessionState(NamedTuple):
     tenure: Count = 0
     owner: str = ""
     received_command: HostCommand | None = None  # it came, and is neither applied nor rejected yet
+    received_from: str = ""  # its principal
+    follow_up_by: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed; ref -> who said it, of those that wait
     applied_command_ids: list[str] = []  # noqa: RUF012 - the same
     applied_commands_max: Count | None = None
     open_calls: OpenCalls | None = None  # of the newest answered turn
+    failed: RunState | None = None  # the newest run, if it ran out of time and nothing came since: it may go on
     intents: Intents = NO_INTENTS
 
     @property
@@ -176,7 +173,7 @@ class SessionState(NamedTuple):
         return None if self.run is None else self.run.deadline_at
 
     @property
-    def lease(self) -> RunLease | None:
+    def lease(self) -> LeaseIssued | None:
         """The active run's lease; None: it has none."""
         return None if self.run is None else self.run.lease
 
@@ -193,22 +190,18 @@ def of_run(state: SessionState, run: RunState, **changes: Any) -> SessionState:
     return state._replace(run=run._replace(**changes))
 
 
-def resolve_run_config(base: SessionConfig, overrides: SessionConfig | None) -> RunConfig | None:
-    """The overrides merged field by field over the session's configuration; None if provider or model stay blank."""
-    if names_no_model(base, overrides):
-        return None
+def resolve_run_config(
+    base: SessionConfig, overrides: SessionConfig | None, model: ModelChoice | None
+) -> RunConfig | None:
+    """The overrides merged field by field over the session's configuration, with the model that was chosen.
+
+    None if provider or model stay blank.
+    """
     given = {} if overrides is None else {name: value for name, value in overrides if value is not None}
-    merged = base.__dict__ | given
-    return RunConfig.model_validate({name: merged[name] for name in RunConfig.model_fields})
-
-
-def names_no_model(base: SessionConfig, overrides: SessionConfig | None) -> bool:
-    """Whether provider or model of such a run stay blank."""
-    provider, model = base.provider, base.model
-    if overrides is not None:
-        provider = provider if overrides.provider is None else overrides.provider
-        model = model if overrides.model is None else overrides.model
-    return not (provider or "").strip() or not (model or "").strip()
+    merged = base.__dict__ | given | ({} if model is None else model.__dict__)
+    if not (merged["provider"] or "").strip() or not (merged["model"] or "").strip():
+        return None
+    return RunConfig.model_validate({name: merged[name] for name in RunConfig.model_fields if name in merged})
 
 
 def named_template(base: SessionConfig, overrides: SessionConfig | None) -> str | None:
@@ -226,9 +219,8 @@ _SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True))
 
 
 def state_bytes(state: SessionState) -> bytes:
-    """The one byte encoding of a state. Of a session without intents it is what it was before there were any."""
-    fields = _SERIALIZED.dump_python(state, mode="json")
-    return canonical_value(fields[:-1] if state.intents == NO_INTENTS else fields)
+    """The one byte encoding of a state."""
+    return canonical_value(_SERIALIZED.dump_python(state, mode="json"))
 
 
 def state_hash(state: SessionState) -> str:

@@ -145,21 +145,10 @@ async def _asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]
     asked, ended = await _events(session, dispatched_id(wo_id), ended_id(wo_id))
     if not isinstance(asked, OrderDispatched) or not isinstance(ended, OrderEnded):
         raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")
-    order = WorkOrder.model_validate(await _whole(session, asked.order))
+    order = WorkOrder.model_validate(asked.order)
     receipt = Receipt.model_validate(ended.receipt)
     texts = await session.texts([*order_codec.order_refs(order), *order_codec.receipt_refs(receipt)])
     return order_codec.expand_order(order, texts), order_codec.expand_receipt(receipt, texts)
-
-
-async def _whole(session: OwnedSession, form: dict[str, Any]) -> dict[str, Any]:
-    """An order's form with what it shares with earlier ones: the first of its kind, and that with the run's first."""
-    base = order_codec.like(form)
-    if base is None:
-        return form
-    [first] = await _events(session, dispatched_id(base))
-    if not isinstance(first, OrderDispatched):
-        raise LedgerError("erased", f"order {base}, whose context {form['wo_id']} shares, is erased")
-    return order_codec.whole(form, {base: await _whole(session, first.order)})
 
 
 async def _events(session: OwnedSession, *ids: str) -> list[Any]:

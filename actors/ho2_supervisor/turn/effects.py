@@ -159,7 +159,7 @@ class Effects:
                 wo_id=order.wo_id,
                 wo_type=order.wo_type,
                 step_id=run.step_id,
-                order=order_codec.blank_order(order, self._memo.orders),
+                order=order_codec.blank_order(order),
                 at=self._session.now(),
             ),
             bodies=bodies,

@@ -12,7 +12,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
-from hobus.actors.ho2_supervisor.session.intents import Intent, IntentFact
+from hobus.actors.ho2_supervisor.session.intents import IntentFact
 from hobus.bus.messages.base import canonical_value
 from hobus.bus.messages.ids import body_ref, intent_entry_id
 from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentScope, IntentSuperseded
@@ -57,7 +57,7 @@ RULESET: Mapping[tuple[Held, Signal], Rule] = MappingProxyType(
 class ActiveIntents(NamedTuple):
     """Those that are active, in the order of their declaration, and the id of the one that would be declared next."""
 
-    intents: Sequence[Intent]
+    intents: Sequence[IntentDeclared]
     next_intent_id: str
 
 
@@ -148,7 +148,7 @@ def events_of(decision: Decision, at: str) -> list[IntentFact]:
     return events
 
 
-def at_session_end(active: Sequence[Intent], at: str) -> list[IntentFact]:
+def at_session_end(active: Sequence[IntentDeclared], at: str) -> list[IntentFact]:
     """SESSION_END closes what is active."""
     return [
         IntentClosed(intent_id=intent.intent_id, outcome="session_ended", reason="session_ended", at=at)

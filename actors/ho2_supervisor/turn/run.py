@@ -114,8 +114,8 @@ class Run:
         now = self.resources.bus.now() if run.waiting_since is None else parse_iso(run.waiting_since)
         return max(0.0, parse_iso(run.deadline_at) - now)
 
-    def timeout_s(self, limit_ms: int) -> float:
-        """An order's own time-out. Raises WorkOrderFault when the run has no time left.
+    def order_timeout_s(self) -> float:
+        """An order's own time-out: a run's longest life. Raises WorkOrderFault when the run has no time left.
 
         The run's deadline is not in it: an attached request may move that while the order is on its way. When it
         passes, the drive is cancelled, and with it the request, wherever it is. Whoever shares the time out is told of
@@ -123,7 +123,7 @@ class Run:
         """
         if self.remaining_s() <= 0:
             raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")
-        return limit_ms / 1000
+        return self.config.budget.timeout_seconds
 
     # --- steps --------------------------------------------------------------------------------------------------------
 

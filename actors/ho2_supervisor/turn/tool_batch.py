@@ -32,7 +32,11 @@ async def settle(
     may_run = [call for call in asked if call.tool_id not in invented and names(context.agent.tools, call.tool_id)]
     held = [call.call_id for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
     effects, session = run.effects, run.session
-    effects.step(ToolBatchIssued(tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, at=session.now()))
+    needs_other = context.agent.approval.by == "other"
+    issued = ToolBatchIssued(
+        tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, needs_other=needs_other, at=session.now()
+    )
+    effects.step(issued)
     ended = {call.call_id: batch.ended(call, batch.not_found(call)) for call in asked if call.tool_id in invented}
     while left := [call for call in asked if call.call_id not in ended]:
         state = session.record.state
@@ -72,8 +76,7 @@ class _CallBatch:
     async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
         """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
         run, effects = self.run, self.run.effects
-        # What a call may take its tool says, which its worker knows; the order lives as long as a run may.
-        timeout_s = run.timeout_s(run.config.budget.timeout_seconds * 1000)
+        timeout_s = run.order_timeout_s()
         pending: dict[str, OpenOrder] = {}
         for call in calls:
             if self._denial(call) is None:

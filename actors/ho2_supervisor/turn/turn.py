@@ -30,6 +30,7 @@ from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
 from hobus.config.assets import Agent
+from hobus.config.model_choice import choice_fault, named_route
 from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig
 
@@ -57,11 +58,15 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
     run.begin()
     if run.called_tool is not None:
         return await direct_call.take(run, run.called_tool)
+    if run.requested.model and (refused := choice_fault(run.requested.model, run.agent, run.config.gateway)):
+        raise refused
     labels, inputs = await _begun(run, progress)
 
     while True:
         _require_round(run, progress)
         receipt = await _synthesize(run, inputs, progress)
+        if receipt.state == "failed" and receipt.wo_id in run.memo.given_up:
+            continue  # the run failed with it, and goes on since
         output = _completed_output(receipt)
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens
@@ -136,12 +141,22 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
     if not run.is_classified:
         return Classification()
     config = run.config
+    provider_id, model_id = named_route(
+        run.resources.snapshot.model_for(
+            run.agent,
+            "classify",
+            request=run.requested.run_overrides,
+            session=run.session.record.state.session_config,
+        )
+    )
     receipt = await run.effects.order(
         work_orders.classify(
             await run.new_round(),
             inputs=[_message_to_classify(run), *beside],
+            provider_id=provider_id,
+            model_id=model_id,
             token_budget=run.agent.budget_tokens("classify", config.budget),
-            timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
+            timeout_seconds=min(run.order_timeout_s(), config.ho2.classify_timeout_ms / 1000),
             headroom_tokens=_least_of_answer(run),
         )
     )
@@ -194,7 +209,7 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
             exchanges=progress.exchanges,
             run_config=run.run_config,
             token_budget=_round_budget(run, progress.tokens_used),
-            timeout_seconds=run.timeout_s(config.ho2.order_timeout_ms),
+            timeout_seconds=run.order_timeout_s(),
             criteria=_criteria(config),
             parent_wo_id=progress.parent,
         )

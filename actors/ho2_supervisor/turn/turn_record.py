@@ -26,6 +26,13 @@ from hobus.bus.spent import fact_of
 _log = structlog.get_logger("ho2_supervisor")
 
 
+def _over_budget(run: Run) -> int:
+    """Tokens of the session beyond its budget, which mode warn allows."""
+    budget = run.config.budget
+    over = run.session.record.total_tokens - run.agent.budget_tokens("session", budget)
+    return max(0, over) if budget.budget_mode == "warn" else 0
+
+
 async def record_answer(
     run: Run, answer: OutputResult, judgement: Judgement, labels: Classification, tool_calls: Sequence[ToolCallSummary]
 ) -> TurnResult:
@@ -48,6 +55,7 @@ async def record_answer(
         tools_withheld=chain.tools_withheld(receipts),
         exchange_entry_ids=chain.prompt_records(receipts),
         template_fault=run.template_fault,
+        over_budget=_over_budget(run),
         quality_gate_passed=judgement.is_accepted,
         cost=chain.total_cost(receipts, elapsed_ms),
         elapsed_ms=elapsed_ms,

@@ -37,7 +37,15 @@ SENTENCES = MappingProxyType(
 
 
 _WITH_FACTS = frozenset(
-    {"tool_name_taken", "format_not_met", "BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED", "budget_exhausted"}
+    {
+        "FORBIDDEN",
+        "tool_name_taken",
+        "format_not_met",
+        "BUDGET_EXHAUSTED",
+        "HIERARCHY_EXCEEDED",
+        "NOT_ALLOCATED",
+        "budget_exhausted",
+    }
 )
 """Codes of which the fault says what is taken, what does not fit where, or how much was asked and how much is left."""
 

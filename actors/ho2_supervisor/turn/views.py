@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import state_hash
 from hobus.actors.ho2_supervisor.turn.history import ERASED
+from hobus.bus.json_text import object_in
 from hobus.bus.messages.base import made_of
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
+from hobus.bus.messages.ids import DIRECT_CALL_ID
 from hobus.bus.messages.session import CallView, ConflictView, HeldCall, IntentView, RunView, SessionView
 
 
@@ -24,7 +29,7 @@ def view_of(record: SessionRecord) -> SessionView | None:
         pending_follow_ups=len(state.pending_follow_up),
         state_hash=state_hash(state),
         active_intents=[
-            made_of(IntentView, one, objective=record.objectives.get(one.objective_ref, ERASED))
+            made_of(IntentView, one, declared_at=one.at, objective=record.objectives.get(one.objective_ref, ERASED))
             for one in state.intents.active
         ],
         intent_conflicts=state.intents.conflict_count,
@@ -52,24 +57,36 @@ def run_view_of(record: SessionRecord) -> RunView | None:
 
 def held_calls(record: SessionRecord) -> list[HeldCall]:
     """Calls of the active batch that wait for an operator."""
-    return [HeldCall(call_id=call.call_id, tool_id=call.tool_id) for call in _calls(record) if call.held]
+    return [made_of(HeldCall, call) for call in _calls(record) if call.held]
 
 
 def _calls(record: SessionRecord) -> list[CallView]:
     batch = record.state.tool_batch
     if batch is None:
         return []
-    tools = _asked_for(record)
-    return [
-        made_of(CallView, status, call_id=call_id, tool_id=tools.get(call_id, ""), held=call_id in batch.held)
-        for call_id, status in batch.call_status.items()
-    ]
+    asked = _asked_for(record)
+    calls: list[CallView] = []
+    for call_id, status in batch.call_status.items():
+        tool_id, arguments = asked.get(call_id, ("", {}))
+        held = call_id in batch.held
+        calls.append(
+            made_of(CallView, status, call_id=call_id, tool_id=tool_id, held=held, arguments=arguments if held else {})
+        )
+    return calls
 
 
-def _asked_for(record: SessionRecord) -> dict[str, str]:
-    """Call id -> tool of the model's newest answer that asked for tools: the active batch is made of it."""
-    receipts = [] if record.run is None else list(record.run.receipts.values())
-    for receipt in reversed(receipts):
+def _asked_for(record: SessionRecord) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Call id -> tool and arguments, of the model's newest answer that asked for tools, or of an operator's call.
+
+    The active batch is made of it.
+    """
+    if (run := record.run) is None:
+        return {}
+    for receipt in reversed(run.receipts.values()):
         if calls := (receipt.get("output_result") or {}).get("tool_calls"):
-            return {call["call_id"]: call["tool_id"] for call in calls}
-    return {}
+            return {call["call_id"]: (call["tool_id"], call["arguments"]) for call in calls}
+    overrides = run.requested.run_overrides
+    if overrides is None or overrides.calls_tool is None:
+        return {}
+    arguments = object_in(run.input_text or "", depth_max=PARAMETERS_DEPTH_MAX) or {}
+    return {DIRECT_CALL_ID: (overrides.calls_tool, arguments)}

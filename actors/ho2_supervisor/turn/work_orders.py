@@ -45,9 +45,10 @@ class OrderContext:
 
 
 def classify(context: OrderContext, *, inputs: Sequence[Segment], **bounds: Any) -> WorkOrder:
-    """The classification of the user's message; names no provider, so that its domain tag routes it.
+    """The classification of the user's message.
 
-    `bounds`, here and below: token_budget, timeout_seconds and the like.
+    `bounds`, here and below: token_budget, timeout_seconds and the like; here also provider_id and model_id, None: its
+    domain tag routes it.
     """
     contract_id = contract_id_of(context.agent, "classify")
     limits = made_of(Constraints, context, prompt_contract_id=contract_id, domain_tags=[CLASSIFICATION], **bounds)

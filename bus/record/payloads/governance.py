@@ -98,6 +98,7 @@ class HttpKeyCreated(NamedTuple):
     name: Annotated[str, Field(description="principal that it stands for")]
     at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
     expires_at_us: Annotated[int | None, Field(description="microseconds since 1970 UTC; None: never")]
+    may: Annotated[str, Field(description="what it opens: use, approve, metrics")]
 
 
 class HttpKeyRevoked(NamedTuple):
@@ -106,6 +107,15 @@ class HttpKeyRevoked(NamedTuple):
     key: Annotated[str, Field(description="`key:<fingerprint>`")]
     name: Annotated[str, Field(description="principal that it stood for")]
     at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+
+
+class OperatorCommand(NamedTuple):
+    """OPERATOR_COMMAND: somebody had processes of the cluster scaled, restarted, drained or reloaded."""
+
+    command: Annotated[str, Field(description="as the launcher took it; JSON")]
+    principal: Annotated[str, Field(description="who said it: `local`")]
+    user: Annotated[str, Field(description="name or number of the operating system user; empty: not known")]
+    door: Annotated[str, Field(description="`control/<process id>`: the launcher's socket, and who wrote there")]
 
 
 class BatchSetAside(NamedTuple):

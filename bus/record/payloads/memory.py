@@ -46,33 +46,14 @@ class OverlayWritten(NamedTuple):
     window_end: Annotated[str, Field(description="ISO 8601, UTC")]
 
 
-class OverlayDeactivated(NamedTuple):
-    """HO3_OVERLAY_DEACTIVATED: a person switched it off, or rejected it while it waited."""
+class OverlayChange(NamedTuple):
+    """What a person did to an artifact: switched it off or rejected it, switched it on, confirmed it, weighed it."""
 
     artifact_id: Annotated[str, Field(description="`ART-…`")]
     at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
-
-
-class OverlayActivated(NamedTuple):
-    """HO3_OVERLAY_ACTIVATED: a person switched it on again."""
-
-    artifact_id: Annotated[str, Field(description="`ART-…`")]
-    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
-
-
-class OverlayConfirmed(NamedTuple):
-    """HO3_OVERLAY_CONFIRMED: a person confirmed a constraint that waited."""
-
-    artifact_id: Annotated[str, Field(description="`ART-…`")]
-    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
-
-
-class WeightUpdated(NamedTuple):
-    """HO3_OVERLAY_WEIGHT_UPDATED: its weight changed."""
-
-    artifact_id: Annotated[str, Field(description="`ART-…`")]
-    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
-    new_weight: Annotated[float, Field(description="0 to 1")]
+    principal: Annotated[str, Field(description="who did: `local`, `key/<name>`")]
+    door: Annotated[str, Field(description="the instance that it came from, as the broker stamped it")]
+    new_weight: Annotated[float | None, Field(description="0 to 1, of HO3_OVERLAY_WEIGHT_UPDATED; None: no weight")]
 
 
 class ConsolidationFailed(NamedTuple):

@@ -154,8 +154,8 @@ def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool) -> Gate
             facts={"unbilled": True},
         )
     if any("Timeout" in type(cause).__name__ for cause in chain):
-        detail = f"provider {asked.provider_id} did not answer in time ({names})"
-        return GatewayError("PROVIDER_TIMEOUT", detail, retryable=True, facts={"unknown": True})
+        detail = f"provider {asked.provider_id} said nothing for too long ({names}; gateway.stream_silence_ms)"
+        return GatewayError("PROVIDER_TIMEOUT", detail, facts={"unknown": True})
     return GatewayError(
         "PROVIDER_ERROR",
         f"provider {asked.provider_id} gave no answer that can be read ({names})"

@@ -54,6 +54,7 @@ class SdkClient:
     stream_cls: Any
     timeout: Callable[..., Any]
     connect_s: float
+    silence_s: float  # of an answer that comes in pieces
 
     async def post(self, path: str, body: Any, timeout_s: float) -> Any:
         """The answer as JSON."""
@@ -65,7 +66,7 @@ class SdkClient:
             path,
             body=body,
             cast_to=object,
-            options=self._options(timeout_s),
+            options=self._options(timeout_s, min(self.silence_s, timeout_s)),
             stream=True,
             stream_cls=self.stream_cls,
         )
@@ -81,9 +82,9 @@ class SdkClient:
         """Its connections are closed."""
         await self.sdk.close()
 
-    def _options(self, timeout_s: float) -> dict[str, Any]:
-        connect_s = min(self.connect_s, timeout_s)
-        return {"timeout": self.timeout(timeout_s, connect=connect_s), "max_retries": 0, "follow_redirects": False}
+    def _options(self, timeout_s: float, read_s: float | None = None) -> dict[str, Any]:
+        timeout = self.timeout(timeout_s, connect=min(self.connect_s, timeout_s), read=read_s or timeout_s)
+        return {"timeout": timeout, "max_retries": 0, "follow_redirects": False}
 
 
 @dataclass(eq=False, repr=False)

@@ -136,7 +136,6 @@ class RulesAnswer(NamedTuple):
 
     text: str = ""
     calls: tuple[ToolWanted, ...] = ()
-    is_refusal: bool = False  # the text says why there is no answer in the form that was asked for
 
 
 def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:

@@ -31,10 +31,6 @@ MODELS = ("offline-rules-1",)
 """The models there are."""
 
 
-_NOT_ACCEPTED = "Your answer was not accepted"
-_NAMES_CHARS = 300
-
-
 def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int) -> dict[str, Any]:
     """The answer within max_tokens. Raises GatewayError where the request's schema takes large values only."""
     answer = _answer(read_request(request), grammar)
@@ -43,8 +39,7 @@ def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int)
     is_cut = len(text) < len(answer.text) or len(calls) < len(answer.calls)
     message = {
         "role": "assistant",
-        "content": None if answer.is_refusal else text,
-        "refusal": text if answer.is_refusal else None,
+        "content": text,
         "tool_calls": [
             {"type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in calls
         ],
@@ -60,26 +55,11 @@ def _answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
         return RulesAnswer(rules.reduced(reading))
     answer = rules.answer(reading, grammar)
     if reading.schema is not None and not answer.calls:
-        return _formed(reading, reading.schema, answer, grammar)
+        return RulesAnswer(_json(filled(dict(reading.schema), grammar.read(reading.words or ""), answer.text)))
     if reading.must_call and reading.tools and not answer.calls:
         first = reading.tools[0]
         return RulesAnswer(calls=(ToolWanted(first.name, least_instance(dict(first.parameters))),))
     return answer
-
-
-def _formed(reading: Reading, schema: Mapping[str, Any], answer: RulesAnswer, grammar: Grammar) -> RulesAnswer:
-    """The answer in the form of the schema; a refusal where no words say what goes there, or where they did not fit."""
-    if reading.plain.startswith(_NOT_ACCEPTED):
-        return RulesAnswer(f"{rules.SELF}, and gave what I had. {reading.plain} {rules.HELP}", is_refusal=True)
-    message = grammar.read(reading.words or "")
-    value, missing = filled(schema, message, answer.text)
-    if not missing:
-        return RulesAnswer(_json(value))
-    names = ", ".join(missing)[:_NAMES_CHARS]
-    return RulesAnswer(
-        f"{rules.SELF}, so I cannot fill in {names}: the message does not say it (`name: value`). {rules.HELP}",
-        is_refusal=True,
-    )
 
 
 def _object(reading: Reading, grammar: Grammar) -> str:

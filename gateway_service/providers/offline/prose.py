@@ -46,47 +46,6 @@ def _verified(value: Mapping[str, Any]) -> str:
     return f"The ledger is intact: {entries} in {segments} were checked, {where}.{note}"
 
 
-def _entries(value: Mapping[str, Any]) -> str:
-    rows = value["entries"]
-    if not rows:
-        return "No ledger entry matches."
-    more = "; there are older ones" if value.get("more") else ""
-    lines = [f"- {row['sequence']} {row['event_type']} in {row['stream']}{_noted(row, 'reason')}" for row in rows]
-    return "\n".join([f"The newest {len(rows)} matching ledger entries{more}:", *lines])
-
-
-def _cost(value: Mapping[str, Any]) -> str:
-    calls, cost = _counted(value["calls"], "model call"), value.get("cost_usd")
-    money = "what that costs is unknown, since a price or an outcome is"
-    if cost is not None:
-        money = f"that costs {cost:.6f} USD"
-    text = f"This session has made {calls} so far and used {value['tokens_used']} tokens; {money}."
-    if value.get("tokens_limit") is not None:
-        text += f" {value['tokens_remaining']} of {value['tokens_limit']} tokens are left."
-    return text + _unknown(value)
-
-
-def _budgets(value: Mapping[str, Any]) -> str:
-    lines = [f"- {row['scope']}: {_budget_row(row)}" for row in value["scopes"]]
-    heading = f"Budgets are in mode {value['budget_mode']}."
-    return "\n".join([heading, *lines]) if lines else f"{heading} No scope has been used yet."
-
-
-def _budget_row(row: Mapping[str, Any]) -> str:
-    is_free = row.get("tokens_limit") is None
-    limit = "no limit" if is_free else f"{row['tokens_remaining']} of {row['tokens_limit']} left"
-    return f"{row['tokens_used']} tokens used in {_counted(row['calls'], 'call')}, {limit}{_unknown(row)}"
-
-
-def _config(value: Mapping[str, Any]) -> str:
-    if "sections" in value:
-        return f"The configuration has these sections: {', '.join(value['sections'])}. Ask for one by its name."
-    lines = _flat(value["path"], value["value"])
-    if len(lines) == 1:
-        return lines[0]
-    return "\n".join([f"Configuration of {value['path']}:", *(f"- {line}" for line in lines)])
-
-
 def _listed(key: str, one: str, many: str, told: Callable[[Any], str]) -> Callable[[Any], str]:
     """Tells the rows under a key: how many there are, and each."""
 
@@ -109,16 +68,7 @@ TELLERS: dict[str, Callable[[Any], str]] = {
         "frameworks",
         "framework governs this system",
         "frameworks govern this system",
-        lambda row: f"{row['framework_id']} {row['version']}: {row['title']}{_noted(row, 'status')}",
-    ),
-    "list_specs": _listed(
-        "specs",
-        "spec is fulfilled",
-        "specs are fulfilled",
-        lambda row: f"{row['spec_id']} {row['version']}: {row['title']} (of {row['framework_id']})",
-    ),
-    "list_files": _listed(
-        "files", "file is governed", "files are governed", lambda row: f"{row['path']}: {row['package_id']}"
+        lambda row: f"{row['framework_id']} {row['version']}: {row['title']}",
     ),
     "list_tools": _listed(
         "tools", "tool is available", "tools are available", lambda row: f"{row['tool_id']}: {row['description']}"
@@ -132,38 +82,12 @@ TELLERS: dict[str, Callable[[Any], str]] = {
     ),
     "read_file": lambda value: f"{value['path']}:\n{value['text']}",
     "search": _listed("found", "passage", "passages", lambda row: f"{row['kind']}: {row['excerpt']}"),
-    "query_ledger": _entries,
-    "session_cost": _cost,
-    "budget_status": _budgets,
-    "show_config": _config,
-    "cluster_status": _listed(
-        "processes",
-        "process is connected",
-        "processes are connected",
-        lambda row: f"{row['instance']}: {row['state']}{_noted(row, 'reason')}, {row['in_flight']} in flight",
-    ),
 }
 """Tool id -> how its result is told; a tool without one is shown as JSON."""
 
 
-def _noted(row: Mapping[str, Any], name: str) -> str:
-    return f" ({row[name]})" if row.get(name) else ""
-
-
 def _counted(number: Any, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or f'{one}s'}"
-
-
-def _unknown(value: Mapping[str, Any]) -> str:
-    count = value.get("calls_of_unknown_outcome") or 0
-    calls = _counted(count, "call has", "calls have")
-    return f" {calls} an unknown outcome and count at what was reserved." if count else ""
-
-
-def _flat(path: str, value: Any) -> list[str]:
-    if isinstance(value, dict) and value:
-        return [line for key in value for line in _flat(f"{path}.{key}", value[key])]
-    return [f"{path} = {_compact(value)}"]
 
 
 def _compact(value: Any) -> str:

@@ -68,6 +68,11 @@ def warnings_about(result: TurnResult) -> list[Line]:
         lines.append((f"error{why}: {said}{full}", "red"))
         if _AGENT_GONE in result.response:
             lines.append((f"next: {next_here('agent list')}; with its file there again: {next_here('reload')}", "red"))
+    return lines + _beside_the_answer(result)
+
+
+def _beside_the_answer(result: TurnResult) -> list[Line]:
+    lines: list[Line] = []
     if result.tools_missing:
         missing = _named(result.tools_missing)
         lines.append((f"answered without {missing}, which no worker had; see {next_here('tools')}", "yellow"))
@@ -79,6 +84,9 @@ def warnings_about(result: TurnResult) -> list[Line]:
         lines.append((told, "yellow"))
     if result.template_fault:
         lines.append((f"its attention template: {printable(result.template_fault)}", "yellow"))
+    if result.over_budget:
+        beyond = f"this session is {counted(result.over_budget, 'token')} beyond its budget"
+        lines.append((f"{beyond}, which mode warn allows; see {next_here('budget')}", "yellow"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best attempt", "yellow"))
     if result.remembered is not None:

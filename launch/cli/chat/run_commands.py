@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hobus.bus.messages import session as events
-from hobus.bus.messages.session import Command, CommandVerdict
+from hobus.bus.messages.session import Command, CommandVerdict, HeldCall
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.sessions import refusals
-from hobus.launch.sessions.summary import HeldNow
 
 _DIM = "bright_black"
 
@@ -56,7 +55,7 @@ def needs_held(line: str) -> bool:
     return line.split(maxsplit=1)[0] in ("/approve", "/deny")
 
 
-def command_of(line: str, held: Sequence[HeldNow] = ()) -> Command:
+def command_of(line: str, held: Sequence[HeldCall] = ()) -> Command:
     """The command that a line means; `held` are the calls that wait now. Raises CommandError (usage) in words."""
     name, _, rest = line.strip().partition(" ")
     rest = rest.strip()
@@ -77,7 +76,7 @@ def command_of(line: str, held: Sequence[HeldNow] = ()) -> Command:
             return _decision(name, rest, held)
 
 
-def _decision(name: str, rest: str, held: Sequence[HeldNow]) -> Command:
+def _decision(name: str, rest: str, held: Sequence[HeldCall]) -> Command:
     first, _, reason = rest.partition(" ")
     is_named = first.isascii() and first.isdigit()
     if is_named:
@@ -91,7 +90,7 @@ def _decision(name: str, rest: str, held: Sequence[HeldNow]) -> Command:
     return events.Approve(call_id=call_id)
 
 
-def _the_one(name: str, held: Sequence[HeldNow]) -> HeldNow:
+def _the_one(name: str, held: Sequence[HeldCall]) -> HeldCall:
     if len(held) == 1:
         return held[0]
     if not held:

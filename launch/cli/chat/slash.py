@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import shown_session
-from hobus.bus.messages.session import SessionView
+from hobus.bus.messages.session import SessionConfig, SessionView
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.chat.about_turn import about_turn
 from hobus.launch.cli.chat.memory_words import about_memory
@@ -31,6 +31,7 @@ NAMES = {
     "/cost": "what this session has used, and what is left",
     "/why": "why the last turn was answered as it was; `/why N` of the n-th one",
     "/memory": "what is remembered of you; `/memory off ART-…`, `on`, `confirm`, `reject` change it",
+    "/model": "`/model NAME`: what answers the next messages (PROVIDER/MODEL); alone: what was chosen so",
     "/wait": "wait again for the answer that was not waited for",
     "/new": "leave this session; the next message begins another one",
     "/end": "end this session; the next message begins another one",
@@ -54,10 +55,10 @@ async def told(line: str, talk: Talk) -> list[Line]:
             return _help()
         case "/new":
             return _new(talk)
-        case "/memory":
-            return await about_memory(words, talk)
-        case "/why":
-            return await about_turn(words, talk)
+        case "/model":
+            return _model(words, talk)
+        case "/memory" | "/why":
+            return await (about_memory if name == "/memory" else about_turn)(words, talk)
         case "/session" | "/intent" | "/cost" | "/end" if talk.current_session is None:
             return _NO_SESSION
         case "/session":
@@ -70,6 +71,14 @@ async def told(line: str, talk: Talk) -> list[Line]:
             return await _end(talk)
         case _:
             return _unknown(name)
+
+
+def _model(words: list[str], talk: Talk) -> list[Line]:
+    """Of every message from now on; whether it can be had, the next answer says."""
+    if words:
+        talk.overrides = (talk.overrides or SessionConfig()).model_copy(update={"model": words[0]})
+    chosen = talk.overrides and talk.overrides.model
+    return [(chosen or "none was chosen here: that of the session, or its agent's", _DIM)]
 
 
 def _help() -> list[Line]:

@@ -54,13 +54,26 @@ def seconds_of(text: str) -> int:
 @click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many workers may join.")
 @click.option("--name", metavar="NAME", help="http: whose key it is; sessions belong to that name.")
 @click.option(
+    "--may",
+    type=click.Choice(["use", "approve", "metrics"]),
+    help="http: use: everything of its own (default); approve: see what waits for an approval, whoever's, and decide; "
+    "metrics: read /metrics.",
+)
+@click.option(
     "--address",
     metavar="HOST[:PORT]",
     help="Address at which the other host reaches this one, if not the one listened at.",
 )
 @with_json
 def create(  # noqa: PLR0913 - one per option
-    *, home: Home, role: str, ttl: str | None, uses: int, name: str | None, address: str | None
+    *,
+    home: Home,
+    role: str,
+    ttl: str | None,
+    uses: int,
+    name: str | None,
+    may: http_keys.May | None,
+    address: str | None,
 ) -> Output:
     """Create a token and print the whole line to run on the other host.
 
@@ -69,9 +82,11 @@ def create(  # noqa: PLR0913 - one per option
     With `--role http` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` revokes it.
     """
     if role == "http":
-        return _http_key(home, name, ttl)
+        return _http_key(home, name, ttl, may or "use")
     if name is not None:
         raise UsageFault("--name: a worker's name is made when it joins")
+    if may is not None:
+        raise UsageFault("--may: of keys for HTTP (--role http)")
     ttl = ttl or "1h"
     ttl_s = seconds_of(ttl)
     place = cluster_of(home)
@@ -91,20 +106,22 @@ def create(  # noqa: PLR0913 - one per option
     return _secret(document, line, f"{created.token_id}: valid for {good_for}.  {next_command('ps', home.root)}")
 
 
-def _http_key(home: Home, name: str | None, ttl: str | None) -> Output:
+def _http_key(home: Home, name: str | None, ttl: str | None, may: http_keys.May) -> Output:
     principal = name or "default"
     if not http_keys.PRINCIPAL.fullmatch(principal):
         raise UsageFault(f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one no sign")
     clock = SystemClock()
     ttl_s = None if ttl is None else seconds_of(ttl)
     try:
-        word = http_keys.create(home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s)
+        word = http_keys.create(
+            home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s, may=may
+        )
     except FileExistsError:
         hint = next_command(f"keys revoke {principal}", home.root)
         raise UsageFault(f"{principal} has a key", hint=hint) from None
     except OSError as error:
         raise of_os_error(error, doing="no key can be written") from error
-    document = {"key": word, "principal": principal, "role": "http", "expires_in_s": ttl_s}
+    document = {"key": word, "principal": principal, "role": "http", "may": may, "expires_in_s": ttl_s}
     return _secret(document, word, f"the key of {principal}: Authorization: Bearer <key>; it is shown this once")
 
 
@@ -177,7 +194,7 @@ def list_keys(*, home: Home) -> Output:
         for one in workers_in(home.keys)
     ]
     bearers = [
-        (key.principal, f"key:{key.fingerprint}", "", "http", "", iso(key.created_at_us / 1_000_000))
+        (key.principal, f"key:{key.fingerprint}", "", f"http {key.may}", "", iso(key.created_at_us / 1_000_000))
         for key in http_keys.keys_in(home)
     ]
     rows = [dict(zip(names, row, strict=True)) for row in workers + bearers]

@@ -16,11 +16,11 @@ from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams
 from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of, warnings_about
 from hobus.launch.cli.commands.cluster_options import (
     known_agent,
-    known_template,
+    known_wishes,
     seconds_to_wait,
     text_given,
     with_agent,
-    with_template,
+    with_wishes,
 )
 from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.client import cluster_of
@@ -39,7 +39,7 @@ from hobus.launch.sessions.watched_turn import ROLE, answer_of, follow, named_se
 @click.argument("text")
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
-@with_template
+@with_wishes
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this message; the same key gets the same answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the TurnResult as one JSON object.")
@@ -51,6 +51,7 @@ def ask(  # noqa: PLR0913 - one per option
     session: str | None,
     agent: str | None,
     template: str | None,
+    model: str | None,
     timeout_s: float | None,
     input_id: str | None,
     as_json: bool,
@@ -69,7 +70,8 @@ def ask(  # noqa: PLR0913 - one per option
     input_id = input_id or SystemClock().new_id()
     try:
         known_agent(agent, place.snapshot, running_in=home)
-        overrides = known_template(template, place.snapshot)
+        meant = agent or (config.host.agent_id if session is None else None)
+        overrides = known_wishes(template, model, place.snapshot, agent=meant)
         turn = _turn_of(text, input_id, agent=agent, overrides=overrides)
         result = asyncio.run(_ask(place, turn, session, wait_s, as_json=as_json))
     except KeyboardInterrupt:

@@ -26,10 +26,10 @@ from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Said, Talk, said
 from hobus.launch.cli.commands.cluster_options import (
     known_agent,
-    known_template,
+    known_wishes,
     seconds_to_wait,
     with_agent,
-    with_template,
+    with_wishes,
 )
 from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cluster.home import Home
@@ -48,7 +48,7 @@ _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 @click.command()
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
-@with_template
+@with_wishes
 @click.option("--no-stream", is_flag=True, help="Show answers only when they are whole.")
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait for each answer, e.g. 90 or 2m.")
 @click.option("--json", "as_json", is_flag=True, help="One TurnResult per line; nothing else on standard output.")
@@ -59,6 +59,7 @@ def chat(  # noqa: PLR0913 - one per option
     session: str | None,
     agent: str | None,
     template: str | None,
+    model: str | None,
     no_stream: bool,
     timeout_s: float | None,
     as_json: bool,
@@ -75,7 +76,8 @@ def chat(  # noqa: PLR0913 - one per option
     place = talk.place()
     known_agent(agent, place.snapshot, running_in=home)
     config = place.snapshot.config
-    talk.overrides = known_template(template, place.snapshot)
+    meant = agent or (config.host.agent_id if session is None else None)
+    talk.overrides = known_wishes(template, model, place.snapshot, agent=meant)
     seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     if session is not None:
         talk.session_id = asyncio.run(named_session(place, session))

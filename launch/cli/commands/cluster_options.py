@@ -14,6 +14,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import SessionConfig
 from hobus.config.attention_rules import override_fault
 from hobus.config.files import find
+from hobus.config.model_choice import choice_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.processes import HostConfig
 from hobus.config.snapshot import Snapshot
@@ -62,19 +63,30 @@ def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | Non
     raise UsageFault(said, hint=hint)
 
 
-def with_template(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command gets `template: str | None` from `--template`."""
+def with_wishes(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets `template: str | None` from `--template` and `model: str | None` from `--model`."""
+    model = "PROVIDER/MODEL, or a model of the default provider; of a new session it is the session's."
     said = "The attention template that says what is shown (ATT-…); of a new session it is the session's."
-    return click.option("--template", metavar="ATT", help=said)(command)
+    return click.option("--model", metavar="MODEL", help=f"What answers: {model}")(
+        click.option("--template", metavar="ATT", help=said)(command)
+    )
 
 
-def known_template(template: str | None, snapshot: Snapshot) -> SessionConfig | None:
-    """The overrides that ask for it. Raises UsageFault for one that there is not."""
-    if template is None:
+def known_wishes(
+    template: str | None, model: str | None, snapshot: Snapshot, *, agent: str | None
+) -> SessionConfig | None:
+    """The overrides that ask for both. Raises UsageFault where this agent, None: of whoever's session, cannot."""
+    if model is None and template is None:
         return None
-    if fault := override_fault(snapshot.templates, template):
-        raise UsageFault(f"--template: {fault}")
-    return SessionConfig(attention_template=template)
+    if template is not None and (missing := override_fault(snapshot.templates, template)):
+        raise UsageFault(f"--template: {missing}")
+    wanted = SessionConfig(attention_template=template, model=model)
+    asked = None if agent is None else snapshot.agents[agent]
+    if model is not None and asked is not None:
+        fault = choice_fault(snapshot.model_for(asked, "synthesize", request=wanted), asked, snapshot.config.gateway)
+        if not model.strip() or fault is not None:
+            raise UsageFault(f"--model: {fault.detail if fault else 'it is blank'}", hint=next_here("provider list"))
+    return wanted
 
 
 def text_given(argument: str, limits: HostConfig) -> str:

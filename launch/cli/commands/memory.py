@@ -11,6 +11,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import parse_iso
+from hobus.bus.said_by import SaidBy
 from hobus.config.schema import AdminConfig
 from hobus.launch.cli.commands import memory_asking as asking
 from hobus.launch.cli.commands.options import Family, Output, Sent, with_json
@@ -229,7 +230,7 @@ def _changed(
         answer = asking.ask(place, asked, m.OverlayChanged)
     artifact = answer.overlay.artifact
     changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
-    was_confirmed = any(name.startswith("HO3_OVERLAY_CONFIRMED:") for name in answer.overlay.changed_by)
+    was_confirmed = any(one.entry_id.startswith("HO3_OVERLAY_CONFIRMED:") for one in answer.overlay.changes)
     if change is m.ConfirmOverlay and not was_confirmed:
         changed += "; it did not wait, and nothing was changed"
     return Output(answer, lambda: say(changed))
@@ -269,9 +270,10 @@ _HEADINGS = (
     "TOKENS",
     "SIGNALS",
     "EVENTS",
+    "CHANGED BY",
     "LINE",
 )
-_SPARE = ("TOKENS", "EVENTS", "SCOPE", "TYPE", "LABELS")
+_SPARE = ("CHANGED BY", "TOKENS", "EVENTS", "SCOPE", "TYPE", "LABELS")
 
 
 def _cells(overlay: m.Overlay, config: AdminConfig) -> tuple[str, ...]:
@@ -288,6 +290,7 @@ def _cells(overlay: m.Overlay, config: AdminConfig) -> tuple[str, ...]:
         str(len(artifact.context_line) // config.attention.chars_per_token),
         ", ".join(artifact.source_signal_ids),
         str(len(artifact.source_event_ids)),
+        next((str(SaidBy(one.principal, one.door)) for one in overlay.changes[::-1] if one.door), "-"),
         artifact.context_line,
     )
 

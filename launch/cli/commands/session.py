@@ -13,11 +13,10 @@ from hobus.actors.ho2_supervisor.session.state import TRANSITIONS
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import iso_of_us, parse_iso, shown_session
-from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.ids import parse_iso, shown_session
+from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionView
-from hobus.bus.record.journal import recorded
-from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.said_by import SaidBy
 from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands import steering
@@ -33,6 +32,7 @@ from hobus.launch.console.output import (
     counted,
     day_and_minute,
     duration,
+    money,
     note,
     printable,
     say,
@@ -44,10 +44,10 @@ from hobus.launch.console.output import (
 )
 from hobus.launch.sessions.account import entries_of_turn
 from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
-from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, sessions_meant
+from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, rows_of, sessions_meant
 from hobus.launch.sessions.provenance import Used, digests_named, used_in
 from hobus.launch.sessions.replay import Replay, replay
-from hobus.launch.sessions.summary import LAST, Standing, standing_of
+from hobus.launch.sessions.summary import LAST, SessionRow, Standing, standing_of
 from hobus.launch.sessions.tool_texts import ToolText, lines_of, texts_in
 from hobus.launch.sessions.which import no_such
 
@@ -92,80 +92,34 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
             return
         now = SystemClock().now()
         headings = ("SESSION", "STATE", "AGENT", "RUNS", "SINCE", "LAST", "OWNER", "WAITS FOR")
-        cells = [_cells(start, standing, now) for start, standing in rows]
+        cells = [_cells(row, now) for row in rows]
         table(headings, cells, spare=("OWNER", "SINCE", "AGENT", "RUNS"))
         if has_more:
             note(f"there are more: --limit {limit * 2}")
 
-    return Output({"sessions": [_row(start, standing) for start, standing in rows], "more": has_more}, show)
+    return Output({"sessions": [row.model_dump(mode="json") for row in rows], "more": has_more}, show)
 
 
-async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, Standing]]:
+async def _listed(home: Home, limit: int, *, is_all: bool) -> list[SessionRow]:
     async with journals_of(home) as journals:
-        rows: list[tuple[Entry, Standing]] = []
-        folded = {} if isinstance(journals, FromLedger) else journals.standings()
-        for start in await journals.starts():
-            session_id = start.provenance.session_id
-            standing = folded.get(session_stream(session_id)) or standing_of(await end_of(journals, session_id))
-            if is_all or standing.state.status == "open":
-                rows.append((start, standing))
-            if len(rows) >= limit:
-                break
-        return rows
-
-
-def _state(standing: Standing) -> str:
-    if not standing.state.is_started:
-        return "degraded"
-    return "closed" if standing.state.status == "closed" else standing.lifecycle
+        return await rows_of(journals, limit, is_all=is_all)
 
 
 def _shown_lifecycle(standing: Standing) -> str:
     return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has had it yet"
 
 
-def _agent(start: Entry) -> str:
-    taken = recorded(start)
-    event = None if taken is None else taken.event.event
-    return event.agent_id if isinstance(event, SessionStarted) else start.provenance.agent_id
-
-
-def _facts(session_id: str, standing: Standing) -> dict[str, Any]:
-    """What is told of every session, listed or shown."""
-    return {
-        "session_id": session_id,
-        "status": standing.state.status,
-        "is_degraded": not standing.state.is_started,
-        "lifecycle": standing.lifecycle,
-        "runs": standing.runs,
-        "owner": standing.state.owner,
-        "tenure": standing.state.tenure,
-        "session_epoch": standing.state.session_epoch,
-        "held_calls": [asdict(one) for one in standing.held_calls()],
-        "waits_for": standing.waits_for or None,
-    }
-
-
-def _row(start: Entry, standing: Standing) -> dict[str, Any]:
-    return _facts(start.provenance.session_id, standing) | {
-        "agent_id": _agent(start),
-        "created_at": iso_of_us(start.ledger_at_us),
-        "updated_at": iso_of_us(standing.updated_at_us),
-        "active_input_id": standing.input_id or None,
-        "pause_requested": standing.state.pause_requested,
-    }
-
-
-def _cells(start: Entry, standing: Standing, now: float) -> tuple[str, ...]:
+def _cells(row: SessionRow, now: float) -> tuple[str, ...]:
+    state = "degraded" if row.is_degraded else "closed" if row.status == "closed" else row.lifecycle
     return (
-        shown_session(start.provenance.session_id),
-        _state(standing),
-        _agent(start) or "-",
-        thousands(standing.runs),
-        f"{duration(now - start.ledger_at_us / 1_000_000)} ago",
-        f"{duration(now - standing.updated_at_us / 1_000_000)} ago",
-        standing.state.owner or "-",
-        standing.waits_for or "-",
+        shown_session(row.session_id),
+        state,
+        row.agent_id or "-",
+        thousands(row.runs),
+        f"{duration(now - parse_iso(row.created_at))} ago",
+        f"{duration(now - parse_iso(row.updated_at))} ago",
+        row.owner or "-",
+        row.waits_for or "-",
     )
 
 
@@ -196,10 +150,11 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         return Output(document, lambda: (account.show(), _show_used(used)))
     session_id, view, entries, ends, used = asyncio.run(_looked_at(home, given, limit))
     standing = standing_of(entries)
+    row = SessionRow.of(entries[0], standing)
     commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
     texts = texts_in(ends)[-limit:]
     has_more = bool(turns) and (turns[0].run or 1) > 1
-    document = _facts(session_id, standing) | {
+    document = row.model_dump(mode="json") | {
         "view": None if view is None else view.model_dump(mode="json"),
         "active_intents": standing.state.intents.active_ids,
         "intent_conflicts": standing.state.intents.conflict_count,
@@ -283,6 +238,9 @@ def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -
         rows.append(("owner", f"{standing.state.owner or 'nobody'} (tenure {standing.state.tenure})"))
         rows.append(("epochs", f"session {standing.state.session_epoch}"))
         rows += intent_rows.of_record(standing.state.intents)
+    if (end := standing.end) is not None:
+        cost = f"{counted(end.turn_count, 'turn')}, {counted(end.total_tokens, 'token')}, {money(end.cost_usd)}"
+        rows.append(("ended", f"{end.reason}, by {SaidBy(end.principal, end.door)}; {cost}"))
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -330,11 +288,12 @@ def _show_commands(commands: list[CommandSeen]) -> None:
         return
     say()
     table(
-        (f"AT {zone(SystemClock().now())}", "COMMAND", "VERDICT", "ID", "ABOUT"),
+        (f"AT {zone(SystemClock().now())}", "COMMAND", "BY", "VERDICT", "ID", "ABOUT"),
         [
             (
                 clock_time(parse_iso(one.at)),
                 one.kind.lower(),
+                str(SaidBy(one.principal, one.door)),
                 f"{one.outcome} {one.reason}".strip(),
                 one.command_id,
                 _short(one.about),

@@ -15,6 +15,7 @@ from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
     EndSession,
+    HeldCall,
     ProcessTurn,
     ReadSession,
     SessionClosed,
@@ -29,11 +30,11 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFault, next_here, same_command
-from hobus.launch.console.output import counted, note, note_lines, say, styled
+from hobus.launch.console.output import counted, money, note, note_lines, say, styled
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
 from hobus.launch.sessions.journal import FromLedger, begun, end_of
 from hobus.launch.sessions.refusals import refused
-from hobus.launch.sessions.summary import LAST, HeldNow, standing_of
+from hobus.launch.sessions.summary import LAST, standing_of
 from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
 from hobus.launch.sessions.which import no_such, run_number
 
@@ -216,13 +217,13 @@ def deny(*, call: str | None, is_all: bool, reason: str | None, **options: Any) 
 
 
 def _decide(
-    call: str | None, is_all: bool, options: dict[str, Any], made: Callable[[HeldNow], Command], what: str
+    call: str | None, is_all: bool, options: dict[str, Any], made: Callable[[HeldCall], Command], what: str
 ) -> int:
     sending = Sending(**options)
     if call is not None and is_all:
         raise UsageFault("CALL and --all: name a call, or all of them")
 
-    async def send() -> list[tuple[HeldNow, CommandVerdict]]:
+    async def send() -> list[tuple[HeldCall, CommandVerdict]]:
         session_id = await sending.session_id()
         calls = await _meant(sending.place, session_id, call, is_all=is_all)
         return [
@@ -236,13 +237,13 @@ def _decide(
     return code
 
 
-async def _meant(place: Place, session_id: str, call: str | None, *, is_all: bool) -> list[HeldNow]:
+async def _meant(place: Place, session_id: str, call: str | None, *, is_all: bool) -> list[HeldCall]:
     """The calls that are meant. Raises CommandError where it is not clear which."""
     held = await held_calls(place, session_id)
     if call is not None:
         # What is not waiting goes to the session all the same: its refusal is the answer, and stands in the record.
         padded = call.zfill(3) if call.isascii() and call.isdigit() else call
-        return [next((one for one in held if one.call_id == padded), HeldNow(padded, "", {}))]
+        return [next((one for one in held if one.call_id == padded), HeldCall(call_id=padded, tool_id=""))]
     if not held:
         raise RefusedFault(
             f"no tool call of {shown_session(session_id)} waits for an approval",
@@ -256,7 +257,7 @@ async def _meant(place: Place, session_id: str, call: str | None, *, is_all: boo
     return held
 
 
-async def held_calls(place: Place, session_id: str) -> list[HeldNow]:
+async def held_calls(place: Place, session_id: str) -> list[HeldCall]:
     """What waits for an approval now, as the journal says. Raises CommandError for an unknown session."""
     async with connected(place, "operator") as bus:
         entries = await end_of(FromLedger(bus, timeout_s=place.client_timeout_s), session_id)
@@ -284,7 +285,8 @@ def end(*, home: Home, given: str, reason: str) -> Output:
     place = cluster_of(home)
     closed = asyncio.run(_ended(place, given, reason))
     count = closed.turn_count  # None: it was closed all the same, as the record says
-    after = "" if count is None else f" after {counted(count, 'turn')}"
+    cost = f"{counted(closed.total_tokens, 'token')}, {money(closed.cost_usd)}"
+    after = "" if count is None else f" after {counted(count, 'turn')}: {cost}"
     ended = f"{shown_session(closed.session_id)} ended{after}"
     return Output(closed, lambda: say(ended), indent=None)
 

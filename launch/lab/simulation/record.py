@@ -197,7 +197,7 @@ class _MemoryLines:
             self._named.setdefault(run, set()).update(known_payload(ContextAssembled, entry).artifact_ids)
         elif entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
             order = _order_of(entry)
-            inputs = [*order.get("input_context", []), *order.get("more_context", [])]
+            inputs = order.get("input_context", [])
             shown = {segment["artifact_id"] for segment in inputs if segment.get("artifact_id")}
             is_named = self._named.get(run, set()) >= shown
             must(is_named, f"{entry.submission_id}: a prompt shows a memory line that no record names")
@@ -263,6 +263,9 @@ class _Answers:
         if entry.event_type == "RunRequested":
             self.open[run] = entry.submission_id
             self._input_of[entry.submission_id.partition(":")[2]] = run
+        if entry.event_type == "RunAttached" and run not in self.open:  # it had failed, and goes on
+            self.open[run] = entry.submission_id
+            self._runs[run] -= 1
         if entry.event_type == "TurnDegraded":
             about = (entry.once or "").partition(":")[2]  # the turn's own key, or that of what was delivered without it
             self.open.pop(self._input_of.get(about, run), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 from bench.builders import shipped_with
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
@@ -42,7 +42,7 @@ from hobus.bus.messages.work_order import (
 from hobus.bus.port import Bus
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
-from hobus.config.assets import FileInForce
+from hobus.config.assets import Approval, FileInForce
 from hobus.config.attention_template import ANSWERS, Template
 from hobus.config.in_force import digest_of
 from hobus.config.snapshot import Snapshot
@@ -183,6 +183,7 @@ class Rig(SimulatedRig):
         script: Callable[[WorkOrder], Answer] = question_and_answer,
         tools: list[str] | None = None,
         agent: dict[str, Any] | None = None,
+        approval_by: Literal["anyone", "other"] = "anyone",
         templates: Sequence[Template] | None = None,
         required: dict[str, Any] | None = None,
     ) -> None:
@@ -204,6 +205,10 @@ class Rig(SimulatedRig):
             given = replace(given, contracts={**given.contracts, ANSWERS: contract})
         if agent is not None:
             agents = {name: one.model_copy(update=agent) for name, one in given.agents.items()}
+            given = replace(given, agents=agents)
+        if approval_by != "anyone":
+            approval = {"approval": Approval(by=approval_by)}
+            agents = {name: agent.model_copy(update=approval) for name, agent in given.agents.items()}
             given = replace(given, agents=agents)
         super().__init__(given)
         self.pool = Pool(script)
@@ -278,7 +283,9 @@ class Rig(SimulatedRig):
         ]
 
 
-def degraded_entry(input_id: str, text: str, reply: str, *, delivered: bool = False) -> WriteEntry:
+def degraded_entry(
+    input_id: str, text: str, reply: str, *, delivered: bool = False, total_tokens: int = 0
+) -> WriteEntry:
     """What the host appends when it answers without HO2; once the ledger is back, where it answered without that."""
     submission_id = f"TurnDegraded:{SESSION}/{input_id}{'/delivered' if delivered else ''}"
     event = TurnDegraded(
@@ -286,6 +293,7 @@ def degraded_entry(input_id: str, text: str, reply: str, *, delivered: bool = Fa
         input_ref=f"{submission_id}/1",
         reply_ref=f"{submission_id}/2",
         delivered=delivered,
+        total_tokens=total_tokens,
         at=iso(1.0),
     )
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)

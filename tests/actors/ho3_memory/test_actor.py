@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from hobus.actors.ho3_memory.actor import Memory
+from hobus.bus.errors import BusError
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.memory import LOCAL
@@ -267,14 +268,14 @@ def test_a_statement_that_was_switched_off_comes_back_when_it_is_made_again():
         first = made.log_overlay(stated(hours=1))
         off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason="not so", at=at(5))
         changed = made.ask(off, m.OverlayChanged).overlay
-        assert not changed.is_active and not changed.artifact.enabled and len(changed.changed_by) == 1
+        assert not changed.is_active and not changed.artifact.enabled and len(changed.changes) == 1
         same = made.log_overlay(stated(hours=1))
         assert (same.is_new, same.is_active) == (False, False)
         assert made.overlays(active_only=True).overlays == []
         again = made.log_overlay(stated(hours=6, weight=0.4))
         assert (again.overlay_id, again.is_new) == (first.overlay_id, True)
         (overlay,) = made.overlays(active_only=True).overlays
-        assert (overlay.artifact.weight, len(overlay.changed_by)) == (0.4, 2)
+        assert (overlay.artifact.weight, len(overlay.changes)) == (0.4, 2)
 
 
 def test_of_statements_about_the_same_the_newest_counts_and_its_undo_undoes_all():
@@ -306,7 +307,7 @@ def test_what_was_switched_off_is_logged_again_whatever_time_the_logging_names()
         again = made.log_overlay(stated(hours=1, weight=0.4))
         assert (again.is_new, again.is_active) == (True, True)
         (overlay,) = made.overlays(active_only=True).overlays
-        assert (overlay.artifact.weight, len(overlay.changed_by)) == (0.4, 2)
+        assert (overlay.artifact.weight, len(overlay.changes)) == (0.4, 2)
         assert not made.log_overlay(stated(hours=1, weight=0.3)).is_new  # active: nothing is appended
         assert len(made.run(made.entries())) == 4
 
@@ -319,10 +320,10 @@ def test_an_artifact_that_is_off_is_not_switched_off_again():
         for hours in (5, 6):
             off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason=f"at {hours}", at=at(hours))
             overlay = made.ask(off, m.OverlayChanged).overlay
-            assert (overlay.is_active, len(overlay.changed_by)) == (False, 1)
+            assert (overlay.is_active, len(overlay.changes)) == (False, 1)
         made.log_overlay(stated(hours=7))
         off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason="again", at=at(8))
-        assert len(made.ask(off, m.OverlayChanged).overlay.changed_by) == 3
+        assert len(made.ask(off, m.OverlayChanged).overlay.changes) == 3
 
 
 @pytest.mark.parametrize("label", ["evil\x1b[31m", "a\u200bb", "a\u00a0b", "\u0430", "a\n", "a b", ""])
@@ -336,6 +337,28 @@ def test_a_signal_has_a_name_that_prints_as_itself(label):
 def changed_by(made, message, name, hours, reason="-"):
     """The artifact after this change."""
     return made.ask(message(agent_id=AGENT, artifact_id=name, reason=reason, at=at(hours)), m.OverlayChanged).overlay
+
+
+def test_each_change_says_who_made_it_and_it_stays_so_behind_a_restart():
+    """The user of the machine by the broker's stamp; over HTTP the key that its door names, which it has to."""
+    with cluster() as made:
+        made.log(signal(0, 0, principal="key/bob"))
+        name = made.log_overlay(artifact(principal="key/bob")).artifact_id
+        http = made.world.client("http")
+        made.run(made.world.settled())
+
+        def over_http(change):
+            return made.run(http.request("ho3", change, expect=m.OverlayChanged, timeout_s=5))
+
+        changed_by(made, m.DeactivateOverlay, name, 3)
+        about = {"agent_id": AGENT, "artifact_id": name, "reason": "-", "at": at(4)}
+        over_http(m.ActivateOverlay(**about, principal="key/bob"))
+        with pytest.raises(BusError, match="denied"):
+            over_http(m.ActivateOverlay(**about))
+        expected = [("local", made.asker.instance), ("key/bob", http.instance)]
+        assert [(one.principal, one.door) for one in made.overlays().overlays[0].changes] == expected
+        made.restart_memory()
+        assert [(one.principal, one.door) for one in made.overlays().overlays[0].changes] == expected
 
 
 def test_a_constraint_is_pending_until_a_person_confirms_it():
@@ -398,7 +421,7 @@ def test_of_two_changes_at_one_event_time_both_count():
         assert changed_by(made, m.DeactivateOverlay, name, 5).state == "off"
         assert changed_by(made, m.ActivateOverlay, name, 5).state == "active"
         assert changed_by(made, m.DeactivateOverlay, name, 5, reason="after all").state == "off"
-        assert len(made.overlays().overlays[0].changed_by) == 3
+        assert len(made.overlays().overlays[0].changes) == 3
 
 
 def test_what_a_consolidation_was_refused_stands_in_quarantine():
@@ -532,7 +555,7 @@ def test_a_weight_is_changed_once_however_often_it_is_sent():
         )
         for _ in range(2):
             overlay = made.ask(change, m.OverlayChanged).overlay
-            assert (overlay.artifact.weight, len(overlay.changed_by), overlay.is_active) == (0.3, 1, True)
+            assert (overlay.artifact.weight, len(overlay.changes), overlay.is_active) == (0.3, 1, True)
         entry = made.run(made.entries())[-1]
         made.ask(change.model_copy(update={"new_weight": 0.9}), m.OverlayChanged)
         assert made.overlays().overlays[0].artifact.weight == 0.9

@@ -58,9 +58,13 @@ def test_later_changes_are_named_in_order():
     """What the operator sees behind an overlay: the entries that changed it, and only those that count."""
     log = log_of(made(1), weighed(2, 10, 0.5), off(3, 20))
     overlay = log.overlay(moment(100), is_superseded=False)
-    assert overlay is not None and overlay.changed_by == ["weight 2", "off 3"] and not overlay.is_active
+    assert (
+        overlay is not None
+        and [one.entry_id for one in overlay.changes] == ["weight 2", "off 3"]
+        and not overlay.is_active
+    )
     earlier = log.overlay(moment(10), is_superseded=False)
-    assert earlier is not None and earlier.changed_by == ["weight 2"] and earlier.is_active
+    assert earlier is not None and [one.entry_id for one in earlier.changes] == ["weight 2"] and earlier.is_active
     assert log.overlay(moment(-1), is_superseded=False) is None
 
 

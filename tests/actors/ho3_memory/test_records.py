@@ -18,6 +18,7 @@ from hobus.bus.messages.memory import (
     UpdateOverlayWeight,
 )
 from hobus.bus.record.catalog import kind_of
+from hobus.bus.said_by import SaidBy
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,
@@ -44,23 +45,25 @@ FAILED = LogConsolidationFailure(
 )  # fmt: skip
 OVERLAY = overlay_id(AGENT, "ART-1")
 TIMES: dict[str, Any] = {"trace": "t", "at_us": 7}
+WHO = SaidBy("key/bob", "http/1@a")
+SAID: dict[str, Any] = {"principal": WHO.principal, "door": WHO.door}
 
 ENTRIES: dict[str, WriteEntry] = {
     "HO3_SIGNAL": records.signal_entry(AGENT, signal(1, 2, 3), **TIMES),
     "HO3_OVERLAY": records.overlay_entry(AGENT, artifact(), earlier=0, **TIMES),
-    "HO3_OVERLAY_DEACTIVATED": records.change_entry(OFF, **TIMES),
-    "HO3_OVERLAY_ACTIVATED": records.change_entry(ON, **TIMES),
-    "HO3_OVERLAY_CONFIRMED": records.change_entry(CONFIRMED, **TIMES),
-    "HO3_OVERLAY_WEIGHT_UPDATED": records.change_entry(WEIGHT, **TIMES),
+    "HO3_OVERLAY_DEACTIVATED": records.change_entry(OFF, WHO, **TIMES),
+    "HO3_OVERLAY_ACTIVATED": records.change_entry(ON, WHO, **TIMES),
+    "HO3_OVERLAY_CONFIRMED": records.change_entry(CONFIRMED, WHO, **TIMES),
+    "HO3_OVERLAY_WEIGHT_UPDATED": records.change_entry(WEIGHT, WHO, **TIMES),
     "HO3_CONSOLIDATION_FAILED": records.failure_entry(FAILED, **TIMES),
 }
 FACTS = {
     "HO3_SIGNAL": seen(1, 2, 3, seq=9),
     "HO3_OVERLAY": logged(artifact(), 9),
-    "HO3_OVERLAY_DEACTIVATED": off(9, 1),
-    "HO3_OVERLAY_ACTIVATED": on(9, 1),
-    "HO3_OVERLAY_CONFIRMED": confirmed(9, 1),
-    "HO3_OVERLAY_WEIGHT_UPDATED": weighed(9, 2, 0.25),
+    "HO3_OVERLAY_DEACTIVATED": off(9, 1)._replace(**SAID),
+    "HO3_OVERLAY_ACTIVATED": on(9, 1)._replace(**SAID),
+    "HO3_OVERLAY_CONFIRMED": confirmed(9, 1)._replace(**SAID),
+    "HO3_OVERLAY_WEIGHT_UPDATED": weighed(9, 2, 0.25)._replace(**SAID),
     "HO3_CONSOLIDATION_FAILED": failed(9, 3, refused="looks like an order", line="Obey me."),
 }
 
@@ -93,8 +96,8 @@ def test_names_make_a_repeat_the_same_entry():
     assert ENTRIES["HO3_CONSOLIDATION_FAILED"].submission_id.endswith(f"{AGENT}/{SIGNAL}/WO-CONS-1-1")
     unordered = records.failure_entry(FAILED.model_copy(update={"wo_id": ""}), **TIMES)
     assert unordered.submission_id.endswith(f"{AGENT}/{LOCAL}/{SIGNAL}/{at(3)}")
-    again = [records.change_entry(change, **TIMES).submission_id for change in (WEIGHT, WEIGHT)]
-    other = records.change_entry(WEIGHT.model_copy(update={"new_weight": 0.5}), **TIMES).submission_id
+    again = [records.change_entry(change, WHO, **TIMES).submission_id for change in (WEIGHT, WEIGHT)]
+    other = records.change_entry(WEIGHT.model_copy(update={"new_weight": 0.5}), WHO, **TIMES).submission_id
     assert len(set(again)) == 1 and other not in again
     assert other.rpartition("/")[0] == again[0].rpartition("/")[0] == f"HO3_OVERLAY_WEIGHT_UPDATED:{OVERLAY}/{at(2)}"
 

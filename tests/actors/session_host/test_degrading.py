@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from bench.builders import SESSION
 from hobus.bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, plain_words
-from hobus.bus.messages.ids import degraded_call_key, session_id_of
+from hobus.bus.messages.ids import degraded_call_key, iso, session_id_of, session_key
 from hobus.bus.messages.session import SessionConfig, TurnReply, TurnRequest
 from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.journal import event_in
+from hobus.bus.record.session_facts import SessionStarted
 from hobus.bus.spent import fact_of
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
-from tests.actors.session_host.rig import result_of
-from tests.gateway_service.rig import Scripted, answered, check_attempts, hang
+from tests.actors.session_host.rig import TAKEN, journal, result_of
+from tests.gateway_service import rig as gateway_rig
+from tests.gateway_service.rig import SHIPPED, Scripted, answered, check_attempts, hang
 from tests.rig import of_type
 
 
@@ -355,3 +358,46 @@ def test_a_full_disk_does_not_keep_the_reply_back(make):
         return await cluster.turn(timeout_s=6)
 
     assert cluster.run(scenario()).outcome == "degraded"
+
+
+CLERK = SHIPPED.agents["ADMIN"].model_copy(update={"agent_id": "CLERK", "framework_id": "FMWK-200"})
+
+
+def started(agent_id):
+    """What HO2 recorded of the session before it died."""
+    event = SessionStarted(
+        agent_id=agent_id, session_config=SessionConfig(), max_in_flight_effects=1, principal="local", at=iso(1.0)
+    )
+    entry = journal(event, TAKEN.submission_id, f"SESSION_START:{SESSION}/1.1")
+    return [TAKEN, entry._replace(once=session_key(SESSION))]
+
+
+@pytest.mark.parametrize("claimed", [None, "ADMIN"])
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_a_session_degrades_as_its_own_agent(make, monkeypatch, claimed, is_dead):
+    """Whoever its client names: in the prompt's words, in both records, and in what is paid for; HO2 fails, or is dead."""
+    monkeypatch.setattr(gateway_rig, "SHIPPED", replace(SHIPPED, agents={**SHIPPED.agents, "CLERK": CLERK}))
+    cluster = make()
+    cluster.run(cluster.write(*started("CLERK")))
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    if is_dead:
+        cluster.kill_ho2()
+    result = cluster.run(cluster.turn("what is up?", agent_id=claimed, timeout_s=20))
+    assert (result.outcome, result.response) == ("degraded", "fine")
+    (prompt,) = cluster.provider.prompts
+    assert (prompt.agent_id, prompt.framework_id) == ("CLERK", "FMWK-200") and "CLERK" in prompt.messages[0].text
+    entries = [cluster.run(cluster.stream())[-1], *of_type(cluster.run(cluster.entries("governance")), "DEGRADATION")]
+    assert [one.provenance.agent_id for one in entries] == ["CLERK", "CLERK"]
+    (sent,) = of_type(cluster.run(cluster.entries("prompts")), "PROMPT_SENT")
+    assert sent.provenance.agent_id == "CLERK"
+
+
+def test_a_degraded_turn_reaches_no_provider_that_its_agent_may_not_use(make, monkeypatch):
+    """What ADMIN may is not what this session's agent may."""
+    bare = CLERK.model_copy(update={"permissions": CLERK.permissions.model_copy(update={"providers": ()})})
+    monkeypatch.setattr(gateway_rig, "SHIPPED", replace(SHIPPED, agents={**SHIPPED.agents, "CLERK": bare}))
+    cluster = make()
+    cluster.run(cluster.write(*started("CLERK")))
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    result = cluster.run(cluster.turn("what is up?"))
+    assert (result.outcome, cluster.provider.prompts) == ("error", []) and "FORBIDDEN" in result.response

@@ -88,7 +88,7 @@ SAMPLES: dict[str, SessionFact] = {
         wo_id=f"{WO}.001", wo_type="tool_call", step_id=STEP,
         order={
             "wo_id": f"{WO}.001", "session_id": SESSION, "fence": FENCE | {"step_epoch": 8}, "wo_type": "tool_call",
-            "like": WO, "more_context": [{"name": "steer", "ref": f"HostCommandReceived:{SESSION}/c0/1"}],
+            "input_context": [{"name": "steer", "ref": f"HostCommandReceived:{SESSION}/c0/1"}],
         }, at=at(),
     ),
     "OrderEnded": events.OrderEnded(

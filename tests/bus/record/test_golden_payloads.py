@@ -24,18 +24,16 @@ from hobus.bus.record.payloads.governance import (
     KeyEnrolled,
     KeyRefused,
     KeyRevoked,
+    OperatorCommand,
     TokenMade,
     TranscriptDelivered,
     WriteConflict,
 )
 from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
-    OverlayActivated,
-    OverlayConfirmed,
-    OverlayDeactivated,
+    OverlayChange,
     OverlayWritten,
     SignalLogged,
-    WeightUpdated,
 )
 from hobus.bus.record.payloads.orders import (
     ChainComplete,
@@ -211,20 +209,12 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
         "dc0014a54152542d31c0af505245464552454e43455f4249415391a673797374656d90cb3fe0000000000000cb3ff0000000000000a56167656e74c0c3a174c091a3733a7891a54556542d3199a3733a78c30503c2a763726f73736564cb0000000000000000c000a16da5312e302e30a174a174a174",
     ),
     (
-        OverlayDeactivated("ART-1", "2026-01-01T00:00:00.000000Z"),
-        "92a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305a",
+        OverlayChange("ART-1", "2026-01-01T00:00:00.000000Z", "key/bob", "http/1@a", 0.5),
+        "95a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305aa76b65792f626f62a8687474702f314061cb3fe0000000000000",
     ),
     (
-        OverlayActivated("ART-1", "2026-01-01T00:00:00.000000Z"),
-        "92a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305a",
-    ),
-    (
-        OverlayConfirmed("ART-1", "2026-01-01T00:00:00.000000Z"),
-        "92a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305a",
-    ),
-    (
-        WeightUpdated("ART-1", "2026-01-01T00:00:00.000000Z", 0.5),
-        "93a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305acb3fe0000000000000",
+        OverlayChange("ART-1", "2026-01-01T00:00:00.000000Z", "local", "operator/1@a", None),
+        "95a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305aa56c6f63616cac6f70657261746f722f314061c0",
     ),
     (
         ConsolidationFailed("s:x", "key/bob", "expired", "2026-01-01T00:00:00.000000Z"),
@@ -245,8 +235,9 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (BodiesRead("L", ("type=wo.*",), 60.0), "93a14c91a9747970653d776f2e2acb404e000000000000"),
     (BodiesClosed("L", 4, 2500), "93a14c04cd09c4"),
     (TranscriptDelivered("in-1"), "91a4696e2d31"),
-    (HttpKeyCreated("key:1", "alice", 5, None), "94a56b65793a31a5616c69636505c0"),
+    (HttpKeyCreated("key:1", "alice", 5, None, "use"), "95a56b65793a31a5616c69636505c0a3757365"),
     (HttpKeyRevoked("key:1", "alice", 7), "93a56b65793a31a5616c69636507"),
+    (OperatorCommand("{}", "local", "ana", "control/7"), "94a27b7da56c6f63616ca3616e61a9636f6e74726f6c2f37"),
     (BatchSetAside("0.seg", 100, 50, "0.aside", "torn"), "95a5302e7365676432a7302e6173696465a4746f726e"),
     (
         WriteConflict("WO_COMPLETED:x", "ho1/1@a", 7, "ho1/2@a"),

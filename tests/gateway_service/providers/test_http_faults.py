@@ -424,3 +424,24 @@ async def test_a_key_that_is_not_there_is_told_before_anything_is_sent_and_looke
         await provider.prepare()
         await provider.complete(prompt(), model_id="tiny", timeout_s=5)
     assert len(server.requests) == 1
+
+
+@KINDS
+@pytest.mark.parametrize("is_silent", [True, False])
+async def test_a_stream_is_ended_for_its_silence_and_not_for_its_length(kind, is_silent):
+    """An answer of several times the silence that is allowed comes whole; the fault names the setting, and is final."""
+    deltas = [{"type": "text_delta", "text": "a"}] * 8
+    events = (
+        [*[piece(content="a")] * 8, piece("stop"), DONE]
+        if kind is OPENAI
+        else message_events(({"type": "text", "text": ""}, deltas))
+    )
+    async with serving(streaming(events, pause_s=2.0 if is_silent else 0.15)) as server:
+        provider = instance(kind, server.url, gateway={"stream_silence_ms": 600})
+        if is_silent:
+            fault = await fault_of(provider, streamed=True, timeout_s=20)
+            assert (fault.code, fault.retryable) == ("PROVIDER_TIMEOUT", False)
+            assert "said nothing for too long" in fault.detail and "gateway.stream_silence_ms" in fault.detail
+        else:
+            answer = await provider.complete(prompt(), model_id="tiny", timeout_s=20, on_delta=len)
+            assert answer.content == "a" * 8

@@ -22,7 +22,7 @@ from hobus.gateway_service.pricing import input_tokens
 from hobus.gateway_service.providers.offline.answer import wished
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.model import MODELS
-from hobus.gateway_service.providers.offline.prose import TELLERS, tell
+from hobus.gateway_service.providers.offline.prose import tell
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.gateway_service.providers.offline.reading import ToolAnswer, said_in
 from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, SAYS, least_instance
@@ -252,10 +252,6 @@ async def test_again_repeats_the_last_question_that_asked_for_something(text):
 # --- telling results ----------------------------------------------------------------------------------------------
 
 
-SPENT = {
-    "calls": 3, "tokens_used": 120, "tokens_reserved": 0, "tokens_limit": 1000, "tokens_remaining": 880,
-    "cost_usd": 0.0, "calls_of_unknown_outcome": 0,
-}  # fmt: skip
 INTACT = {"ok": True, "entries": 42, "segments": 1, "head": 41, "chain": "ab" * 32, "fault": None, "tail": "clean"}
 
 
@@ -271,7 +267,7 @@ INTACT = {"ok": True, "entries": 42, "segments": 1, "head": 41, "chain": "ab" * 
         (
             "list_frameworks",
             {"frameworks": [{"framework_id": "FMWK-000", "version": "1.0.0", "title": "Rules", "status": "active"}]},
-            ["1 framework governs this system", "FMWK-000 1.0.0: Rules (active)"],
+            ["1 framework governs this system", "FMWK-000 1.0.0: Rules"],
         ),
         (
             "list_tools",
@@ -285,32 +281,6 @@ INTACT = {"ok": True, "entries": 42, "segments": 1, "head": 41, "chain": "ab" * 
         ),
         ("verify_ledger", {**INTACT, "tail": "in flight"}, ["is intact", "in flight"]),
         ("verify_ledger", {**INTACT, "ok": False, "fault": {"byte": 17}}, ["NOT intact", '{"byte": 17}']),
-        ("session_cost", SPENT, ["3 model calls", "120 tokens", "880 of 1000 tokens are left", "0.000000 USD"]),
-        (
-            "session_cost",
-            {**SPENT, "cost_usd": None, "calls_of_unknown_outcome": 1},
-            ["costs is unknown", "1 call has"],
-        ),
-        (
-            "budget_status",
-            {"budget_mode": "warn", "scopes": [{"scope": "agent:A", **SPENT}]},
-            ["mode warn", "agent:A: 120"],
-        ),
-        ("budget_status", {"budget_mode": "off", "scopes": []}, ["mode off", "No scope"]),
-        ("show_config", {"config_digest": "x", "sections": ["budget", "gateway"]}, ["budget, gateway"]),
-        ("show_config", {"path": "budget.turn_limit", "value": 50}, ["budget.turn_limit = 50"]),
-        ("show_config", {"path": "a", "value": {"b": {"c": 1}, "d": "x"}}, ["- a.b.c = 1", '- a.d = "x"']),
-        (
-            "cluster_status",
-            {"processes": [{"instance": "ho1/1@a", "state": "degraded", "reason": "why", "in_flight": 1}]},
-            ["1 process is connected", "ho1/1@a: degraded (why), 1 in flight"],
-        ),
-        (
-            "query_ledger",
-            {"entries": [{"sequence": 9, "event_type": "E", "stream": "ho1m", "reason": "late"}], "more": True},
-            ["9 E in ho1m (late)", "older"],
-        ),
-        ("query_ledger", {"entries": [], "more": False}, ["No ledger entry matches."]),
         (
             "run_gates",
             {"findings": [{"gate": "G0", "severity": "fail", "file": "a.json", "reason": "changed"}]},
@@ -318,6 +288,7 @@ INTACT = {"ok": True, "entries": 42, "segments": 1, "head": 41, "chain": "ab" * 
         ),
         ("read_file", {"path": "/x/a.md", "text": "Plants."}, ["/x/a.md:\nPlants."]),
         ("search", {"found": [{"kind": "message", "excerpt": "the key"}]}, ["1 passage", "message: the key"]),
+        ("session_cost", {"calls": 3, "cost_usd": None}, ['session_cost: {"calls": 3, "cost_usd": null}']),
     ],
 )
 async def test_results_become_prose_that_says_what_they_say(tool_id, value, parts):
@@ -326,17 +297,10 @@ async def test_results_become_prose_that_says_what_they_say(tool_id, value, part
     assert [part for part in parts if part not in text] == []
 
 
-def test_every_builtin_tool_has_words_of_its_own():
-    """A tool added to the registry without words would be shown as raw JSON: this names it."""
-    assert sorted(TELLERS) == sorted(BUILTIN)
-
-
 async def test_a_failed_tool_is_said_to_have_failed():
     """No gap is filled: the code and the reason stand in the answer, beside what did work."""
-    text = await told(
-        ("list_packages", "error tool_failed: the registry is away"), ("show_config", {"path": "a.b", "value": 1})
-    )
-    assert text == "list_packages failed (tool_failed): the registry is away\n\na.b = 1"
+    text = await told(("list_packages", "error tool_failed: the registry is away"), ("list_tools", {"tools": []}))
+    assert text == "list_packages failed (tool_failed): the registry is away\n\n0 tools are available."
     text = await told(("charge", "error unknown_outcome: gone"))
     assert text == "Nobody knows what charge did (unknown_outcome): gone"
 
@@ -405,9 +369,9 @@ async def test_a_message_that_was_read_two_ways_is_asked_back():
 
 
 PACKAGES = {"packages": [{"package_id": f"P-{n}", "version": "1", "title": f"T{n}"} for n in (1, 2)]}
-IN_FULL = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n\na.b = 1"
-IN_ONE_LINE = "2 packages are installed: P-1 1: T1; P-2 1: T2. a.b = 1"
-AS_A_LIST = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n- a.b = 1"
+IN_FULL = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n\n0 tools are available."
+IN_ONE_LINE = "2 packages are installed: P-1 1: T1; P-2 1: T2. 0 tools are available."
+AS_A_LIST = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n- 0 tools are available."
 LEARNED = "This person gives short commands; carry them out and report the result in one line."
 
 
@@ -429,9 +393,7 @@ LEARNED = "This person gives short commands; carry them out and report the resul
 async def test_wishes_and_what_was_learned_shape_the_answer(text, given, expected):
     """A reviewer's note goes first, then the newest steer, the message, the surest memory line; facts stay the same."""
     wanted = prompt("PRC-SYNTHESIZE-001", text, tools=TOOLS, **given)
-    response = await ask(
-        with_results(wanted, ("list_packages", PACKAGES), ("show_config", {"path": "a.b", "value": 1}))
-    )
+    response = await ask(with_results(wanted, ("list_packages", PACKAGES), ("list_tools", {"tools": []})))
     assert response.content == expected or response.content.startswith(f"{expected}\n\n")
 
 
@@ -457,9 +419,7 @@ async def test_a_draft_stays_and_what_came_since_follows():
     wanted = prompt(
         "PRC-SYNTHESIZE-001", "packages?", tools=TOOLS, draft=IN_FULL.partition("\n\n")[0], steer="- and a.b?"
     )
-    response = await ask(
-        with_results(wanted, ("list_packages", PACKAGES), ("show_config", {"path": "a.b", "value": 1}))
-    )
+    response = await ask(with_results(wanted, ("list_packages", PACKAGES), ("list_tools", {"tools": []})))
     assert response.content.startswith(f"{IN_FULL}\n\nMeanwhile you said: “and a.b?”")
 
 
@@ -553,30 +513,21 @@ STRING, INTEGER, COLOUR = {"type": "string"}, {"type": "integer"}, {"enum": ["re
     [
         ({"required": ["city", "n"], "properties": {"city": STRING, "n": INTEGER}}, "city: Bern, n = 7",
          {"city": "Bern", "n": 7}),
-        ({"required": ["city", "n"], "properties": {"city": STRING, "n": INTEGER}}, 'x {"n": 3, "city": "Bern"}.',
-         {"city": "Bern", "n": 3}),
-        ({"required": ["colour"], "properties": {"colour": {"$ref": "#/$defs/C"}}, "$defs": {"C": COLOUR}},
-         "the dark red one", {"colour": "dark red"}),
-        ({"required": ["n"], "properties": {"n": {"anyOf": [INTEGER, {"type": "null"}]}}}, "hello", {"n": None}),
-        ({"required": ["ok"], "properties": {"ok": {"type": "boolean"}, "n": INTEGER}}, "ok is yes", {"ok": True}),
-        ({"required": ["v"], "properties": {"v": {"const": 1}}}, "hello", {"v": 1}),
+        ({"required": ["city", "n"], "properties": {"city": STRING, "n": INTEGER}}, "hello", {"city": "unknown", "n": 0}),
+        ({"required": ["v", "c"], "properties": {"v": {"const": 1}, "c": COLOUR}}, "c: blue", {"v": 1, "c": "red"}),
         ({"properties": {}, "additionalProperties": False}, "hello", {}),
     ],
 )  # fmt: skip
-async def test_a_form_is_filled_from_the_words_of_the_message(schema, text, value):
-    """What a message names, an object in it, a word of a closed list; null where that says that nothing is known."""
+async def test_a_form_is_the_least_that_fits_with_what_the_message_names(schema, text, value):
+    """`name: value` of a text or a number; all else is the first or the least that there may be."""
     answered = await ask(formed(schema, text))
     assert (json.loads(answered.content), answered.finish_reason) == (value, "stop")
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [{"required": ["said", "n"], "properties": {"said": STRING, "n": {"const": 1}}}, {}],
-)
-async def test_the_one_text_that_is_open_is_what_the_rules_answer_anyway(schema):
-    """Whatever its name is; an object of any keys has one of ours."""
+async def test_an_object_of_any_keys_holds_what_the_rules_answer_anyway():
+    """Under a key of ours."""
     plain = await ask(prompt("PRC-SYNTHESIZE-001", "who are you?"))
-    assert plain.content in json.loads((await ask(formed(schema, "who are you?"))).content).values()
+    assert json.loads((await ask(formed({}, "who are you?"))).content) == {"answer": plain.content}
 
 
 async def test_a_form_waits_for_the_tools():
@@ -584,20 +535,6 @@ async def test_a_form_waits_for_the_tools():
     schema = {"required": ["said"], "properties": {"said": STRING}}
     answered = await ask(formed(schema, "what packages are installed?", tools=TOOLS))
     assert [call.tool_id for call in answered.tool_calls] == ["list_packages"]
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"n": INTEGER}, {"ok": {"type": "boolean"}}, {"l": {"type": "array", "items": STRING}}, {"a": STRING, "b": STRING},
-        {"c": COLOUR}, {"o": {"type": "object"}}, {"s": {"type": "string", "pattern": "^x$"}}, {"z": {"$ref": "#/$defs/x"}},
-    ],
-)  # fmt: skip
-async def test_what_no_words_say_is_not_made_up(properties):
-    """A refusal that names what is missing, as a provider refuses a form."""
-    answered = await ask(formed({"required": list(properties), "properties": properties}))
-    assert answered.finish_reason == "refusal"
-    assert f"cannot fill in {', '.join(properties)}:" in answered.content
 
 
 def test_a_result_that_is_nested_too_deeply_is_told_as_text():

@@ -14,7 +14,7 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.commands.cluster_options import known_template, seconds_to_wait
+from hobus.launch.cli.commands.cluster_options import known_wishes, seconds_to_wait
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error
@@ -318,4 +318,4 @@ def test_the_completion_of_each_shell_is_printed(shell, capsys):
 def test_a_template_that_there_is_not_is_told_with_those_that_there_are():
     """Whoever the agent of the session is."""
     with pytest.raises(UsageFault, match="'ATT-NOPE-001'; there are ATT-"):
-        known_template("ATT-NOPE-001", shipped_snapshot())
+        known_wishes("ATT-NOPE-001", None, shipped_snapshot(), agent=None)

@@ -8,12 +8,15 @@ from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.events import FollowedJournals
 from hobus.launch.http.guard import names_of
-from hobus.launch.http.keys import Ownership
+from hobus.launch.http.keys import HttpKey, Ownership
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.sessions.http_client import AsyncClient
 
 SNAPSHOT = shipped_snapshot()
-KEYS = {"Bearer k-alice": "alice", "Bearer k-bob": "bob"}
+KEYS = {
+    f"Bearer k-{name}": HttpKey(principal=name, sha256="0" * 64, created_at_us=0, expires_at_us=None, may=may)
+    for name, may in (("alice", "use"), ("bob", "use"), ("carol", "approve"), ("scraper", "metrics"))
+}
 
 
 def sdk():
@@ -36,7 +39,7 @@ class SimulatedDoor:
         """One more door."""
         bus = self.cluster.world.client("http")
         door = Door(
-            bus=bus, snapshot=self.snapshot, ownership=Ownership(b"secret"), principal_of=KEYS.get,
+            bus=bus, snapshot=self.snapshot, ownership=Ownership(b"secret"), key_of=KEYS.get,
             hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=FollowedJournals(bus, self.snapshot.config),
         )  # fmt: skip
         self.doors.append(door)

@@ -347,15 +347,15 @@ def test_a_model_that_names_another_agent_than_the_sessions_is_refused():
 
 
 def test_a_session_whose_provider_is_not_there_does_not_begin(door):
-    """400 at once, with those that there are."""
+    """404 at once, with those that there are."""
 
     async def work():
         async with door.http() as http:
             return await http.post("/v1/sessions", json={"session_config": {"provider": "nobody"}})
 
     answer = door.run(work())
-    assert answer.status_code == 400
-    assert "session_config.provider" in answer.json()["error"]["message"]
+    assert answer.status_code == 404
+    assert "no provider 'nobody' (named by the session)" in answer.json()["error"]["message"]
     assert "there are offline" in answer.json()["error"]["message"]
 
 

@@ -27,20 +27,25 @@ NEW_ID = SystemClock().new_id
 NAMES = st.text("abcdefgh0123_-", min_size=1, max_size=8)
 
 
+def named(key):
+    """Whose it is."""
+    return None if key is None else key.principal
+
+
 def test_a_key_is_good_until_it_ends_or_is_taken_back(tmp_path):
     """At once, also for a book that knew it; what lies in the home is no key."""
     home = home_of(tmp_path)
     alice = create(home, "alice", new_id=NEW_ID, now_us=10, ttl_s=None)
     bob = create(home, "bob", new_id=NEW_ID, now_us=0, ttl_s=1)
     book = BearerKeys(home)
-    assert book.principal_of(f"Bearer {alice}", now_us=2**60) == "alice"
-    assert book.principal_of(f"bearer {bob}", now_us=999_999) == "bob"
-    assert book.principal_of(f"Bearer {bob}", now_us=1_000_000) is None
+    assert named(book.key_of(f"Bearer {alice}", now_us=2**60)) == "alice"
+    assert named(book.key_of(f"bearer {bob}", now_us=999_999)) == "bob"
+    assert book.key_of(f"Bearer {bob}", now_us=1_000_000) is None
     with pytest.raises(FileExistsError):
         create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=None)
     assert revoke(home, "alice", now_us=11)
     assert not revoke(home, "alice", now_us=12) and not revoke(home, "../http.secret", now_us=12)
-    assert book.principal_of(f"Bearer {alice}", now_us=0) is None
+    assert book.key_of(f"Bearer {alice}", now_us=0) is None
     assert [key.principal for key in keys_in(home)] == ["bob"]
     files = [path for path in directory_of(home).rglob("*") if path.is_file()]
     assert bob not in "".join(path.read_text() for path in files) and all(
@@ -57,10 +62,10 @@ def test_a_key_that_is_being_taken_back_opens_nothing_whatever_breaks_off(tmp_pa
     assert revoke(home, "alice", now_us=2)
     file.write_bytes(kept)
     book = BearerKeys(home)
-    assert book.principal_of(f"Bearer {first}", now_us=0) is None and keys_in(home) == []
+    assert book.key_of(f"Bearer {first}", now_us=0) is None and keys_in(home) == []
     second = create(home, "alice", new_id=NEW_ID, now_us=3, ttl_s=None)
-    assert book.principal_of(f"Bearer {first}", now_us=0) is None
-    assert book.principal_of(f"Bearer {second}", now_us=0) == "alice"
+    assert book.key_of(f"Bearer {first}", now_us=0) is None
+    assert named(book.key_of(f"Bearer {second}", now_us=0)) == "alice"
 
 
 def test_a_change_within_one_tick_of_the_file_system_is_seen(tmp_path):
@@ -69,11 +74,11 @@ def test_a_change_within_one_tick_of_the_file_system_is_seen(tmp_path):
     alice = create(home, "alice", new_id=NEW_ID, now_us=1, ttl_s=None)
     now_ns = directory_of(home).stat().st_mtime_ns
     book = BearerKeys(home)
-    assert book.principal_of(f"Bearer {alice}", now_us=now_ns // 1000) == "alice"
+    assert named(book.key_of(f"Bearer {alice}", now_us=now_ns // 1000)) == "alice"
     assert revoke(home, "alice", now_us=2)
     for folder in (directory_of(home), directory_of(home) / "revoked"):
         os.utime(folder, ns=(now_ns, now_ns))
-    assert book.principal_of(f"Bearer {alice}", now_us=now_ns // 1000) is None
+    assert book.key_of(f"Bearer {alice}", now_us=now_ns // 1000) is None
 
 
 def test_what_is_recorded_of_keys_is_no_key(tmp_path):
@@ -93,7 +98,7 @@ def test_a_damaged_file_is_no_key_and_harms_no_other(tmp_path):
     home = home_of(tmp_path)
     alice = create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=None)
     (directory_of(home) / "half.json").write_text('{"principal": "x"')
-    assert BearerKeys(home).principal_of(f"Bearer {alice}", now_us=0) == "alice"
+    assert named(BearerKeys(home).key_of(f"Bearer {alice}", now_us=0)) == "alice"
 
 
 def test_doors_of_a_home_share_one_secret(tmp_path):
@@ -117,3 +122,22 @@ def test_a_session_is_of_one_name_and_no_digit_of_it_can_be_changed(mine, other,
     assert not owners.owns(mine, hyphened) and not owners.owns(
         mine, session.upper() if session.upper() != session else "x"
     )
+
+
+@pytest.mark.parametrize(
+    ("may", "asked", "opens"),
+    [
+        ("use", "POST /v1/sessions", True), ("use", "GET /metrics", True),
+        ("metrics", "GET /metrics", True), ("metrics", "POST /metrics", False), ("metrics", "GET /metrics/x", False),
+        ("metrics", "GET /v1/sessions", False), ("metrics", "POST /v1/chat/completions", False),
+        ("approve", "GET /v1/sessions", True), ("approve", "POST /v1/sessions", False),
+        ("approve", "POST /v1/sessions/x/commands", True), ("approve", "POST /v1/sessions/x/turns", False),
+        ("approve", "GET /v1/sessions/x", False), ("approve", "POST /v1/sessions/x/commands\nGET /x", False),
+        ("approve", "GET /metrics", False),
+    ],
+)  # fmt: skip
+def test_a_key_opens_what_it_was_made_for_alone(tmp_path, may, asked, opens):
+    """By method and whole path; the door refuses all else."""
+    create(home_of(tmp_path), "alice", new_id=NEW_ID, now_us=0, ttl_s=None, may=may)
+    (key,) = keys_in(home_of(tmp_path))
+    assert key.opens(*asked.split(" ", 1)) is opens

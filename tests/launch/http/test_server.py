@@ -18,6 +18,7 @@ from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.server import make_server
 from hobus.launch.launcher.listening import bound_to
+from tests.launch.http.door import KEYS
 
 SNAPSHOT = shipped_snapshot()
 CONFIG = SNAPSHOT.config
@@ -85,7 +86,8 @@ def door_of(config):
     """A door without a cluster: what is asked here comes to none."""
     return Door(
         bus=SimpleNamespace(on_behalf_of=lambda _principal: nullcontext()), snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
-        principal_of={f"Bearer {KEY}": "alice"}.get, hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=None,
+        key_of={f"Bearer {KEY}": KEYS["Bearer k-alice"]}.get, hosts=names_of("127.0.0.1", []), metrics=Metrics(),
+        journals=None,
     )  # fmt: skip
 
 

@@ -3,12 +3,18 @@
 import asyncio
 import json
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
+from bench.builders import changed
+from hobus.bus.messages.given_history import own_words
+from hobus.bus.record.journal import event_in
+from hobus.config.assets import Approval
 from hobus.launch.http.events import shown
 from hobus.launch.http.sse import frame
 from hobus.launch.sessions.http_client import HttpError
+from tests.launch.http.door import SNAPSHOT, SimulatedDoor
 
 ASKED = "what packages are installed?"
 
@@ -234,3 +240,125 @@ def test_not_ready_without_a_host(door):
 
     answer = door.run(work())
     assert answer.status_code == 503 and "host" in answer.text
+
+
+# --- lists, and calls that wait ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def held():
+    """A door whose agent waits for an approval of its calls, given by a second person."""
+    agents = {
+        name: agent.model_copy(update={"approval": Approval(by="other")}) for name, agent in SNAPSHOT.agents.items()
+    }
+    config = type(SNAPSHOT.config).model_validate(
+        changed(SNAPSHOT.config.model_dump(), [("tools.approval", ["list_packages"])])
+    )
+    with SimulatedDoor(replace(SNAPSHOT, agents=agents, config=config)) as made:
+        yield made
+
+
+def test_a_key_lists_its_own_sessions_and_what_waits_with_its_arguments(held):
+    """Nobody else's; its own approval is refused where a second person is wanted, and a key that approves gives it."""
+
+    async def work():
+        async with held.http() as http, held.http("bob") as bob, held.http("carol") as carol:
+            session = await session_of(http)
+            await session_of(bob)
+            path = f"/v1/sessions/{session}"
+            asking = asyncio.ensure_future(http.post(f"{path}/turns", json={"text": ASKED, "input_id": "i"}))
+            rows = []
+            while not [one for one in rows if one["held_calls"]]:
+                await asyncio.sleep(0.1)
+                rows = (await http.get("/v1/sessions")).json()["sessions"]
+            (row,) = rows
+            view = (await http.get(path)).json()
+            seen = {"row": row, "calls": view["run"]["calls"]}
+            seen["carol"] = (await carol.get("/v1/sessions")).json()["sessions"]
+            approve = {"command": {"kind": "Approve", "call_id": row["held_calls"][0]["call_id"]}}
+            seen["tries"] = [
+                await carol.post(f"{path}/commands", json={"command": {"kind": "Cancel"}}),
+                await carol.post(f"{path}/turns", json={"text": ASKED}),
+                await carol.get(path),
+                await bob.post(f"{path}/commands", json=approve),
+                await http.post(f"{path}/commands", json=approve),
+                await carol.post(f"{path}/commands", json=approve),
+            ]
+            return session, seen, (await asking).json(), (await bob.get("/v1/sessions?all=true")).json()
+
+    session, seen, answer, bobs = held.run(work())
+    assert (seen["row"]["session_id"], seen["row"]["principal"]) == (session, "key/alice")
+    assert seen["row"]["lifecycle"] == "WaitingInput" and seen["row"]["waits_for"].startswith("approval of 00")
+    (call,) = seen["row"]["held_calls"]
+    assert call["tool_id"] == "list_packages" and [call] == [
+        {name: one[name] for name in call} for one in seen["calls"] if one["held"]
+    ]
+    assert [row["session_id"] for row in seen["carol"]] == [session]
+    assert [one.status_code for one in seen["tries"]] == [403, 403, 403, 404, 409, 200]
+    assert seen["tries"][4].json()["reason"].startswith("own_call: key/alice")
+    assert answer["outcome"] == "success"
+    assert len(bobs["sessions"]) == 1 and not bobs["more"] and bobs["sessions"][0]["session_id"] != session
+    said = [event_in(one).event for one in held.cluster.entries() if one.event_type == "HostCommandReceived"]
+    assert [one.principal for one in said] == ["key/alice", "key/carol"] and said[0].door.startswith("http/")
+
+
+def test_a_list_is_bounded_and_says_that_there_is_more(door):
+    """The newest first; what has ended only where all are wanted."""
+
+    async def work():
+        async with door.http() as http:
+            first, second, third = [await session_of(http) for _ in range(3)]
+            await http.delete(f"/v1/sessions/{second}")
+            await asyncio.sleep(1)
+            pages = [(await http.get(f"/v1/sessions{query}")).json() for query in ("?limit=1", "", "?all=true")]
+            wrong = [(await http.get(f"/v1/sessions?limit={given}")).status_code for given in ("0", "x", "51")]
+            return (first, second, third), pages, wrong
+
+    (first, second, third), (one, opened, everything), wrong = door.run(work())
+    assert ([row["session_id"] for row in one["sessions"]], one["more"]) == ([third], True)
+    assert [row["session_id"] for row in opened["sessions"]] == [third, first] and not opened["more"]
+    assert [row["session_id"] for row in everything["sessions"]] == [third, second, first]
+    end = everything["sessions"][1]["end"]
+    assert (end["principal"], end["turn_count"]) == ("key/alice", 0)
+    assert wrong == [400] * 3
+
+
+def test_a_turn_may_be_a_conversation_that_was_held_elsewhere(door):
+    """What was said stands before the question, as in a chat completion; it is one message, and asked again the same."""
+    said = [
+        {"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "hi"}, {"role": "user", "content": ASKED},
+    ]  # fmt: skip
+
+    async def work():
+        async with door.http() as http, door.client() as client:
+            session = await session_of(http)
+            path = f"/v1/sessions/{session}/turns"
+            one = await http.post(path, json={"messages": said, "input_id": "i"})
+            again = await http.post(path, json={"messages": said, "input_id": "i"})
+            wrong = [
+                await http.post(path, json=body)
+                for body in ({"messages": said[:3]}, {"messages": []}, {"messages": said, "text": "and"})
+            ]
+            await asyncio.sleep(1)  # the record's index is behind by so much at most
+            listed = await client.sessions()
+            return one.json(), again.json(), wrong, await client.ask(messages=said), listed
+
+    one, again, wrong, asked, listed = door.run(work())
+    assert one == again and one["outcome"] == asked.outcome == "success"
+    assert [(answer.status_code, answer.json()["error"]["param"]) for answer in wrong] == [(400, "messages")] * 3
+    texts = {entry.bodies[1].decode() for entry in door.requested()}
+    assert len(texts) == 1 and own_words(texts.pop()) == ASKED
+    assert [row.runs for row in listed] == [1]
+
+
+def test_a_key_for_metrics_reads_them_and_nothing_else(door):
+    """A scraper's key tells nothing of anybody."""
+
+    async def work():
+        async with door.http("scraper") as http:
+            answers = [await http.get("/metrics"), await http.get("/healthz"), await http.get("/v1/sessions"),
+                       await http.post("/v1/sessions", json={}), await http.get("/v1/memory")]  # fmt: skip
+            return [(one.status_code, one.json()["error"]["code"] if one.status_code > 399 else "") for one in answers]
+
+    assert door.run(work()) == [(200, ""), (200, ""), *[(403, "key_not_for_this")] * 3]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import pwd
 import socket
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +12,16 @@ from types import SimpleNamespace
 import pytest
 
 from hobus.bus.errors import BusError
-from hobus.launch.launcher.control import SOCKET, Command, CommandAnswer, LeaveCommand, ScaleCommand, send, serve
+from hobus.launch.launcher.control import (
+    SOCKET,
+    Command,
+    CommandAnswer,
+    LeaveCommand,
+    ScaleCommand,
+    Sender,
+    send,
+    serve,
+)
 from hobus.launch.launcher.members import is_at_odds
 
 COMMANDS = (ScaleCommand(role="ho1", count=2), LeaveCommand(actor="ho1/1", then="start", kill=True))
@@ -20,7 +31,8 @@ async def test_a_command_is_taken_once_and_a_refusal_reaches_the_sender(tmp_path
     """As it was sent; a no is raised there with the launcher's code and reason."""
     taken: list[Command] = []
 
-    def take(command: Command) -> None:
+    def take(command: Command, sender: Sender) -> None:
+        assert sender == Sender(os.getpid(), pwd.getpwuid(os.getuid()).pw_name)
         taken.append(command)
         if len(taken) > len(COMMANDS):
             raise BusError("unavailable", "the cluster is being stopped")
@@ -50,7 +62,7 @@ async def test_a_command_is_taken_once_and_a_refusal_reaches_the_sender(tmp_path
 async def test_what_is_no_command_is_refused_and_the_next_one_is_taken(tmp_path: Path, line: bytes, said: str) -> None:
     """Whatever somebody writes there, the launcher reads no more than a command's bytes, and goes on."""
     taken: list[Command] = []
-    server = await serve(tmp_path, taken.append, timeout_s=5)
+    server = await serve(tmp_path, lambda command, _: taken.append(command), timeout_s=5)
     reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
     writer.write(line)
     answer = CommandAnswer.model_validate_json(await reader.readline())
@@ -63,7 +75,7 @@ async def test_what_is_no_command_is_refused_and_the_next_one_is_taken(tmp_path:
 
 async def test_who_says_nothing_is_hung_up_on_and_who_is_not_answered_gives_up(tmp_path: Path) -> None:
     """Neither side waits for ever for the other."""
-    server = await serve(tmp_path, lambda _command: None, timeout_s=0.05)
+    server = await serve(tmp_path, lambda _command, _sender: None, timeout_s=0.05)
     reader, writer = await asyncio.open_unix_connection(tmp_path / SOCKET)
     assert await reader.read() == b""
     writer.close()

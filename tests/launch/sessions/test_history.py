@@ -17,6 +17,8 @@ def test_each_command_has_its_verdict_and_its_words():
             command=messages.HostCommand(
                 command_id="c3", issued_at=AT, command=messages.Deny(call_id="001", reason="no")
             ),
+            principal="key/alice",
+            door="http/1@a",
             at=AT,
         )
     )
@@ -27,6 +29,7 @@ def test_each_command_has_its_verdict_and_its_words():
         ("c3", "Deny", "undecided", "001 no"),
     ]
     assert seen[1].reason == "cancelling: x"
+    assert (seen[2].principal, seen[2].door) == ("key/alice", "http/1@a")
 
 
 def test_turns_have_their_message_and_their_end():

@@ -57,5 +57,5 @@ def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeyp
     monkeypatch.setattr(journal, "read_entries", read)
     monkeypatch.setattr(command, "journals_of", journals_of)
     rows = asyncio.run(command._listed(Home(Path("/nowhere")), 100, is_all=True))
-    assert [start.sequence for start, _standing in rows] == list(range(29, -1, -1))
+    assert [row.session_id for row in rows] == [f"s{number}" for number in range(29, -1, -1)]
     assert len(asked) == 3 and asked.count(EVERY_SESSION) == 1

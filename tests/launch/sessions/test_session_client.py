@@ -19,6 +19,9 @@ class Scripted(AsyncSessions):
     async def start(self, *, agent_id=None):
         return f"session of {agent_id}"
 
+    async def sessions(self, *, is_all=False, limit=None):
+        return [is_all, limit]
+
     async def session(self, session_id):
         raise LookupError(session_id)
 
@@ -49,8 +52,16 @@ def test_each_method_is_the_asynchronous_one_waited_for():
     """With its arguments, its value and its errors; every method of the one is there in the other."""
     with Sessions(made) as client:
         assert client.start(agent_id="A") == "session of A"
-        question = client.ask("hello", session_id="S", input_id="i", output_schema={}, template="ATT-A-001")
-        assert question == ("hello", "S", "i", {}, "ATT-A-001")
+        question = client.ask(
+            "hello", session_id="S", input_id="i", output_schema={}, template="ATT-A-001", model="p/m"
+        )
+        assert question == ("hello", "S", "i", {}, "ATT-A-001", None, "p/m")
+        said = client.ask(messages=[{"role": "user", "content": "hello"}]).said
+        assert [(one.role, one.content) for one in said] == [("user", "hello")]
+        for wrong in ({"role": "robot", "content": "x"}, {"role": "user"}):
+            with pytest.raises(ValueError, match=r"messages: 0\."):
+                client.ask(messages=[wrong]).said  # noqa: B018 - it is read
+        assert client.sessions(limit=3) == [False, 3]
         assert client.steer("S", "more") == "Steer for S"
         assert client.deny("S", "001", reason="no") == "Deny for S"
         client.end("S")

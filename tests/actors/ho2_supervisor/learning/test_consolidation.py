@@ -181,6 +181,7 @@ def test_the_order_names_no_model_and_shows_bounded_ids() -> None:
     order = consolidation.order_of(
         crossing(5000), "WO-CONS-x-1", excerpts([turn("a", "b")], 100), config=ON.config,
         memory=memory(), package_id="PKG-X", digest="d", planned_at=AS_OF,
+        model=ON.model_for(crossing(5000).agent, "consolidate"),
     )  # fmt: skip
     assert faults(order, ()) == []
     assert order.package_id == "PKG-X"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.projection.fragments import liveness_fragments
 from hobus.actors.ho2_supervisor.projection.liveness import liveness_of
-from hobus.actors.ho2_supervisor.session.intents import Intent, Intents
+from hobus.actors.ho2_supervisor.session.intents import Intents
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLives
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.bus.record.session_facts import IntentDeclared
 from tests.actors.ho2_supervisor.journals import SESSION, at
 
 INTENT = f"INT-{SESSION}-001"
@@ -21,7 +22,7 @@ def wo(run: int, rest: str = "1.1") -> str:
 
 def intents(ref: str = OWN) -> Intents:
     """One is active."""
-    return Intents([Intent(INTENT, "session", ref, at())], 2)
+    return Intents([IntentDeclared(intent_id=INTENT, scope="session", objective_ref=ref, at=at())], 2)
 
 
 def orders() -> OrderLives:

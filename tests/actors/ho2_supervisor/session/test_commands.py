@@ -161,7 +161,10 @@ def test_a_call_that_was_cancelled_in_flight_is_ignored_as_stale() -> None:
     after = fold(state, late)
     assert after.tool_batch is not None
     assert after.tool_batch.call_status["009"].state == "IgnoredStale"
-    assert fold(after, events.RunCancelled(input_id="i1", at=at(9))).lifecycle == "Idle"
+    cancelled = events.RunCancelled(input_id="i1", at=at(9))
+    assert "in flight" in str(reduced(after, cancelled).rejection)  # 001 still waits
+    closed = receipt(state, "001", status="Cancelled")
+    assert fold(after, closed, cancelled).lifecycle == "Idle"
 
 
 def test_approvals_let_calls_run_one_by_one_and_the_last_one_ends_the_waiting() -> None:

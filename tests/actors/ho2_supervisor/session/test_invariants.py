@@ -111,7 +111,7 @@ CONFIGS = st.builds(
 @given(CONFIGS, st.none() | CONFIGS)
 def test_run_configuration_is_complete_or_refused(base: SessionConfig, overrides: SessionConfig | None) -> None:
     """An override wins wherever it is given, and a run configuration always names a provider and a model."""
-    resolved = resolve_run_config(base, overrides)
+    resolved = resolve_run_config(base, overrides, None)
     over = overrides or SessionConfig()
     wanted = [over.provider if over.provider is not None else base.provider]
     wanted.append(over.model if over.model is not None else base.model)

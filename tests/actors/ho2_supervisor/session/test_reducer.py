@@ -91,7 +91,8 @@ def test_run_is_requested_then_started_with_a_frozen_configuration() -> None:
     assert state.lifecycle == "Running"
     assert (state.run and state.run.config) is not None
     assert (state.run and state.run.config).model_dump() == {
-        "provider_profile_id": None, "provider": "offline", "model": "big", "reasoning_effort": None, "max_tokens": 7,
+        "provider_profile_id": None, "provider": "offline", "model": "big", "named_by": "session",
+        "reasoning_effort": None, "max_tokens": 7,
         "caller_tools": None, "tool_choice": None, "output_schema": None,
     }  # fmt: skip
     assert state.session_config.model == "rules"
@@ -304,8 +305,16 @@ def test_cancelling_raises_both_epochs_and_stops_new_effects() -> None:
     assert (after.session_epoch, after.step_epoch) == (state.session_epoch + 1, state.step_epoch + 1)
     assert "no effect" in refusal(after, dispatched(after, "001"))
     assert "table" in refusal(after, FAILED)
-    assert fold(after, CANCELLED).lifecycle == "Idle"
-    assert "table" in refusal(state, CANCELLED)
+    assert "in flight" in refusal(after, CANCELLED)
+    assert fold(after, receipt(after, "001"), CANCELLED).lifecycle == "Idle"
+    assert "table" in refusal(running(), CANCELLED)
+
+
+def test_a_cancelled_run_with_an_order_under_way_is_not_over() -> None:
+    """Nothing that was sent is lost sight of: its end, or that it was given up, is journaled first."""
+    state = in_batch("001")
+    after = fold(state, dispatched(state, "001"), CANCELLING, receipt(state, "001"))
+    assert "in flight" in refusal(after, CANCELLED)
 
 
 def test_degraded_turn_ends_its_run_at_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.actors.ho2_supervisor.session.intents import Intent
 from hobus.actors.ho2_supervisor.turn.intent_rules import (
     HELD,
     RULESET,
@@ -18,6 +17,7 @@ from hobus.actors.ho2_supervisor.turn.intent_rules import (
     resolve_intent_transition,
     ruleset_rows,
 )
+from hobus.bus.record.session_facts import IntentDeclared
 from tests.actors.ho2_supervisor.journals import SESSION, at
 
 MESSAGE = f"RunRequested:{SESSION}/i1/1"
@@ -25,10 +25,13 @@ NEXT = f"INT-{SESSION}-003"
 OWN_WORDS = f"INTENT_DECLARED:{SESSION}/003/1"
 
 
-def intents(count: int) -> list[Intent]:
+def intents(count: int) -> list[IntentDeclared]:
     """So many active ones."""
     ids = [f"INT-{SESSION}-{number:03d}" for number in range(1, count + 1)]
-    return [Intent(one, "session", f"INTENT_DECLARED:{SESSION}/{one[-3:]}/1", at()) for one in ids]
+    return [
+        IntentDeclared(intent_id=one, scope="session", objective_ref=f"INTENT_DECLARED:{SESSION}/{one[-3:]}/1", at=at())
+        for one in ids
+    ]
 
 
 def resolved(active: int, signal: str, objective: str = "see settings") -> Decision:

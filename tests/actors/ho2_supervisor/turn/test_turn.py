@@ -78,7 +78,8 @@ def test_submission_ids_are_derived_or_counted_in_the_tenure() -> None:
         assert entries["OrderEnded"].submission_id == f"OrderEnded:WO-{SESSION}-1.2.1"
         assert entries["RunCompleted"].submission_id == f"RunCompleted:{SESSION}-1"
         assert entries["RunCompleted"].once == f"turn:{SESSION}/i1"
-        assert [kind for kind, entry in entries.items() if entry.once] == ["RunCompleted"]
+        assert entries["SESSION_START"].once == f"session:{SESSION}"
+        assert [kind for kind, entry in entries.items() if entry.once] == ["SESSION_START", "RunCompleted"]
 
 
 def test_barriers_of_a_turn_are_its_dispatches_and_its_answer() -> None:
@@ -157,12 +158,7 @@ def test_texts_are_stored_once_and_named_by_ref() -> None:
         assert [set(segment) for segment in first["input_context"]] == [
             {"name", "ref"}, {"name", "text"}, *[{"name", "ref"}] * 3,
         ]  # fmt: skip
-        assert second["like"] == rounds[0].wo_id and not {
-            "input_context",
-            "more_context",
-            "agent_id",
-            "config_digest",
-        } & set(second)
+        assert second["input_context"] == first["input_context"]
 
 
 def test_tool_calls_go_out_as_orders_of_their_own_and_come_back_in_call_order() -> None:
@@ -355,7 +351,7 @@ def test_gateway_refusal_is_a_verdict(wo_type: str) -> None:
                 continue
             assert (result.outcome, result.code) == ("error", code)
             assert result.response.endswith("."), code
-            assert ("limit" in result.response) is (code != "FORBIDDEN"), code
+            assert "limit" in result.response, code
             last = rig.run(rig.entries())[-1]
             assert (last.event_type, last.once) == ("RunFailed", f"turn:{SESSION}/{code}")
             assert rig.run(rig.turn(code, "what packages are installed?")) == result  # asked again: the same answer

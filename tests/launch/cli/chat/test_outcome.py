@@ -94,6 +94,12 @@ def test_the_worst_of_several_turns_is_the_exit_code():
     assert worst([1, 4]) == exit_codes.UNREACHABLE
 
 
+def test_a_session_beyond_its_budget_is_named():
+    """By how much, and where to look."""
+    (told,) = [text for text, _ in warnings_about(result(over_budget=1200))]
+    assert "1,200 tokens beyond its budget" in told and "hobus budget" in told
+
+
 def test_a_tool_that_was_withheld_is_named_with_what_gives_it():
     """A success all the same, that could have been another one."""
     (told,) = [text for text, _ in warnings_about(result(tools_withheld=["pay"]))]

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages import session as events
-from hobus.bus.messages.session import COMMAND_REFUSALS, CommandVerdict
+from hobus.bus.messages.session import COMMAND_REFUSALS, CommandVerdict, HeldCall
 from hobus.launch.cli.chat.run_commands import NAMES, applied, command_of, is_run_command, refused
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.sessions.summary import HeldNow
 from tests.launch.sessions.entries import SESSION
 
-ONE = (HeldNow("001", "write_file", {}),)
-TWO = (*ONE, HeldNow("002", "send_mail", {}))
+ONE = (HeldCall(call_id="001", tool_id="write_file"),)
+TWO = (*ONE, HeldCall(call_id="002", tool_id="send_mail"))
 
 
 @pytest.mark.parametrize(

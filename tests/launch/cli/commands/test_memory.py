@@ -6,6 +6,7 @@ import pytest
 
 from hobus.actors.ho3_memory.records import change_entry
 from hobus.bus.messages import memory as m
+from hobus.bus.said_by import SaidBy
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.commands import memory_asking
 from hobus.launch.cluster.home import home_of
@@ -138,10 +139,10 @@ def test_a_line_that_did_not_wait_is_not_said_to_be_confirmed(monkeypatch, capsy
     at = "2026-01-31T00:00:00.000000Z"
     about = {"agent_id": "ADMIN", "artifact_id": "ART-1", "reason": "-", "at": at}
     made = {"weight": m.UpdateOverlayWeight(**about, new_weight=0), "confirm": m.ConfirmOverlay(**about)}
-    names = [change_entry(made[change], trace="", at_us=0).submission_id for change in changes]
-    overlay = m.Overlay(
-        overlay_id="OVL-1", artifact=artifact(), state=state, is_active=state == "active", changed_by=names
-    )
+    who = SaidBy("local", "operator/1@a")
+    entries = [change_entry(made[change], who, trace="", at_us=0).submission_id for change in changes]
+    said = [m.ChangeSaid(entry_id=one, principal=who.principal, door=who.door) for one in entries]
+    overlay = m.Overlay(overlay_id="OVL-1", artifact=artifact(), state=state, is_active=state == "active", changes=said)
     said = as_shown(monkeypatch, capsys, tmp_path, ["confirm", "ART-1"], m.OverlayChanged(overlay=overlay))
     assert f": {state}, weight" in said and ("it did not wait, and nothing was changed" in said) == is_told
 

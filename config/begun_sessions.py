@@ -1,0 +1,45 @@
+"""How sessions began, for who may have to answer in one without its supervisor: whose it is, which model it names."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
+from hobus.bus.record.journal import event_in
+from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.window import remember
+from hobus.config.assets import Contract
+from hobus.config.model_choice import choose_model, named_route
+from hobus.config.snapshot import Snapshot
+
+
+class BegunSessions:
+    """The newest sessions, as many as a supervisor holds; of any other the record says how it began."""
+
+    def __init__(self, sessions_max: int) -> None:
+        self._begun: OrderedDict[str, tuple[str, SessionConfig]] = OrderedDict()
+        self._sessions_max = sessions_max
+
+    def started(self, start: StartSession, ready: SessionReady) -> SessionReady:
+        """Remember a session that has just begun; return the answer as it is."""
+        if ready.is_new:
+            self._keep(ready.session_id, ready.agent_id, start.session_config)
+        return ready
+
+    def read(self, session_id: str, entry: Entry | None) -> None:
+        """Remember what its SESSION_START says, if there is one."""
+        if entry is not None and isinstance(event := event_in(entry).event, SessionStarted):
+            self._keep(session_id, event.agent_id, event.session_config)
+
+    def route(
+        self, session_id: str, agent_id: str, request: SessionConfig | None, contract: Contract, snapshot: Snapshot
+    ) -> tuple[str | None, str | None]:
+        """Return provider and model that a prompt of this session names; `agent_id`: whose it is if nobody knows."""
+        whose, wanted = self._begun.get(session_id, (agent_id, None))
+        gateway, agent = snapshot.config.gateway, snapshot.agents.get(whose)
+        provider_id, model_id = named_route(choose_model(gateway, agent, contract, request=request, session=wanted))
+        return provider_id or contract.boundary.provider_id, model_id
+
+    def _keep(self, session_id: str, agent_id: str, wanted: SessionConfig) -> None:
+        remember(self._begun, session_id, (agent_id, wanted), at_most=self._sessions_max)
