@@ -17,9 +17,9 @@ import pytest
 
 from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.sections.tools import StdioServer
+from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.config.snapshot import load_snapshot
-from tests.process.mcp_servers import SCRIPTED, scripted
+from tests.process.mcp_servers import SCRIPTED, http, scripted
 from tests.process.started_here import ROOT, importable, lives, until  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.process
@@ -236,7 +236,7 @@ async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) ->
 import asyncio, sys
 from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.sections.tools import StdioServer
+from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.config.snapshot import load_snapshot
 async def main():
     fields = {scripted(tmp_path)!r}
@@ -290,6 +290,30 @@ async def test_of_many_holders_the_idle_ones_make_room_and_the_busy_ones_do_not(
             task.cancel()
         await asyncio.gather(*busy, return_exceptions=True)
         assert (await call(server, "count", holder="f"))[0]
+
+
+async def test_a_server_over_http_that_forgot_its_session_is_connected_anew_and_the_call_made(tmp_path: Path) -> None:
+    """It took no such call, so one that must not run twice is made as well, once."""
+    program = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("forgetful_mcp_server.py")), str(tmp_path)]
+    )
+    try:
+        await until((tmp_path / "port").exists)
+        url = f"http://127.0.0.1:{(tmp_path / 'port').read_text()}/mcp"
+        config = HttpServer.model_validate(http(url))
+        server = McpSource("s", config, LIMITS, given={}, random=lambda: 0.5, on_change=lambda: None)
+        task = asyncio.get_running_loop().create_task(server.keep())
+        try:
+            await until(lambda: server.state == "ready")
+            assert [await call(server, "add") for _ in range(5)] == [(True, "", f"call {n}") for n in range(1, 6)]
+            assert len((tmp_path / "calls").read_text().splitlines()) == 5
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await server.close()
+    finally:
+        program.kill()
+        program.wait()
 
 
 def test_the_scripted_server_is_there() -> None:

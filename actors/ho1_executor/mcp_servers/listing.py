@@ -17,6 +17,9 @@ from hobus.bus.messages.control import SEPARATOR
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 from hobus.config.tool_faults import TOOL_ID, is_meant
 
+NOT_TAKEN = "not_taken"
+"""Code of a call that a server over HTTP did not take, having forgotten its session: it may be made again."""
+
 _REFUSED_SHOWN = 20
 _NAME_CHARS = 64
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import structlog
 
-from hobus.actors.ho1_executor.mcp_servers.listing import is_listing, printable, taken
+from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, is_listing, printable, taken
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, interpreter
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
@@ -187,11 +187,14 @@ class McpSource:
         try:
             async with limit:
                 try:
-                    return await self._once(tool, fields)
+                    result = await self._once(tool, fields)
+                    if result.code != NOT_TAKEN:
+                        return result
                 except HostGone:
                     if not tool.idempotent:
                         raise
-                return await self._once(tool, fields)
+                result = await self._once(tool, fields)
+                return not_done("tool_failed", result.text) if result.code == NOT_TAKEN else result
         except HostGone as gone:
             said = f"the MCP server of {tool.tool_id} {gone} while the call was running"
             return not_done("unknown_outcome", f"{said}; what it held between calls is gone")
@@ -211,6 +214,8 @@ class McpSource:
             return not_done("tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run")
         result = await connection.call({"tool": self._names[tool.tool_id], **fields})
         result.held_by = f"{self.name}/{connection.pid}"
+        if result.code == NOT_TAKEN:
+            connection.end()  # whoever calls next waits for another one
         return result
 
     async def _in_own(
