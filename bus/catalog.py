@@ -12,7 +12,8 @@ worker is lost.
 `reads`: changes nothing, so that it is answered anew when it comes again, and no answer is kept for that.
 `pages`: reads pages of the record, each made while nobody else is answered: its principal's next one waits for a turn.
 `timed`: the histogram of the broker that counts how long it took, from request to answer (`bus/histogram.py`).
-`by_tool`: its key is no stickiness but the tool that it needs; it goes to workers that announce that tool.
+`by_tool`: its key is the tool that it needs; it goes to workers that announce that tool. For a tool of a server that
+keeps state the key goes on with a space and whom for: all such go to one worker while it has the tool.
 """
 
 from __future__ import annotations

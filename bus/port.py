@@ -16,6 +16,7 @@ from hobus.bus.messages.base import Message
 if TYPE_CHECKING:
     from hobus.bus.messages.gateway import Prompt, PromptResponse
     from hobus.bus.messages.work_order import ToolCall
+    from hobus.bus.tool import ToolResult
 
 R = TypeVar("R", bound=Message)
 
@@ -195,22 +196,11 @@ class Provider(Protocol):
         ...
 
 
-class ToolOutput(Protocol):
-    """What a tool call brought."""
-
-    ok: bool
-    code: str
-    text: str
-    truncated: bool
-    traceback: str
-    printed: str
-
-
 class ToolRunner(Protocol):
     """Runs tools so that a cancel or a deadline really stops them."""
 
     def available(self) -> Sequence[str]: ...
 
-    async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolOutput:
+    async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """Runs one call; cancelling the task kills the tool."""
         ...

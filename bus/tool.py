@@ -12,8 +12,9 @@
     [project.entry-points."hobus.tools"]
     open_ticket = "my_package.tools:open_ticket"
 
-The name of the entry point is the tool's id. The function stays a plain function; it runs in a killable tool process,
-one call at a time. Standard library alone: tool processes load this and nothing else of the bus. See docs/tools.md.
+The name of the entry point is the tool's id. The function stays a plain function; it runs in a killable tool process, a
+`def` alone in it, an `async def` beside others that wait. Standard library alone: tool processes load this and nothing
+else of the bus. See docs/tools.md.
 """
 
 from __future__ import annotations
@@ -42,28 +43,48 @@ class Invocation:
     agent_id: str
 
 
+@dataclass(slots=True)
+class ToolResult:
+    """What a call brought. `code` is empty, or one of a failed order: tool_failed, unknown_outcome and others."""
+
+    ok: bool
+    code: str
+    text: str
+    truncated: bool = False
+    traceback: str = ""  # of what the tool raised and did not mean to
+    printed: str = ""  # to its standard output and error
+    held_by: str = ""  # the process that may hold state for the next call; "": none does
+
+
 @dataclass(frozen=True, slots=True)
 class Declared:
     """What the decorator was told."""
 
     idempotent: bool
     writes: bool
+    timeout_s: float | None
     description: str | None
     parameters: Mapping[str, Any] | None
 
 
 def tool(
-    *, idempotent: bool, writes: bool, description: str | None = None, parameters: Mapping[str, Any] | None = None
+    *,
+    idempotent: bool,
+    writes: bool,
+    description: str | None = None,
+    parameters: Mapping[str, Any] | None = None,
+    timeout: float | None = None,
 ) -> Callable[[F], F]:
     """Makes a function a tool.
 
     `idempotent`: running it twice is as good as once, so that a call is made again after a crash. `writes`: it changes
     something, so that an agent needs its exact name among its permissions. The description is the docstring unless
-    given; `parameters`, a JSON Schema of the arguments, is made from the annotations unless given.
+    given; `parameters`, a JSON Schema of the arguments, is made from the annotations unless given. `timeout`: seconds
+    that one call may take, in place of `tools.timeout_ms`.
     """
 
     def marked(function: F) -> F:
-        setattr(function, MARK, Declared(idempotent, writes, description, parameters))
+        setattr(function, MARK, Declared(idempotent, writes, timeout, description, parameters))
         return function
 
     return marked

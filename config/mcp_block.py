@@ -45,10 +45,12 @@ class PastedServer(BaseModel):
     reads: list[str] | None = Field(default=None, description="instead of the profile's")
     idempotent: list[str] | None = Field(default=None, description="instead of the profile's")
     connect_timeout_ms: int | None = Field(default=None, gt=0, description="instead of the profile's")
+    timeout_ms: int | None = Field(default=None, gt=0, description="instead of the profile's")
+    per: Literal["worker", "principal", "session"] | None = Field(default=None, description="instead of the profile's")
     elsewhere: bool | None = Field(default=None, description="instead of the profile's")
 
 
-_OVER_PROFILE = ("tools", "reads", "idempotent", "connect_timeout_ms", "elsewhere")
+_OVER_PROFILE = ("tools", "reads", "idempotent", "connect_timeout_ms", "timeout_ms", "per", "elsewhere")
 
 
 class Expanded(NamedTuple):

@@ -14,6 +14,7 @@ import structlog
 
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.file_reads import FileReads
+from hobus.actors.ho1_executor.held_state import HeldState
 from hobus.actors.ho1_executor.job import Job, job_of
 from hobus.actors.ho1_executor.known_tools import KnownTools
 from hobus.actors.ho1_executor.model_step import ModelStep, Outage
@@ -87,6 +88,7 @@ class Executor(Actor):
             runner=self._tools,
             specs=self._specs,
             config=self._config,
+            held=HeldState(self._ledger, bus.instance, page=self._config.ledger.read_entries_max),
             begun=self._begun,
             read_file=self._read,
             own_digest=self._snapshot.digest,

@@ -7,14 +7,16 @@ and then opened by that very handle: whoever swaps names or links meanwhile chan
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from hobus.actors.ho1_executor.key_text import key_rule
 from hobus.bus.messages.files import FileText, Refused
+from hobus.config.secret_refs import looks_secret
 
 _NO_FILES = ("/proc", "/sys", "/dev")
 """What lies there looks like files, and is the kernel's and the processes' (their environment, for one)."""
@@ -22,6 +24,20 @@ _EVERYTHING = "*"
 _SHOWN_CHARS = 200
 _KEY_BYTES = 4_096
 """So much of every file is looked at for a key, also where less is shown: half a key is no text either."""
+_KEY_NAMES = (
+    "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.jks", "*.kdbx",
+    ".env", ".env.*", ".netrc", "_netrc", ".pgpass", ".htpasswd", ".git-credentials", "credentials",
+    "credentials.*", "secring.*",
+)  # fmt: skip
+_KEY_PLACES = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".password-store")
+_KEYS = re.compile(
+    r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----(?:\s|\\[nr]){1,8}"
+    r"(?:[\w-]{1,32}: ?[^\n]{0,200}\n){0,4}\s{0,8}[A-Za-z0-9+/=]{16}"
+    r"|(?<![0-9A-Za-z])hobus(?:-[0-9a-f]{64}|1[a-z0-9]{100})"
+)
+"""A private key behind its first line, a bearer key and a join token of hobus."""
+_FEW_WORDS = 4
+"""So many keys or tokens, each a word, are still a file of nothing else."""
 
 
 class _Refusal(Exception):
@@ -79,6 +95,8 @@ class FileReads:
                 "outside",
                 "it lies where no agent reads: the home of a cluster or worker, or files of the system itself",
             )
+        if _is_for_keys(real):
+            raise _Refusal("outside", "by its name or place it is for keys, which go into no prompt: copy what is none")
         if not stat.S_ISREG(found.st_mode):
             raise _Refusal("not_a_file", f"it is {_kind(found.st_mode)}")
         if found.st_nlink > 1:  # nobody can tell where the other names are
@@ -94,8 +112,8 @@ class FileReads:
             os.close(opened)
         has_changed = _version(found) != _version(after) or len(data) < min(max_bytes, found.st_size)
         text, kept = _decoded(data, is_cut=after.st_size > len(data))
-        if rule := key_rule(head.decode(errors="ignore")) or key_rule(text):
-            raise _Refusal("outside", f"it {rule.says}, which goes into no prompt: {rule.mend}")
+        if _holds_key(head.decode(errors="ignore")) or _holds_key(text):
+            raise _Refusal("outside", "it holds a key or a token, which goes into no prompt: take it out here")
         is_cut = after.st_size > kept
         said = [f"the first {kept} of {after.st_size} bytes"] if is_cut else []
         said += ["it changed while it was read"] if has_changed else []
@@ -107,6 +125,18 @@ class FileReads:
             size_bytes=after.st_size,
             is_cut=is_cut,
         )
+
+
+def _is_for_keys(path: str) -> bool:
+    """Whether programs keep keys under this name, or in this folder."""
+    *folders, name = path.split("/")
+    return any(fnmatch(name, pattern) for pattern in _KEY_NAMES) or not set(_KEY_PLACES).isdisjoint(folders)
+
+
+def _holds_key(text: str) -> bool:
+    """Whether it holds a private key in the usual form, or is nothing but tokens of well-known services."""
+    words = text.split(maxsplit=_FEW_WORDS)
+    return _KEYS.search(text) is not None or (0 < len(words) <= _FEW_WORDS and all(map(looks_secret, words)))
 
 
 def _places(path: str, roots: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, ToolSaid
 from hobus.bus.dispatch import Call
+from hobus.bus.messages.control import HELD_FOR
 from hobus.bus.messages.ids import parse_iso
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.port import Bus
@@ -22,6 +23,7 @@ class Job:
     is_repeat: bool  # it was, or may have been, delivered before
     deadline: float
     trace: str
+    holder: str = ""  # for whom the server of its tool keeps state
     due_at: str | None = None  # when its run ends, as far as its sender knew
     said: ToolSaid = field(default_factory=ToolSaid)  # for people
     draft: Draft = field(default_factory=Draft)  # what the model says meanwhile
@@ -56,6 +58,7 @@ def job_of(  # noqa: PLR0913 - what is known of a delivery
         is_repeat=is_repeat,
         deadline=started + limit_s,
         trace=call.trace,
+        holder=call.key.partition(HELD_FOR)[2] or order.session_id,
         due_at=due_at,
         draft=Draft(
             run=str(order.fence.run_id), step=order.wo_id, attempt=call.attempt, before="retry" if is_repeat else None

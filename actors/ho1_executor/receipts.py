@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, entry_id, iso, start_key
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.order_states import moved
-from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, ToolCall, WorkOrder, WorkOrderError
+from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import ToldPeople, ToolStarted, end_of, receipt_in
 
@@ -256,11 +257,12 @@ def start_keys(wo_id: str, after: int, count: int, *, idempotent: bool) -> list[
     return [start_key(wo_id, after + offset) for offset in range(1, count + 1)]
 
 
-def start_entry(order: WorkOrder, call: ToolCall, stamp: Stamp, *, number: int, idempotent: bool) -> WriteEntry:
+def start_entry(order: WorkOrder, tool: ToolDefinition, stamp: Stamp, *, number: int) -> WriteEntry:
     """TOOL_STARTED of one try; the call's arguments stand in the order already."""
-    once = start_key(order.wo_id, number if idempotent else None)
-    payload = ToolStarted(call.tool_id, idempotent, number)
-    return entry_of(order, stamp, "TOOL_STARTED", payload, parents=[dispatched_id(order.wo_id)], once=once)
+    once = start_key(order.wo_id, number if tool.idempotent else None)
+    payload = ToolStarted(tool.tool_id, tool.idempotent, number)
+    parents = [dispatched_id(order.wo_id)]
+    return entry_of(order, stamp, "TOOL_STARTED", payload, reason=tool.source, parents=parents, once=once)
 
 
 def step_after(starts: Sequence[Entry], instance: str) -> Step:

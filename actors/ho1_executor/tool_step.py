@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from hobus.actors.ho1_executor.contracts import schema_faults
 from hobus.actors.ho1_executor.ends import OrderEnds
+from hobus.actors.ho1_executor.held_state import HeldState
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import ReadText, requests_over
-from hobus.actors.ho1_executor.tools.table import Validators, snapshot_view
+from hobus.actors.ho1_executor.tools.table import builtin_view
 from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
-from hobus.bus.window import remember
 from hobus.config.assets import Agent, names, why_withheld
+from hobus.config.json_schema import Validator, validator_of
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
@@ -40,11 +41,10 @@ class ToolStep:
     runner: ToolRunner
     specs: Mapping[str, ToolDefinition]
     config: AdminConfig  # of this worker: its limits
+    held: HeldState
     begun: set[str]  # orders whose tool this incarnation began to run and whose end is not durable yet
     own_digest: str = ""  # of the snapshot that its tool processes know
     read_file: ReadText | None = None
-    validators: Validators = field(default_factory=Validators)
-    views: OrderedDict[str, dict[str, Any]] = field(default_factory=OrderedDict[str, dict[str, Any]])
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult | Receipt:
         """The tool's output, or the receipt of the worker that ran it.
@@ -53,12 +53,12 @@ class ToolStep:
         """
         order = job.order
         call, tool, agent = self._checked(order, snapshot)
-        recorded = await self._claim(job, call, tool)
+        recorded = await self._claim(job, tool)
         if recorded is not None:
             return recorded
         self.begun.add(order.wo_id)
         job.usage.tool_ids.append(tool.tool_id)
-        timeout_s = min(self.config.tools.timeout_ms / 1000, job.remaining_s)
+        timeout_s = min(tool.timeout_s or self.config.tools.timeout_ms / 1000, job.remaining_s)
         about = {"session_id": order.session_id, "agent_id": order.agent_id, "config_digest": snapshot.digest}
         output = await self.runner.run(
             call,
@@ -67,12 +67,15 @@ class ToolStep:
                 "wo_id": order.wo_id,
                 "idempotency_key": order.wo_id,
                 "more_tools": self._more_tools(agent),
+                "holder": job.holder,
                 "request": requests_over(self.bus, timeout_s=timeout_s, about=about, read_file=self.read_file),
-                **self._other_view(snapshot),
+                **({} if snapshot.digest == (self.own_digest or snapshot.digest) else {"view": builtin_view(snapshot)}),
             },
             timeout_s=timeout_s,
         )
         job.said.printed, job.said.traceback = output.printed, output.traceback
+        if output.held_by:
+            output.text = await self.held.word(order.session_id, tool.source, output.held_by) + output.text
         if output.ok:
             return OutputResult(text=Segment(name=call.call_id, text=output.text), truncated=output.truncated)
         # Nothing is unknown about a call that may simply be made again.
@@ -91,21 +94,9 @@ class ToolStep:
             raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
         if agent is None or not agent.may_use(call.tool_id, writes=tool.writes):
             raise WorkOrderFault("tool_not_permitted", _refusal(order.agent_id, agent, tool))
-        if faults := schema_faults(self.validators.of(tool), call.arguments):
+        if faults := schema_faults(_validator_of(tool), call.arguments):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
         return call, tool, agent
-
-    def _other_view(self, snapshot: Snapshot) -> dict[str, Any]:
-        """The snapshot as tools see it, where the order runs under another one than the tool processes know."""
-        if snapshot.digest == self.own_digest or not self.own_digest:
-            return {}
-        view = self.views.get(snapshot.digest)
-        if view is None:
-            view = snapshot_view(
-                snapshot, {name: tool for name, tool in self.specs.items() if tool.source == "builtin"}
-            )
-            remember(self.views, snapshot.digest, view, at_most=self.config.ho1.snapshots_kept)
-        return {"view": view}
 
     def _more_tools(self, agent: Agent) -> list[dict[str, Any]]:
         """What the agent may use beyond the built-in tools, which tool processes know by themselves."""
@@ -115,7 +106,7 @@ class ToolStep:
             if tool.source != "builtin" and agent.may_use(tool_id, writes=tool.writes)
         ]
 
-    async def _claim(self, job: Job, call: ToolCall, tool: ToolDefinition) -> Receipt | None:
+    async def _claim(self, job: Job, tool: ToolDefinition) -> Receipt | None:
         """Nothing once this worker holds the durable start, or the receipt of the one that ended the order."""
         order = job.order
         starts = await self._starts_of(order.wo_id, tool) if job.is_repeat else []
@@ -125,16 +116,16 @@ class ToolStep:
                 return await self._resume_ours(order, tool)
             if step == "ask" and (receipt := await self._end_of_other(order, tool, starts[-1])) is not None:
                 return receipt
-            ack = await self._write_start(job, call, tool, number=len(starts) + 1)
+            ack = await self._write_start(job, tool, number=len(starts) + 1)
             if ack.outcome == "committed":
                 return None
             if is_claimed(ack, self.bus.instance):  # a lost ack, or a repeat that nobody announced as one
                 return await self._resume_ours(order, tool)
             starts = await self._starts_of(order.wo_id, tool)
 
-    async def _write_start(self, job: Job, call: ToolCall, tool: ToolDefinition, *, number: int) -> Ack:
+    async def _write_start(self, job: Job, tool: ToolDefinition, *, number: int) -> Ack:
         """Whose this try is, durably; a barrier."""
-        entry = start_entry(job.order, call, job.stamp(), number=number, idempotent=tool.idempotent)
+        entry = start_entry(job.order, tool, job.stamp(), number=number)
         try:
             ack = (await self.ledger.write([entry], trace=job.trace))[0]
         except LedgerError as fault:
@@ -184,6 +175,12 @@ class ToolStep:
                     return starts
                 starts.append(entry)
         return starts
+
+
+@lru_cache(maxsize=1024)
+def _validator_of(tool: ToolDefinition) -> Validator:
+    """Of its arguments; its schema was found right when the tool was."""
+    return validator_of(tool.parameters)
 
 
 def _refusal(agent_id: str, agent: Agent | None, tool: ToolDefinition) -> str:

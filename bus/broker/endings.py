@@ -52,8 +52,8 @@ class Endings:
         if keeps_slot:
             late = Late(holds_slot=pending.slotted, attempt=pending.header.attempt)
             remember_late(worker, message_id, late, bound=state.settings.dedupe_window)
-        if pending.header.key and not pending.direct:
-            pending.service.sticky.ended(pending.header.key, worker, state.now)
+        if pending.sticky:
+            pending.service.sticky.ended(pending.sticky, worker, state.now)
 
     def fail(
         self,

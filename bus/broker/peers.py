@@ -18,7 +18,7 @@ from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.fair import key_principal, principal_of
 from hobus.bus.limits import LAGGING_MS
-from hobus.bus.messages.control import Beat
+from hobus.bus.messages.control import HELD_FOR, SEPARATOR, Beat
 from hobus.bus.settings import BusSettings
 
 LAG = "lag_ms"
@@ -175,6 +175,7 @@ class OpenRequest:
     """Earlier requesters that still live: whoever asks gets the answer."""
     direct: str = field(init=False)  # the one instance that it is for; "": any
     tool: str = field(init=False)  # the one that its worker must have announced; "": none
+    sticky: str = field(init=False)  # goes to whoever owns this; "": to anybody
     is_post: bool = field(init=False)
     slotted: bool = field(init=False)
     unable_since: float | None = None  # nobody that has the tool is there since
@@ -187,7 +188,11 @@ class OpenRequest:
         header = self.header
         self.waits_since = self.came_at
         self.direct = header.destination if "/" in header.destination else ""
-        self.tool = header.key if self.row.by_tool and not self.direct else ""
+        key = "" if self.direct else header.key
+        self.tool, _, holder = key.partition(HELD_FOR) if self.row.by_tool else ("", "", "")
+        # Calls of one holder at one server go to one worker, whatever tool of it they need.
+        held = f"{self.tool.partition(SEPARATOR)[0]}{HELD_FOR}{holder}" if holder else ""
+        self.sticky = held if self.row.by_tool else key
         self.is_post = header.kind == _POST
         self.slotted = self.row.mode != "immediate" and not self.is_post
 

@@ -1,8 +1,9 @@
 """Which worker gets a request, and what happens when there is none right now.
 
 Rules, in order: a request to an instance goes there only; one that needs a tool goes to the least loaded worker that
-announced it; one with a key goes to the key's owner and waits for it;
-any other goes to the least loaded worker with room, then to the one that has been idle longest.
+announced it, or, where the tool's server keeps state for somebody, to the worker that had the last one for them; one
+with a key goes to the key's owner and waits for it; any other goes to the least loaded worker with room, then to the
+one that has been idle longest.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class Placement:
             self._place_by_tool(pending, bounded=bounded)
         elif pending.direct:
             self._place_direct(pending, bounded=bounded)
-        elif pending.header.key:
-            self._place_at(self._owner(service, pending.header.key), pending, bounded=bounded)
+        elif pending.sticky:
+            self._place_at(self._owner(pending, service.offering), pending, bounded=bounded)
         else:
             worker = least_loaded(service.offering, slotted=pending.slotted, mailbox_max=self._mailbox_max)
             if worker is not None:
@@ -73,7 +74,10 @@ class Placement:
         """To a worker that announced the tool; while there is none, it waits for one as for a service."""
         able = [peer for peer in pending.service.offering if pending.tool in peer.tools]
         worker = least_loaded(able, slotted=pending.slotted, mailbox_max=self._mailbox_max)
-        if worker is not None:
+        if pending.sticky and (owner := self._owner(pending, able)) is not None:
+            pending.unable_since = None
+            self._place_at(owner, pending, bounded=bounded)
+        elif worker is not None:
             pending.unable_since = None
             self.deliver(pending, worker)
         elif self._is_without_hope(pending):
@@ -203,8 +207,8 @@ class Placement:
             worker.used -= holds_slot
         elif not holds_slot:
             worker.used += 1
-        if pending.header.key and not pending.direct:
-            pending.service.sticky.started(pending.header.key, worker)
+        if pending.sticky:
+            pending.service.sticky.started(pending.sticky, worker)
 
     def pump(self, worker: BoundPeer) -> None:
         """The worker has what it may have of what waits."""
@@ -261,13 +265,15 @@ class Placement:
             if pending.state == "waiting" and not pending.direct and (not pending.is_post or service.is_given_up):
                 self._no_service(pending)
 
-    def _owner(self, service: Service, key: str) -> BoundPeer | None:
-        owner = service.sticky.owner(key, self._state.now)
-        if owner is None:
-            ready = [peer for peer in service.offering if peer.takes_work]
-            if ready:
-                owner = first_owner(key, ready)
-                service.sticky.assign(key, owner, self._state.now)
+    def _owner(self, pending: OpenRequest, able: list[BoundPeer]) -> BoundPeer | None:
+        """Of its key, one of these."""
+        sticky, key = pending.service.sticky, pending.sticky
+        owner = sticky.owner(key, self._state.now)
+        if owner is None or owner not in able:
+            ready = [peer for peer in able if peer.takes_work]
+            owner = first_owner(key, ready) if ready else None
+            if owner is not None:
+                sticky.assign(key, owner, self._state.now)
         return owner
 
     def _has_room(self, worker: BoundPeer, pending: OpenRequest) -> bool:

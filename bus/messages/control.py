@@ -44,6 +44,8 @@ SOURCES_MAX = 1024
 """Most sources of tools of one worker."""
 SEPARATOR = "__"
 """In a tool's id, between the name of its MCP server and the server's own name for it; no other id has it."""
+HELD_FOR = " "
+"""In the key of an order, between the tool that it needs and, where that is a server's, whom it keeps state for."""
 WORKERS_SHOWN_MAX = 64
 """Most workers that are named beside one tool."""
 

@@ -21,6 +21,10 @@ class McpServerSettings(Section):
         description="those that may run twice after a crash (shell patterns allowed); what only reads may in any case"
     )
     connect_timeout_ms: Positive = Field(description="until it is started, has said who it is and listed its tools")
+    timeout_ms: Positive | None = Field(description="one call of its tools; null: `tools.timeout_ms`")
+    per: Literal["worker", "principal", "session"] = Field(
+        description="who shares a process of it, or an HTTP session, and with it the state that it holds between calls"
+    )
     elsewhere: bool = Field(description="also for workers on other hosts; false: for those beside the record alone")
 
 
@@ -64,8 +68,11 @@ class ToolLimits(Section):
 class ToolsConfig(Section):
     """Tools and their limits."""
 
-    children: Positive = Field(description="pre-forked tool processes per worker")
-    timeout_ms: Positive = Field(description="one call; then its process is killed")
+    children_max: Positive = Field(
+        description="calls of one worker's tools that have a process each, every one but `async def`; more wait for one"
+    )
+    children_idle_ms: Positive = Field(description="without a call for so long, a tool process is ended")
+    timeout_ms: Positive = Field(description="one call of a tool that declares no other time; then it is stopped")
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
     said_max_bytes: Positive = Field(
         description="kept of what a call's tool prints, and of the traceback of what it raises: both ends of each; log "
@@ -94,6 +101,10 @@ class ToolsConfig(Section):
         description="what a server of a pasted `mcpServers` block gets besides, by name; it may say any of it itself"
     )
     mcp_profile: str = Field(description="of these, the one of a pasted server that names none")
+    mcp_processes_max: Positive = Field(
+        description="processes of one MCP server at one worker that are a session's or a principal's"
+    )
+    mcp_idle_ms: Positive = Field(description="without a call for so long, such a process is ended, and its state lost")
     reconnect_min_ms: Positive = Field(description="pause before an MCP server is tried again; doubles, with jitter")
     reconnect_max_ms: Positive = Field(description="cap of that pause")
     listed_max: Positive = Field(description="tools of one MCP server; what it lists beyond is not taken")

@@ -143,7 +143,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.config.assets.Boundary.*", "hobus.config.sections.gateway.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.yaml_text._NUMBER_MAX_CHARS", "hobus.config.parse._DEPTH_MAX", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
-        "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS", "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.print_pipe._PIPE_BYTES", "hobus.actors.ho1_executor.tools.standard_streams.*",
+        "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS", "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.nursery.*", "hobus.actors.ho1_executor.tools.print_pipe._PIPE_BYTES", "hobus.actors.ho1_executor.tools.standard_streams.*",
         "hobus.bus.conduct.FRAME_BYTES", "hobus.bus.histogram.BOUNDS_MS", "hobus.bus.zeromq.curve.*", "hobus.bus.disk.*", "hobus.bus.word_scores.(_K1, _B)",
         "hobus.gateway_service.breaker.*", "hobus.gateway_service.routing._OVERLOAD", "hobus.gateway_service.pricing.TOKENS_MAX",
         "hobus.gateway_service.providers.http.wire._COUNT_MAX", "hobus.gateway_service.providers.http.faults._LEAST_ERROR",
@@ -152,7 +152,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.http.clients._FIRST_OTHER", "hobus.gateway_service.providers.http.wire._NAME_MAX_CHARS",
         "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
-        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.actors.ho1_executor.key_bodies.*", "hobus.actors.ho1_executor.key_text.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
+        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
         "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.client_errors._RETRYABLE",
@@ -170,13 +170,15 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.launcher.launcher._FOR_EVER_S", "hobus.launch.worker.main._FOR_EVER_S", "hobus.launch.cli.checkup._YEAR_2024",
     ),
     "what a secret is, and what a quotation: a rule that no configuration may weaken": (
-        "hobus.actors.ho1_executor.file_reads._KEY_BYTES",
+        "hobus.actors.ho1_executor.file_reads._KEY_BYTES", "hobus.actors.ho1_executor.file_reads._FEW_WORDS",
         "hobus.gateway_service.providers.http.faults._QUOTED_CHARS", "hobus.gateway_service.providers.http.faults.*",
     ),
     "what one stranger's schema may cost whoever checks it, where everybody waits: a bound that no configuration may lift": (
         "hobus.config.json_schema._*_MAX", "hobus.config.json_schema._PATTERNS_BYTES", "hobus.config.schema_cost.*",
     ),
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
+        "hobus.actors.ho1_executor.held_state._KNOWN_MAX", "hobus.actors.ho1_executor.tools.host_process._UNREAD_MAX",
+        "hobus.actors.ho1_executor.tools.child_main._LAG_S",
         "hobus.bus.broker.ring.*", "hobus.launch.http.server._ACCEPTS_AT_ONCE", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK", "hobus.bus.fair._PRINCIPALS_KEPT", "hobus.bus.lanes._ROLES_KEPT", "hobus.config.load.(_ASSETS_KEPT, _SETTINGS_KEPT)",
         "hobus.bus.loop._PASSES", "hobus.bus.zeromq.drained.MANY",
         "hobus.bus.zeromq.lane._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.config.own_settings._DEPTH_MAX", "hobus.gateway_service.places._GROWTH", "hobus.gateway_service.places._NEWEST_SHARE", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
@@ -193,7 +195,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
-        "hobus.actors.ho1_executor.tools.both_ends._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN)", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
+        "hobus.actors.ho1_executor.tools.print_pipe._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN)", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
         "hobus.config.gates.ownership._SHOWN_CHARS", "hobus.config.gates.finding.SHOWN_MAX", "hobus.config.parse._FAULTS_SHOWN", "hobus.config.yaml_text._SHOWN_CHARS", "hobus.launch.cli.commands.registry._SHOWN_HASH", "hobus.config.gates.invariants._SHOWN_CHARS",
         "hobus.actors.ho1_executor.file_reads._SHOWN_CHARS", "hobus.ledger_service.finding._EXCERPT_LEAD", "hobus.launch.cli.commands.ledger_search.search():*",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",

@@ -14,7 +14,15 @@ from hobus.config.mcp_block import PastedServer
 from hobus.config.secret_refs import looks_secret, secret_argument
 from hobus.config.snapshot import Snapshot, load_snapshot
 
-BASE = {"tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 10000, "elsewhere": False}
+BASE = {
+    "tools": None,
+    "reads": [],
+    "idempotent": [],
+    "connect_timeout_ms": 10000,
+    "timeout_ms": None,
+    "per": "worker",
+    "elsewhere": False,
+}
 
 
 def loaded(tmp_path: Path, servers: Any, **tools: Any) -> Snapshot:

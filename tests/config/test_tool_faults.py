@@ -14,7 +14,7 @@ from hobus.config.tool_faults import tool_faults
 SNAPSHOT = load_snapshot()
 STDIO = {
     "transport": "stdio", "command": ["x"], "env": {}, "tools": None, "reads": [], "idempotent": [],
-    "connect_timeout_ms": 1000, "elsewhere": False,
+    "connect_timeout_ms": 1000, "timeout_ms": None, "per": "worker", "elsewhere": False,
 }  # fmt: skip
 HTTP = {name: value for name, value in STDIO.items() if name not in ("command", "env")} | {
     "transport": "http", "url": "https://example.org/mcp", "headers": {},

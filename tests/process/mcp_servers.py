@@ -32,6 +32,8 @@ def stdio(*command: str, **changes: Any) -> dict[str, Any]:
         "reads": [],
         "idempotent": [],
         "connect_timeout_ms": 20_000,
+        "timeout_ms": None,
+        "per": "worker",
         "elsewhere": False,
     }
     return server | changes

@@ -2,7 +2,8 @@
 
 Each call of `effect` adds a line to DIR/effects; `pid` of the newest server stands in DIR/pid. HOW: `garbage` (prints
 nonsense between its messages), `silent` (never answers), `wild` (lists what is no tool beside what is one), `many` (200
-tools), `late4` (answers its handshake after four seconds), `held` (not as long as there is DIR/hold).
+tools), `late4` (answers its handshake after four seconds), `held` (not as long as there is DIR/hold), `stateful` (has
+`count`, which says its process and how often it was called there).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ print(subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=nothing, 
 OBJECT = {"type": "object", "properties": {}}
 _writing = threading.Lock()
 _cancelled: dict[Any, threading.Event] = {}
+_counted: list[str] = []
 
 
 def say(message: dict[str, Any]) -> None:
@@ -40,6 +42,8 @@ def say(message: dict[str, Any]) -> None:
 def tools() -> list[Any]:
     """What it lists."""
     names = ["effect", "slow", "deaf", "polite", "die", "huge", "nonsense", "sample", "key", "daemon"]
+    if HOW == "stateful":
+        names.append("count")
     listed: list[Any] = [{"name": name, "description": f"Does {name}.", "inputSchema": OBJECT} for name in names]
     if HOW == "many":
         listed += [{"name": f"tool {n}", "description": "x" * 500, "inputSchema": OBJECT} for n in range(200)]
@@ -87,6 +91,10 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
     if name == "sample":
         say({"id": "s1", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
         say({"id": "e1", "method": "elicitation/create", "params": {"message": "?", "requestedSchema": OBJECT}})
+    if name == "count":
+        _counted.append(name)
+        say({"id": request_id, "result": {"content": [{"type": "text", "text": f"{len(_counted)} in {os.getpid()}"}]}})
+        return
     text = "x" * 1_000_000 if name == "huge" else str(params.get("_meta")) if name == "key" else f"did {name}"
     say({"id": request_id, "result": {"content": [{"type": "text", "text": text}]}})
 

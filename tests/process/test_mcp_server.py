@@ -17,9 +17,9 @@ import pytest
 
 from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.sections.tools import StdioServer
+from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.config.snapshot import load_snapshot
-from tests.process.mcp_servers import SCRIPTED, scripted
+from tests.process.mcp_servers import SCRIPTED, http, scripted
 from tests.process.started_here import ROOT, importable, lives, until  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.process
@@ -45,7 +45,7 @@ async def kept(directory: Path, how: str = "", limits: Any = LIMITS, **changes: 
         pids = [pid for pid in (server.pid, server_pid(directory)) if pid]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        server.close()
+        await server.close()
         await until(lambda: not any(lives(pid) for pid in pids))
 
 
@@ -55,10 +55,12 @@ def server_pid(directory: Path) -> int:
     return int(file.read_text() or 0) if file.exists() else 0  # it may just have been made
 
 
-async def call(server: McpSource, tool: str, timeout_s: float = 10.0) -> tuple[bool, str, str]:
+async def call(server: McpSource, tool: str, timeout_s: float = 10.0, holder: str = "S") -> tuple[bool, str, str]:
     """One call: ok, code, text."""
     asked = ToolCall(call_id="001", tool_id=f"s__{tool}", arguments={})
-    result = await server.call(server.tools[f"s__{tool}"], asked, idempotency_key="WO-7", timeout_s=timeout_s)
+    result = await server.call(
+        server.tools[f"s__{tool}"], asked, holder=holder, idempotency_key="WO-7", timeout_s=timeout_s
+    )
     return result.ok, result.code, result.text
 
 
@@ -234,7 +236,7 @@ async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) ->
 import asyncio, sys
 from hobus.actors.ho1_executor.mcp_servers.server import McpSource
 from hobus.bus.messages.work_order import ToolCall
-from hobus.config.sections.tools import StdioServer
+from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.config.snapshot import load_snapshot
 async def main():
     fields = {scripted(tmp_path)!r}
@@ -244,7 +246,7 @@ async def main():
     while server.state != "ready":
         await asyncio.sleep(0.01)
     call = ToolCall(call_id="001", tool_id="s__deaf", arguments={{}})
-    await server.call(server.tools["s__deaf"], call, idempotency_key="k", timeout_s=50)
+    await server.call(server.tools["s__deaf"], call, holder="S", idempotency_key="k", timeout_s=50)
 asyncio.run(main())
 """
     worker = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
@@ -258,6 +260,60 @@ asyncio.run(main())
     finally:
         worker.kill()
         worker.wait()
+
+
+async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(tmp_path: Path) -> None:
+    """Its calls go there and nobody else's; two at once as well. Without a call for long it goes, and the next is new."""
+    async with kept(tmp_path, "stateful", LIMITS.model_copy(update={"mcp_idle_ms": 400}), per="session") as server:
+        said = [await asyncio.gather(*[call(server, "count", holder=holder) for holder in "aabb"]) for _ in range(2)]
+        texts = [text for batch in said for _, _, text in batch]
+        assert sorted(text.partition(" ")[0] for text in texts) == sorted("11223344")
+        pids = {
+            holder: {texts[n].split()[2] for n in places}
+            for holder, places in (("a", (0, 1, 4, 5)), ("b", (2, 3, 6, 7)))
+        }
+        assert len(pids["a"]) == len(pids["b"]) == 1 and pids["a"] != pids["b"]
+        await until(lambda: not any(lives(int(pid)) for held in pids.values() for pid in held))
+        assert (await call(server, "count", holder="a"))[2].startswith("1 in ")
+
+
+async def test_of_many_holders_the_idle_ones_make_room_and_the_busy_ones_do_not(tmp_path: Path) -> None:
+    """Refused in words, and nothing was run."""
+    limits = LIMITS.model_copy(update={"mcp_processes_max": 2})
+    async with kept(tmp_path, "stateful", limits, per="session") as server:
+        assert len({(await call(server, "count", holder=holder))[2] for holder in "abc"}) == 3
+        busy = [asyncio.get_running_loop().create_task(call(server, "polite", holder=holder)) for holder in "de"]
+        await until(lambda: len(effects(tmp_path)) == 2)
+        ok, code, text = await call(server, "count", holder="f")
+        assert (ok, code, text.endswith("nothing was run: try again later")) == (False, "tool_failed", True)
+        for task in busy:
+            task.cancel()
+        await asyncio.gather(*busy, return_exceptions=True)
+        assert (await call(server, "count", holder="f"))[0]
+
+
+async def test_a_server_over_http_that_forgot_its_session_is_connected_anew_and_the_call_made(tmp_path: Path) -> None:
+    """It took no such call, so one that must not run twice is made as well, once."""
+    program = subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("forgetful_mcp_server.py")), str(tmp_path)]
+    )
+    try:
+        await until((tmp_path / "port").exists)
+        url = f"http://127.0.0.1:{(tmp_path / 'port').read_text()}/mcp"
+        config = HttpServer.model_validate(http(url))
+        server = McpSource("s", config, LIMITS, given={}, random=lambda: 0.5, on_change=lambda: None)
+        task = asyncio.get_running_loop().create_task(server.keep())
+        try:
+            await until(lambda: server.state == "ready")
+            assert [await call(server, "add") for _ in range(5)] == [(True, "", f"call {n}") for n in range(1, 6)]
+            assert len((tmp_path / "calls").read_text().splitlines()) == 5
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await server.close()
+    finally:
+        program.kill()
+        program.wait()
 
 
 def test_the_scripted_server_is_there() -> None:

@@ -179,6 +179,44 @@ def test_two_workers_have_a_server_each_and_the_tools_are_told_once(cluster: Clu
         assert "did effect" in cluster.ask(use("s__effect"))["response"]
 
 
+def count_in(cluster: Cluster, session: str = "") -> tuple[str, int, bool, str]:
+    """Session, count and whether state is said to be gone, of one call of `count`; and its process."""
+    words = ["--session", session] if session else []
+    result = cluster("ask", "--json", *words, use("s__count")).json
+    found = re.search(r"(\d+) in (\d+)", result["response"])
+    assert found is not None, result
+    return result["session_id"], int(found[1]), "was started anew" in result["response"], found[2]
+
+
+@pytest.mark.parametrize("per", ["worker", "session"])
+def test_a_session_keeps_to_one_process_of_a_server_and_is_told_when_it_is_gone(
+    cluster: Cluster, tmp_path: Path, per: str
+):
+    """Two workers have one each, and a session's calls never jump; what another one put there is shared or not."""
+    server = scripted(tmp_path, reads=["*"], per=per)
+    server["command"].append("stateful")
+    cluster.up(*configure(cluster, {"s": server}, tools=["s__*"], permitted=["s__*"]), "--scale", "ho1=2")
+    wait_ready(cluster, "s", workers=2)
+    session, first, _, pid = count_in(cluster)
+    told = [count_in(cluster, session) for _ in range(3)]
+    assert [(count, is_gone, where) for _, count, is_gone, where in told] == [
+        (first + n, False, pid) for n in range(1, 4)
+    ]
+    others = [count_in(cluster) for _ in range(2)]
+    assert not any(is_gone for _, _, is_gone, _ in others)
+    if per == "session":
+        assert {count for _, count, _, _ in others} == {1} and len({where for *_, where in [*others, told[0]]}) == 3
+    psutil.Process(int(pid)).kill()
+    assert count_in(cluster, session)[1:3] == (1, True)
+    assert count_in(cluster, session)[1:3] == (2, False)
+    for name in ("ho1/1", "ho1/2"):
+        killed = cluster.kill(name)
+        eventually(lambda name=name, killed=killed: cluster.is_up(name, other_than=killed.instance))
+    wait_ready(cluster, "s", workers=2)
+    assert count_in(cluster, session)[1:3] == (1, True)
+    assert cluster.verify().tail == "clean"
+
+
 def test_a_cluster_with_a_server_that_cannot_be_is_ready_and_says_so(cluster: Cluster, tmp_path: Path):
     """`up --wait` returns, `ps`, `doctor` and `tools` name the server and what is wrong; turns go on."""
     servers = {"missing": stdio("no-such-program-anywhere"), "mute": scripted(tmp_path, connect_timeout_ms=300)}

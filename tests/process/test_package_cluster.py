@@ -112,7 +112,7 @@ def test_an_install_behind_another_reload_waits_for_it_and_one_that_was_left_out
     cluster = cluster_in(tmp_path / "home")
     cluster.up("--detach")
     try:
-        assert cluster("config set", "tools.children", "3").code == exit_codes.OK
+        assert cluster("config set", "tools.children_max", "3").code == exit_codes.OK
         first = cluster.begin("reload")
         eventually(lambda: cluster.run().reload is not None)
         installed = cluster("package install", str(parts.clerk(tmp_path)))

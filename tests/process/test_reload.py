@@ -208,7 +208,7 @@ def test_a_launcher_that_is_killed_in_the_middle_leaves_a_home_that_starts_under
     _out, err = command.communicate(timeout=60)
     assert command.returncode == 4 and b"hobus up" in err, err
     cluster.up()
-    assert cluster("config show", "tools.children", "--json").json["settings"][0]["value"] == 3
+    assert cluster("config show", "tools.children_max", "--json").json["settings"][0]["value"] == 3
     again = cluster.ask(QUESTION, "--session", result["session_id"])
     assert again["outcome"] == "success"
     assert cluster.record_verdict() == "ok"

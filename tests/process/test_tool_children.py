@@ -35,7 +35,7 @@ SUITE = "tests.actors.ho1_executor.tools.suite_tools"
 
 def make(children: int = 2, **changed: Any) -> ChildToolRunner:
     """A runner whose processes know the suite's tools; what is changed of its settings goes to these."""
-    update = {"children": children, "output_max_bytes": OUTPUT_MAX_BYTES, "kill_grace_ms": 2000, "entry_points": []}
+    update = {"children_max": children, "output_max_bytes": OUTPUT_MAX_BYTES, "kill_grace_ms": 2000, "entry_points": []}
     update["said_max_bytes"] = SAID_MAX_BYTES
     update |= {name: changed.pop(name) for name in list(changed) if name in ToolsConfig.model_fields}
     fields: dict[str, Any] = {
@@ -50,21 +50,21 @@ def make(children: int = 2, **changed: Any) -> ChildToolRunner:
 
 @pytest.fixture
 async def runner() -> AsyncIterator[ChildToolRunner]:
-    """Two processes that have loaded their tools, gone afterwards."""
+    """Processes that have loaded their tools, gone afterwards."""
     made = make()
     made.start()
+    await loaded(made)
+    assert (await run(made, "text", text="x", times=1)).ok
     pids = made.pids()
-    await loaded(made, 2)
     yield made
     pids += made.pids()
     await made.close()
     assert not [pid for pid in pids if lives(pid)]
 
 
-async def loaded(runner: ChildToolRunner, children: int = 1) -> None:
-    """Each of its processes has run a tool: a limit that follows is the next call's alone."""
-    for _ in range(children):  # in turn: whoever has run waits behind the others
-        assert (await run(runner, "text", text="x", times=1)).ok
+async def loaded(runner: ChildToolRunner) -> None:
+    """A process has run a tool alone: a limit that follows is the next call's alone."""
+    assert (await run(runner, "pid")).ok
 
 
 class TestChildren(RunnerSuite):
@@ -77,12 +77,12 @@ class TestChildren(RunnerSuite):
 
 
 async def test_a_process_serves_call_after_call_and_holds_little(runner: ChildToolRunner) -> None:
-    """Neither zmq, nor pydantic, nor jsonschema_rs in it."""
+    """Nothing of the bus in it."""
     one = make(children=1, output_max_bytes=1000)
     try:
         outputs = [json.loads((await run(one, "pid")).text) for _ in range(3)]
         assert len({output["pid"] for output in outputs}) == 1
-        assert [outputs[0]["pid"]] == one.pids()
+        assert len(one.pids()) == 1
         assert outputs[0]["modules"] == []
     finally:
         await one.close()
@@ -102,7 +102,7 @@ async def test_a_deadline_kills_the_process_and_all_it_started(
 
 
 async def test_a_cancel_kills_the_process(runner: ChildToolRunner, tmp_path: Path) -> None:
-    """At once, and the next calls find a full set of processes again."""
+    """At once, and the next calls find another one."""
     mark = tmp_path / "mark"
     task = asyncio.get_running_loop().create_task(run(runner, "spin", path=str(mark)))
     await until(lambda: mark.exists() and bool(mark.read_text()))
@@ -113,8 +113,8 @@ async def test_a_cancel_kills_the_process(runner: ChildToolRunner, tmp_path: Pat
     assert time.monotonic() - before < 5.0
     # Its descriptors are closed, which was seen; the kernel takes the rest of it away a moment later.
     await until(lambda: not lives(int(mark.read_text())))
-    assert len(runner.pids()) == 2
-    assert (await run(runner, "text", text="x", times=1)).text == '"x"'
+    assert int(mark.read_text()) not in runner.pids()
+    assert (await run(runner, "pid")).ok
 
 
 async def test_a_second_cancel_during_the_kill_leaves_no_process_behind(
@@ -146,7 +146,7 @@ async def test_a_process_outlives_whatever_a_tool_raises() -> None:
     """Exceptions that raise when they are looked at, and one that is no Exception: each is a failed call, and told."""
     one = make(children=1)
     try:
-        await loaded(one)
+        assert (await run(one, "text", text="x", times=1)).ok
         pids = one.pids()
         for kind in ("nameless", "unseen", "bare"):
             assert (await run(one, "unseeable", kind=kind)).code == "tool_failed"
@@ -275,7 +275,7 @@ async def test_a_process_with_too_many_leftovers_is_ended_with_them(tmp_path: Pa
         for _ in range(4):
             assert (await run(one, "leave", what="program", path=str(path))).ok
             pids += one.pids()
-        assert len(set(pids[:3])) == 1 and pids[3] != pids[0]
+        assert (len(pids), len(set(pids))) == (3, 1)
         await until(lambda: not lives(pids[0]))
     finally:
         path.touch()  # what left the process's group is reached by no kill of it
@@ -310,7 +310,7 @@ async def test_what_a_tool_says_is_logged_with_its_call_and_without_secrets() ->
 
 async def test_a_tool_that_needs_an_event_loop_is_told_so(runner: ChildToolRunner) -> None:
     """A clear fault, not a hang."""
-    assert (await run(runner, "elsewhere")).text == "the tool awaited something other than its host"
+    assert (await run(runner, "elsewhere")).text == "the tool awaited something, and is no async def"
 
 
 async def test_a_process_killed_while_idle_is_replaced_unnoticed(runner: ChildToolRunner) -> None:
@@ -364,6 +364,7 @@ async def main():
     runner = make()
     runner.start()
     await run(runner, "text", text="x", times=1)
+    await run(runner, "pid")
     print(*runner.pids(), flush=True)
     await run(runner, "spin" if {busy} else "text", path={str(mark)!r}, text="x", times=1, timeout_s=60.0)
     await asyncio.sleep(60)
@@ -482,7 +483,7 @@ asyncio.run(run(runner, "start", path={str(mark)!r}, then="wait", timeout_s=60.0
     worker = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     try:
         pids = [*await started(mark), *[child.pid for child in psutil.Process(worker.pid).children()]]
-        assert len(pids) == 4  # with the keeper
+        assert len(pids) == 5  # with the keeper, and with what forks others
     finally:
         worker.kill()
         worker.wait()
@@ -502,7 +503,7 @@ async def test_a_copy_that_a_tool_lets_return_answers_nothing(packages: Path) ->
 async def test_the_built_in_tools_run_in_processes() -> None:
     """As a worker runs them."""
     view = {"digest": "d", "packages": [], "frameworks": [], "tools": [], "agent_tools": {}, "config": {"a": {"b": 1}}}
-    settings = {"children": 1, "output_max_bytes": 1000, "kill_grace_ms": 1000}
+    settings = {"children_max": 1, "output_max_bytes": 1000, "kill_grace_ms": 1000}
     real = ChildToolRunner(load_snapshot().config.tools.model_copy(update=settings), tools=BUILTIN, view=view)
     try:
         assert (await run(real, "show_config", path="a.b")).text == '{"path": "a.b", "value": 1}'

@@ -17,6 +17,9 @@ from hobus.bus.messages.control import SEPARATOR
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 from hobus.config.tool_faults import TOOL_ID, is_meant
 
+NOT_TAKEN = "not_taken"
+"""Code of a call that a server over HTTP did not take, having forgotten its session: it may be made again."""
+
 _REFUSED_SHOWN = 20
 _NAME_CHARS = 64
 
@@ -60,6 +63,7 @@ def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, An
             idempotent=reads or is_meant(name, config.idempotent),
             writes=not reads,
             source=server,
+            timeout_s=None if config.timeout_ms is None else config.timeout_ms / 1000,
         )
     if len(wanted) > listed_max:
         refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, tools.listed_max is {listed_max}")

@@ -3,20 +3,25 @@
 Theory of operation. `keep` is the one long-lived task of a server: it starts the server's process, takes its listings
 while it lives, and after its end begins again, at once if it had been in order, else with a back-off. As long as a
 server comes back at once its tools stay announced and calls wait for it; once a try has failed they are withdrawn.
+
+A server that is `per` session or principal has besides this process, which lists its tools, one for each of them: the
+same again under the holder's name, made by its first call, and ended when it has had none for long.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
 
-from hobus.actors.ho1_executor.mcp_servers.connection import NotConnected, ServerProcess
-from hobus.actors.ho1_executor.mcp_servers.listing import printable, taken
+from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, is_listing, printable, taken
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
-from hobus.actors.ho1_executor.tools.host_process import HostGone
+from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, interpreter
+from hobus.actors.ho1_executor.tools.protocol import pack_frame
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.secret_refs import allowed, referred_to
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
@@ -26,6 +31,87 @@ _BOUNDS = {
     "limits", "output_max_bytes", "message_max_bytes", "listed_max", "definition_max_bytes", "errors_max_bytes",
 }  # fmt: skip
 _log = structlog.get_logger("ho1_executor")
+
+PROCESS_MODULE = "hobus.actors.ho1_executor.mcp_servers.process"
+
+Listed = Callable[[str, list[dict[str, Any]]], None]
+"""(who the server is, its tools) -> None; called at each listing."""
+
+
+class NotConnected(Exception):
+    """The server cannot be used; the message says why."""
+
+
+class ServerProcess(HostProcess):
+    """One incarnation of a server's process, from start to end."""
+
+    def __init__(self, configure: Mapping[str, Any], limits: ToolsConfig, on_closed: Callable[[], None]) -> None:
+        """Starts it. Raises OSError. `on_closed` is called before anybody can ask a killed process for a call."""
+        grace_s = limits.kill_grace_ms / 1000
+        super().__init__(interpreter(PROCESS_MODULE), frame_max_bytes=limits.message_max_bytes, kill_grace_s=grace_s)
+        self._on_closed = on_closed
+        self._first_frame = pack_frame("configure", **configure)
+
+    async def serve(self, on_listed: Listed, *, connect_timeout_s: float) -> None:
+        """Reads until the process ends: first its listing, within the time-out, then results.
+
+        Raises NotConnected if the server never got ready, HostGone when it ends later or talks nonsense. Calls in
+        flight fail with HostGone; the process and all it started are gone.
+        """
+        limit = asyncio.timeout(connect_timeout_s)
+        has_listed = False
+
+        def take(frame: Mapping[str, Any]) -> None:
+            nonlocal has_listed
+            if _is_listed(frame):
+                if not has_listed:
+                    limit.reschedule(None)
+                has_listed = True
+                on_listed(frame["server"], frame["tools"])
+            elif frame["op"] == "failed" and isinstance(why := frame.get("detail"), str):
+                raise NotConnected(printable(why))
+            else:
+                raise HostGone("sent something that is not an answer")
+
+        try:
+            frames = await self.connected(self._first_frame)
+            async with limit:
+                await self.read(frames, take)
+        except asyncio.CancelledError:
+            if self.frames is not None:  # in an orderly end the server has the kill grace to go by itself
+                with suppress(OSError):
+                    self.frames.writer.write_eof()
+                await self.frames.ends_within(self._kill_grace_s)
+            raise
+        except TimeoutError:
+            said = f"it did not say who it is and list its tools within {connect_timeout_s:.3f} s"
+            raise NotConnected(said) from None
+        except HostGone as gone:
+            if has_listed:
+                raise
+            raise NotConnected(f"its process {gone} before it was ready") from None
+        finally:
+            self.kill()
+
+    def end(self) -> None:
+        """Told to end, with all it started; nobody asks it any more."""
+        self._on_closed()
+        super().end()
+
+
+def _is_listed(frame: Mapping[str, Any]) -> bool:
+    """Whether it is a well-formed listing."""
+    return frame["op"] == "listed" and isinstance(frame.get("server"), str) and is_listing(frame.get("tools"))
+
+
+@dataclass(slots=True)
+class _Held:
+    """A process that one session or principal has alone."""
+
+    source: McpSource
+    task: asyncio.Task[None]
+    users: int = 0
+    idle: asyncio.TimerHandle | None = None  # ends it
 
 
 class McpSource:
@@ -53,9 +139,11 @@ class McpSource:
         self._on_change = on_change
         self._names: Mapping[str, str] = {}
         self._connection: ServerProcess | None = None
-        self._ended: list[ServerProcess] = []
+        self.ended: list[ServerProcess] = []
         self._settled = asyncio.Event()  # ready, or failed: a call need not wait
         self._failures = 0
+        self._held: dict[str, _Held] = {}  # by whom
+        self._tasks: set[asyncio.Task[None]] = set()  # that keep those, or end them
 
     @property
     def pid(self) -> int | None:
@@ -73,37 +161,43 @@ class McpSource:
                         await asyncio.get_running_loop().create_future()
                 except TimeoutError:
                     pass
-            self._ended = [connection for connection in self._ended if not connection.is_reaped()]
+            self.ended = [connection for connection in self.ended if not connection.is_reaped()]
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """No process of it is left; after `keep` has ended."""
-        for connection in self._ended:
+        for holder in list(self._held):
+            self._let_go(holder)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in self.ended:
             connection.wait()
-        self._ended.clear()
+        self.ended.clear()
 
-    async def call(self, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, timeout_s: float) -> ToolResult:
-        """One call within `timeout_s`, waiting for the server included.
+    async def call(
+        self, tool: ToolDefinition, call: ToolCall, *, holder: str, idempotency_key: str, timeout_s: float
+    ) -> ToolResult:
+        """One call within `timeout_s`, waiting for the server included, in the process that its holder has.
 
         A call whose server goes away under it is made again if it may be, once; else its outcome is unknown. Over time
         or cancelled: it has ended, or its server's process was killed, before this returns.
         """
-        fields = {
-            "tool": self._names.get(tool.tool_id, ""),
-            "arguments": call.arguments,
-            "idempotency_key": idempotency_key,
-        }
+        if self._config.per != "worker":
+            return await self._in_own(holder, tool, call, idempotency_key=idempotency_key, timeout_s=timeout_s)
+        fields = {"arguments": call.arguments, "idempotency_key": idempotency_key}
         limit = asyncio.timeout(timeout_s)
         try:
             async with limit:
                 try:
-                    return await self._once(tool, fields)
+                    result = await self._once(tool, fields)
+                    if result.code != NOT_TAKEN:
+                        return result
                 except HostGone:
                     if not tool.idempotent:
                         raise
-                return await self._once(tool, fields)
+                result = await self._once(tool, fields)
+                return not_done("tool_failed", result.text) if result.code == NOT_TAKEN else result
         except HostGone as gone:
             said = f"the MCP server of {tool.tool_id} {gone} while the call was running"
-            return not_done("unknown_outcome", said)
+            return not_done("unknown_outcome", f"{said}; what it held between calls is gone")
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -118,7 +212,56 @@ class McpSource:
             return not_done("tool_failed", said)
         if tool.tool_id not in self._names:
             return not_done("tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run")
-        return await connection.call(fields)
+        result = await connection.call({"tool": self._names[tool.tool_id], **fields})
+        result.held_by = f"{self.name}/{connection.pid}"
+        if result.code == NOT_TAKEN:
+            connection.end()  # whoever calls next waits for another one
+        return result
+
+    async def _in_own(
+        self, holder: str, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, timeout_s: float
+    ) -> ToolResult:
+        """In the process of this session, or principal, alone."""
+        held = self._held.get(holder) or self._made_for(holder)
+        if held is None:
+            said = f"{len(self._held)} processes of the MCP server {self.name} are at work (tools.mcp_processes_max)"
+            return not_done("tool_failed", f"{said}; nothing was run: try again later")
+        held.users += 1
+        if held.idle is not None:
+            held.idle.cancel()
+        try:
+            return await held.source.call(
+                tool, call, holder=holder, idempotency_key=idempotency_key, timeout_s=timeout_s
+            )
+        finally:
+            held.users -= 1
+            if not held.users:
+                idle_s = self._limits.mcp_idle_ms / 1000
+                held.idle = asyncio.get_running_loop().call_later(idle_s, self._let_go, holder)
+
+    def _made_for(self, holder: str) -> _Held | None:
+        """A process of its own, in place of one that nobody uses where there are many; None where all are in use."""
+        if len(self._held) >= self._limits.mcp_processes_max:
+            unused = next((name for name, held in self._held.items() if not held.users), None)
+            if unused is None:
+                return None
+            self._let_go(unused)
+        source = McpSource(
+            self.name, self._config.model_copy(update={"per": "worker"}), self._limits,
+            given=self._given, random=self._random, on_change=_nobody_is_told,
+        )  # fmt: skip
+        task = asyncio.get_running_loop().create_task(source.keep())
+        task.add_done_callback(lambda _task: self._tasks.discard(task) or self.ended.extend(source.ended))
+        self._tasks.add(task)
+        held = self._held[holder] = _Held(source, task)
+        return held
+
+    def _let_go(self, holder: str) -> None:
+        """Its process ends, and what it holds is gone."""
+        held = self._held.pop(holder)
+        if held.idle is not None:
+            held.idle.cancel()
+        held.task.cancel()
 
     async def _live(self) -> None:
         """One life of its process, from start to end."""
@@ -130,13 +273,8 @@ class McpSource:
             **limits.model_dump(include=_BOUNDS),
         }
         try:
-            self._connection = ServerProcess(
-                configure,
-                frame_max_bytes=limits.message_max_bytes,
-                kill_grace_s=limits.kill_grace_ms / 1000,
-                on_closed=self._settled.clear,
-            )
-            self._ended.append(self._connection)
+            self._connection = ServerProcess(configure, limits, self._settled.clear)
+            self.ended.append(self._connection)
             await self._connection.serve(self._listed, connect_timeout_s=self._config.connect_timeout_ms / 1000)
         except NotConnected as error:
             self._failures += 1
@@ -176,3 +314,7 @@ class McpSource:
         most = self._limits.reconnect_max_ms / 1000
         pause = min(most, self._limits.reconnect_min_ms / 1000 * 2 ** min(self._failures - 1, 30))
         return pause * (0.5 + self._random() / 2)
+
+
+def _nobody_is_told() -> None:
+    """The process that everybody shares has told of the tools."""

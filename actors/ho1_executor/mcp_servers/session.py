@@ -8,8 +8,10 @@ its client (sampling, elicitation, roots) is declined by the session: no such ab
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 import httpx2
@@ -21,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-from hobus.actors.ho1_executor.mcp_servers.listing import printable, told
+from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, told
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
 from hobus.actors.ho1_executor.tools.definition import ToolResult, cut, not_done
@@ -35,9 +37,6 @@ IDEMPOTENCY_KEY = "hobus/idempotency_key"
 _HTTP_LOST = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.INTERNAL_ERROR, mcp_types.PARSE_ERROR})
 """Errors over HTTP after which nobody knows what became of a call: the SDK says these of a connection that broke. A
 server may say them itself, and then the doubt is needless; the other mistake would be worse."""
-
-_SESSION_GONE = "Session terminated"
-"""The SDK's word for a server over HTTP that has forgotten us."""
 
 
 async def serve(worker: Frames, settings: Mapping[str, Any]) -> None:
@@ -72,8 +71,14 @@ async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[s
         async with stdio(server["command"], environment(values), traffic, **bounds) as streams:
             yield streams
     else:
+
+        async def note(response: httpx2.Response) -> None:
+            """The SDK tells of the status only where the server says nothing itself."""
+            if response.status_code == HTTPStatus.NOT_FOUND and response.request.method == "POST":
+                traffic.not_taken.add(str(json.loads(response.request.content).get("id")))
+
         async with (
-            httpx2.AsyncClient(headers=values, timeout=None) as client,
+            httpx2.AsyncClient(headers=values, timeout=None, event_hooks={"response": [note]}) as client,
             streamable_http_client(
                 server["url"], http_client=client, max_sse_event_size=settings["message_max_bytes"]
             ) as streams,
@@ -195,12 +200,14 @@ class _Link:
             if self._traffic.ended.is_set():
                 return  # this process ends; its worker knows what that means for a call
             is_lost = self._is_http and error.code in _HTTP_LOST
-            if is_lost:
+            if _request_id(frame["n"]) in self._traffic.not_taken:
+                result = not_done(NOT_TAKEN, "the MCP server has forgotten its session")
+            elif is_lost:
                 result = not_done("unknown_outcome", f"the MCP server did not answer: {printable(error.message)}")
             else:
                 result = not_done("tool_failed", f"the MCP server refused: {printable(error.message)}")
             await self._send(frame["n"], result)
-            if is_lost or (self._is_http and error.message == _SESSION_GONE):
+            if is_lost or result.code == NOT_TAKEN:
                 self._end()  # a new connection finds it, or says why not
             return
         await self._send(frame["n"], result)

@@ -1,17 +1,24 @@
-"""A tool process: takes one call at a time from its worker, runs it, answers; ends when its worker is gone.
+"""A tool process: takes calls from its worker, runs them, answers; ends when its worker is gone.
 
 Started as `python -m` this module, <worker pid> <0|1, whether it is kept>, with a socket for frames as standard input
 and, as standard output, one for the pipes that tools print into; kept: it has a keeper, for whatever its tools start
-(`keeper`). Imports stay few (no bus, no models, no event loop), because every worker keeps several of these.
+(`keeper`). Imports stay few (no bus, no models), because there may be many of these.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import importlib
 import os
+import signal
+import socket
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -21,71 +28,164 @@ from hobus.actors.ho1_executor.tools.definition import (
     Bounds,
     ToolDefinition,
     ToolFault,
-    ToolHost,
     ToolResult,
     failed,
     not_done,
     run_tool,
 )
-from hobus.actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, result_fields, unpack_frame
+from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
+from hobus.actors.ho1_executor.tools.protocol import result_fields
 from hobus.actors.ho1_executor.tools.standard_streams import StandardStreams, identity
 
 ENTRY_POINTS = "hobus.actors.ho1_executor.tools.entry_points"
 """Imported only where the configuration names some."""
 
 
-class Pipe:
-    """Frames over one descriptor, blocking: a child has nothing to do while it waits."""
-
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self._was = identity(descriptor)
-
-    def send(self, op: str, **fields: Any) -> None:
-        """Writes one frame; the process ends here when a tool has closed the descriptor, or made it another file's."""
-        if identity(self.descriptor) != self._was:
-            os._exit(1)
-        data = memoryview(pack_frame(op, **fields))
-        while data:
-            data = data[os.write(self.descriptor, data) :]
-
-    def receive(self) -> dict[str, Any]:
-        """The next frame; the process ends here when its worker has gone."""
-        return unpack_frame(self._exactly(int.from_bytes(self._exactly(PREFIX_BYTES), "big")))
-
-    def _exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            piece = os.read(self.descriptor, size - len(data))
-            if not piece:
-                os._exit(0)
-            data += piece
-        return bytes(data)
+_LAG_S = 0.25
+"""A tool that keeps the loop of a shared process for two of these blocks it; in each the loop says that it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChildHost:
-    """`ToolHost` at the end of a pipe; its awaits block, which is all that one call at a time needs."""
+class ToolProcess:
+    """Calls as tasks of one loop. A tool that does not wait keeps it, which is why its process has no other call."""
 
-    pipe: Pipe
-    number: int
-    snapshot: Mapping[str, Any]
-    context: Mapping[str, Any]
-    checks: Mapping[str, Sequence[str]]
+    def __init__(self, frames: Frames, descriptor: int, streams: StandardStreams, settings: Mapping[str, Any]) -> None:
+        self._frames = frames
+        self._descriptor, self._was = descriptor, identity(descriptor)
+        self._streams = streams
+        self.settings = settings
+        self._this = os.getpid()
+        self._tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
+        self._faults: dict[str, str] = {}  # of those that cannot be loaded
+        self._bounds = Bounds(settings["output_max_bytes"], settings["said_max_bytes"])
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._asked: dict[int, deque[asyncio.Future[dict[str, Any]]]] = {}
+        self._lags = 0
+        self._is_watched = False
 
-    async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def serve_alone(self, runner: asyncio.Runner) -> None:
+        """One call after another, until the worker has gone. A `def` runs outside the loop: it may run its own."""
+        while True:
+            frame = runner.run(self._frames.receive())
+            self._streams.begin()
+            self._load(frame)
+            tool, steps = self._tools.get(frame["tool_id"]), self._answer(frame, None)
+            if tool is None or tool.is_alone:
+                drive(steps)
+            else:
+                runner.run(steps)
+
+    async def serve_all(self) -> None:
+        """Any number of calls at once, until the worker has gone."""
+        loop = asyncio.get_running_loop()
+        while True:
+            frame = await self._frames.receive()
+            number = frame["n"]
+            if frame["op"] == "reply":
+                waiting = self._asked.get(number)  # none of a call that did not wait for it
+                if waiting and not (answered := waiting.popleft()).done():
+                    answered.set_result(frame)
+            elif frame["op"] == "cancel":
+                if number in self._tasks:
+                    self._tasks[number].cancel()
+            else:
+                printed = self._streams.begin()
+                self._load(frame)
+                task = self._tasks[number] = loop.create_task(self._answer(frame, printed), name=frame["tool_id"])
+                task.add_done_callback(functools.partial(self._over, number))
+                if not self._is_watched:
+                    self._watch()
+
+    async def ask(self, number: int, **question: Any) -> dict[str, Any]:
         """The reply that the worker got."""
-        self.pipe.send("request", n=self.number, service=service, type=type_name, body=dict(body))
-        answer = self.pipe.receive()
+        answered = asyncio.get_running_loop().create_future()
+        self._asked.setdefault(number, deque()).append(answered)
+        self._send("request", n=number, **question)
+        answer: dict[str, Any] = await answered
         if "fault" in answer:
             raise ToolFault(answer["fault"])
         return answer["value"]
 
+    def _over(self, number: int, task: asyncio.Task[None]) -> None:
+        del self._tasks[number]
+        if task.cancelled():  # before its first step
+            self._send("result", **result_fields(number, not_done("cancelled", "it was not begun")))
+
+    async def _answer(self, asked: Mapping[str, Any], printed: FileIO | None) -> None:
+        """One call from its first step to its result."""
+        try:
+            with self._streams.of_call(printed):
+                result = await self._result(asked)
+        except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result, a cancel as well
+            result = failed(error, self._bounds)
+        self._streams.flush()
+        if os.getpid() != self._this:
+            os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
+        self._asked.pop(asked["n"], None)
+        if not self._streams.are_whole:
+            self._send("spent")
+        self._send("result", **result_fields(asked["n"], result))
+
+    async def _result(self, asked: Mapping[str, Any]) -> ToolResult:
+        if asked["op"] == "describe":
+            return described(asked["tool_id"], self.settings["definition_max_bytes"])
+        if asked["tool_id"] in self._faults:
+            return not_done("tool_failed", self._faults[asked["tool_id"]])
+        context = dict(asked["context"])
+        host = ChildHost(self, asked["n"], context.pop("view", self.settings["view"]), context)
+        return await run_tool(self._tools, asked["tool_id"], asked["arguments"], host, self._bounds)
+
+    def _load(self, asked: Mapping[str, Any]) -> None:
+        """The tool of a package is there, or its call says why it is not: it was described in another process."""
+        name = asked["tool_id"]
+        if asked["op"] == "describe" or name in self._tools or name not in self.settings["entry_points"]:
+            return
+        module = importlib.import_module(ENTRY_POINTS)
+        try:
+            self._tools[name] = module.load(name)
+        except module.BadEntryPoint as bad:
+            self._faults[name] = f"{name} cannot be loaded: {bad}"
+
+    def _send(self, op: str, **fields: Any) -> None:
+        """One frame; the process ends here when a tool has closed the descriptor, or made it another file's."""
+        if identity(self._descriptor) != self._was:
+            os._exit(1)
+        self._frames.write(op, **fields)
+
+    def _watch(self) -> None:
+        """The loop runs: the alarm is put off, as long as there are calls."""
+        self._is_watched, self._lags = bool(self._tasks), 0
+        lag_s = _LAG_S if self._is_watched else 0.0
+        signal.setitimer(signal.ITIMER_REAL, lag_s, lag_s)
+        if self._is_watched:
+            asyncio.get_running_loop().call_later(_LAG_S / 4, self._watch)
+
+    def held_up(self, _number: int, _frame: object) -> None:
+        """The loop has not run for a while. The first alarm may be a sleep of the whole process."""
+        self._lags += 1
+        task = asyncio.current_task()
+        if self._lags == 2 and task is not None and task in self._tasks.values():  # noqa: PLR2004
+            self._send("blocked", tool_id=task.get_name())
+
+
+@dataclass(frozen=True, slots=True)
+class ChildHost:
+    """`ToolHost` at the end of a pipe."""
+
+    process: ToolProcess
+    number: int
+    snapshot: Mapping[str, Any]
+    context: Mapping[str, Any]
+
+    async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply that the worker got."""
+        return await self.process.ask(self.number, service=service, type=type_name, body=dict(body))
+
     async def check(self, name: str) -> Mapping[str, Any]:
         """What the check of this name says, a function of a directory: both are named by the worker's wiring."""
-        if name not in self.checks:
+        checks = self.process.settings["checks"]
+        if name not in checks:
             raise ToolFault(NO_HOME)
-        path, directory = self.checks[name]
+        path, directory = checks[name]
         return plain(resolve(path)(Path(directory)))
 
 
@@ -104,48 +204,30 @@ def plain(report: Any) -> Any:
     return report
 
 
-def drive(steps: Coroutine[Any, Any, Any]) -> Any:
-    """The value of a coroutine that only awaits its host. Raises ToolFault if it waits for an event loop."""
-    try:
+def drive(steps: Coroutine[Any, Any, None]) -> None:
+    """Runs a coroutine that has no loop to wait for, to its end."""
+    with suppress(StopIteration):
         steps.send(None)
-    except StopIteration as end:
-        return end.value
-    steps.close()
-    raise ToolFault("the tool awaited something other than its host")
+        while True:
+            steps.throw(ToolFault("the tool awaited something, and is no async def"))
 
 
-def serve(pipe: Pipe, streams: StandardStreams) -> None:
-    """Configuration first, then calls, as long as one may follow another."""
-    settings = pipe.receive()
-    keeper.confine(settings["limits"])
-    os.environ.update(settings["environment"])
-    tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
-    bounds = Bounds(settings["output_max_bytes"], settings["said_max_bytes"])
-    this = os.getpid()
-    while True:
-        asked = pipe.receive()
-        streams.begin()
-        if asked["op"] == "describe":
-            result = described(asked["tool_id"], settings["definition_max_bytes"])
+def serve(descriptor: int, streams: StandardStreams) -> None:
+    """Configuration first, then calls, until the worker has gone."""
+    line = socket.socket(fileno=descriptor)
+    line.setblocking(False)  # noqa: FBT003 - positional only
+    with asyncio.Runner() as runner, suppress(HostGone):
+        frames = Frames(*runner.run(asyncio.open_connection(sock=line)))
+        settings = runner.run(frames.receive())
+        keeper.confine(settings["limits"])
+        os.environ.update(settings["environment"])
+        process = ToolProcess(frames, descriptor, streams, settings)
+        if settings["is_shared"]:
+            streams.share()
+            signal.signal(signal.SIGALRM, process.held_up)
+            runner.run(process.serve_all())
         else:
-            context = asked["context"]
-            host = ChildHost(
-                pipe=pipe,
-                number=asked["n"],
-                snapshot=context.pop("view", settings["view"]),
-                context=context,
-                checks=settings["checks"],
-            )
-            if asked["tool_id"] in settings["entry_points"]:
-                _load_into(tools, asked["tool_id"])
-            try:
-                result = drive(run_tool(tools, asked["tool_id"], asked["arguments"], host, bounds))
-            except BaseException as error:  # noqa: BLE001 - whatever a tool raises is its result
-                result = failed(error, bounds)
-        streams.flush()
-        if os.getpid() != this:
-            os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
-        pipe.send("result", spent=not streams.are_whole, **result_fields(asked["n"], result))
+            process.serve_alone(runner)
 
 
 def described(name: str, max_bytes: int) -> ToolResult:
@@ -157,32 +239,18 @@ def described(name: str, max_bytes: int) -> ToolResult:
         return not_done("tool_failed", str(bad))
 
 
-def _load_into(tools: dict[str, ToolDefinition], name: str) -> None:
-    """It is there, or, since it was described in another process, its call says why it is not."""
-    if name in tools:
-        return
-    module = importlib.import_module(ENTRY_POINTS)
-    try:
-        tools[name] = module.load(name)
-    except module.BadEntryPoint as bad:
-        why = str(bad)
-
-        async def run(_arguments: Mapping[str, Any], _host: ToolHost) -> Any:
-            raise ToolFault(f"{name} cannot be loaded: {why}")
-
-        tools[name] = ToolDefinition(tool_id=name, description=why, parameters={}, idempotent=False, run=run)
-
-
 def main() -> None:
-    """In a fresh interpreter; the worker's pid and whether there is a keeper are its arguments."""
-    live(int(sys.argv[1]), kept=sys.argv[2] == "1")
+    """In a fresh interpreter; the worker's pid is its argument."""
+    live(int(sys.argv[1]))
 
 
-def live(worker: int, *, kept: bool) -> NoReturn:
+def live(worker: int) -> NoReturn:
     """Ties this process's life to its worker's, and serves for ever."""
-    frames, line = keeper.only_sockets(worker, is_kept=kept, has_line=True)
-    serve(Pipe(frames), StandardStreams(line, frames))
-    os._exit(0)
+    frames, line = keeper.only_sockets(worker, is_kept=True, has_line=True)
+    try:
+        serve(frames, StandardStreams(line, frames))
+    finally:
+        os._exit(0)  # whatever a tool has made of the loop, and of its descriptors
 
 
 if __name__ == "__main__":

@@ -1,24 +1,25 @@
-"""Runs tools in killable, pre-started processes (`slot`), so that a cancel or a deadline really stops them."""
+"""Runs tools in killable processes (`child`): a cancel or a deadline really stops them, and no wait holds others up.
+
+Tools that wait (`async def`) share a process; any other has one alone. Processes are made when they are needed
+(`nursery`), and go when nobody has needed them for a while.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import count
 from typing import Any
 
 import structlog
 
 from hobus.actors.ho1_executor.mcp_servers.secrets import without
-from hobus.actors.ho1_executor.tools import keeper
-from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolFault, ToolResult, not_done
+from hobus.actors.ho1_executor.tools.child import Attempt, ToolChild
+from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolResult, no_request, not_done
 from hobus.actors.ho1_executor.tools.host_process import HostGone
-from hobus.actors.ho1_executor.tools.outside import Request
+from hobus.actors.ho1_executor.tools.nursery import Nursery
 from hobus.actors.ho1_executor.tools.print_pipe import Caller, caller_of
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
-from hobus.actors.ho1_executor.tools.slot import ToolSlot
 from hobus.bus.messages.ids import turn_in
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.secret_refs import is_secret_name
@@ -29,7 +30,7 @@ _log = structlog.get_logger("ho1_executor")
 
 
 class ChildToolRunner:
-    """`bus.port.ToolRunner` over `children` processes; more calls than processes wait their turn in order."""
+    """`bus.port.ToolRunner`; calls that need a process each wait in order while `children_max` are at work."""
 
     def __init__(
         self,
@@ -50,45 +51,46 @@ class ChildToolRunner:
         self._tools = tuple(sorted(tools))
         self.entry_points = tuple(settings.entry_points)
         """The names that `describe` knows."""
+        self._settings = settings
         self._environment: Mapping[str, str] = {}
         own = {"view": view, "registry": registry, "checks": checks or {}}
-        fields = own | settings.model_dump(
+        self._fields = own | settings.model_dump(
             include={"output_max_bytes", "said_max_bytes", "definition_max_bytes", "entry_points", "limits"}
         )
-        self._children = [
-            ToolSlot(
-                configure=lambda: pack_frame("configure", environment=self._environment, **fields),
-                bounds=Bounds(settings.output_max_bytes, settings.said_max_bytes),
-                kill_grace_s=settings.kill_grace_ms / 1000,
-                leftovers_max=settings.leftovers_max,
-                is_kept=bool(self.entry_points) and keeper.KEEPS,
-            )
-            for _ in range(settings.children)
-        ]
-        self._idle: asyncio.Queue[ToolSlot] = asyncio.Queue()
-        for child in self._children:
-            self._idle.put_nowait(child)
-        self._numbers = count(1)
+        self._nursery = Nursery()
+        self._alone = {name for name, tool in tools.items() if tool.is_alone} | set(self.entry_points)
+        self._places = asyncio.Semaphore(settings.children_max)
+        self._alive: dict[ToolChild, asyncio.Task[None]] = {}
+        self._free: list[ToolChild] = []  # with nobody's call, used last last
+        self._shared: ToolChild | None = None
+        self._ended: list[ToolChild] = []
         self._context = contextvars.copy_context()  # what is late is logged for its own call, not in the present one's
 
     def start(self) -> None:
-        """All processes run; call it before the worker opens sockets. Later ones are started when they are needed."""
-        for child in self._children:
-            child.start()
+        """Call it before the worker opens sockets: what forks the processes is there."""
+        self._nursery.start()
 
     def give(self, environment: Mapping[str, str]) -> None:
         """Variables that the processes get besides their own, each through its socket; before the first call."""
         self._environment = dict(environment)
 
+    def share(self, name: str) -> None:
+        """This entry point waits without holding up its process."""
+        self._alone.discard(name)
+
     async def close(self) -> None:
         """No process is left."""
-        for child in self._children:
-            self._log_late(child)
-            await child.close()
+        tasks = list(self._alive.values())
+        for child in list(self._alive):
+            child.kill()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for child in self._ended:
+            child.wait()
+        self._nursery.close()
 
     def pids(self) -> list[int]:
-        """Of the processes that run."""
-        return [child.pid for child in self._children if child.pid is not None]
+        """Of the processes that take calls."""
+        return [child.pid for child in self._alive if not child.is_spent]
 
     def available(self) -> Sequence[str]:
         """Ids of the tools it can run without having described them, sorted."""
@@ -96,70 +98,129 @@ class ChildToolRunner:
 
     async def describe(self, name: str, *, timeout_s: float) -> ToolResult:
         """What the entry point of this name is, as JSON text, or why it is none; loaded within `timeout_s`."""
-        result = await self._told({"tool_id": name}, _Attempt(timeout_s, _no_request, op="describe"))
+        result = await self._told({"tool_id": name}, Attempt(timeout_s, no_request, op="describe"), is_alone=True)
         return result or not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """One call within `timeout_s`, waiting included; `context["request"]` is its way out (`outside.Request`).
 
-        Cancelled or over time: its process is killed before this returns. A process that dies by itself, or answers
-        nonsense, leaves what the tool did unknown: code `unknown_outcome`. What it printed is there in any case.
+        Cancelled or over time: it has ended, or its process was killed, before this returns. A process that dies by
+        itself, or answers nonsense, leaves what the tool did unknown: code `unknown_outcome`. What it printed is there
+        in any case.
         """
         plain = {name: value for name, value in context.items() if name != "request"}
         fields = {"tool_id": call.tool_id, "arguments": call.arguments, "context": plain}
-        attempt = _Attempt(timeout_s, context["request"])
-        result = await self._told(fields, attempt)
-        over = f"{call.tool_id} ran over {timeout_s:.3f} s and was killed; what it had done by then is not known"
+        attempt = Attempt(timeout_s, context["request"])
+        result = await self._told(fields, attempt, is_alone=call.tool_id in self._alone)
+        over = f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped; what it had done by then is not known"
         busy = f"no tool process was free for {call.tool_id} within {timeout_s:.3f} s; nothing was run"
         result = result or not_done("deadline_exceeded", over if attempt.has_begun else busy)
         result.printed = attempt.printed
         return result
 
-    async def _told(self, fields: Mapping[str, Any], attempt: _Attempt) -> ToolResult | None:
+    async def _told(self, fields: Mapping[str, Any], attempt: Attempt, *, is_alone: bool) -> ToolResult | None:
         """The result of a process that was free in time, None over time; what the tool told people is in the log."""
         result: ToolResult | None = None
         try:
             async with asyncio.timeout(attempt.timeout_s):
-                child = await self._idle.get()
-                attempt.has_begun = True
-                try:
-                    result = await self._run_in(child, fields, attempt)
-                finally:
-                    self._idle.put_nowait(child)
+                if is_alone:
+                    async with self._places:
+                        result = await self._run_in(self._of_its_own(), fields, attempt)
+                else:
+                    result = await self._run_in(self._for_all(), fields, attempt)
         except TimeoutError:
             return None
+        except OSError as error:
+            result = not_done("tool_failed", f"no tool process can be started ({error.strerror}); nothing was run")
+            return result
         else:
             return result
         finally:
+            attempt.printed = self._without_secrets(attempt.printed)
             if result is not None:
                 result.traceback = self._without_secrets(result.traceback)
             self._log(caller_of(fields), attempt.printed, "" if result is None else result.traceback)
 
-    async def _run_in(self, child: ToolSlot, fields: Mapping[str, Any], attempt: _Attempt) -> ToolResult:
-        is_clean = False
-        self._log_late(child)
+    def _of_its_own(self) -> ToolChild:
+        """A process that nobody uses. Raises OSError."""
+        while self._free:
+            child = self._free.pop()
+            if not child.has_ended():
+                return child
+            child.kill()
+        return self._started(is_shared=False)
+
+    def _for_all(self) -> ToolChild:
+        """The process of the tools that wait. Raises OSError."""
+        child = self._shared
+        if child is None or child.is_spent or child.has_ended():
+            child = self._shared = self._started(is_shared=True)
+        return child
+
+    def _started(self, *, is_shared: bool) -> ToolChild:
+        settings = self._settings
+        self._ended = [child for child in self._ended if not child.is_reaped()]
+        child = ToolChild(
+            self._nursery.tool_process,
+            first_frame=pack_frame("configure", environment=self._environment, is_shared=is_shared, **self._fields),
+            bounds=Bounds(settings.output_max_bytes, settings.said_max_bytes),
+            kill_grace_s=settings.kill_grace_ms / 1000,
+            leftovers_max=settings.leftovers_max,
+            is_shared=is_shared,
+            on_blocked=self._blocks,
+            on_late=self._log_late,
+        )
+        self._alive[child] = task = asyncio.get_running_loop().create_task(child.serve())
+        task.add_done_callback(lambda _task: self._gone(child))
+        return child
+
+    def _gone(self, child: ToolChild) -> None:
+        del self._alive[child]
+        self._ended.append(child)
+        if child in self._free:
+            self._free.remove(child)
+        if child.idle is not None:
+            child.idle.cancel()
+
+    async def _run_in(self, child: ToolChild, fields: Mapping[str, Any], attempt: Attempt) -> ToolResult:
+        attempt.has_begun = True
+        child.users += 1
+        if child.idle is not None:
+            child.idle.cancel()
+        child.tell_late()
         try:
-            result = await child.call(next(self._numbers), fields, attempt.request, op=attempt.op)
-            is_clean = True
+            return await child.run(fields, attempt)
         except HostGone as gone:
             return not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}")
-        else:
-            return result
         finally:
-            attempt.printed = self._without_secrets(child.printed())
-            if not is_clean or child.is_spent:
-                self._log_late(child)
-                await child.kill()
-                child.start()
+            child.users -= 1
+            if not child.users:
+                self._rests(child)
+
+    def _rests(self, child: ToolChild) -> None:
+        """Nobody uses it: the next one does, or it goes."""
+        if child.is_spent:
+            child.tell_late()
+            child.kill()
+            return
+        if not child.is_shared:
+            self._free.append(child)
+        idle_s = self._settings.children_idle_ms / 1000
+        child.idle = asyncio.get_running_loop().call_later(idle_s, child.kill)
+
+    def _blocks(self, tool_id: str) -> None:
+        """From now on it has a process alone, and those that come next another one than it."""
+        if tool_id in self.entry_points and tool_id not in self._alone:
+            self._alone.add(tool_id)
+            _log.warning("tool_blocks", tool=tool_id, mend="await what it waits for, or make it a def")
 
     def _without_secrets(self, text: str) -> str:
         """Of what the processes were given, nothing whose name says that it is a secret gets into log or record."""
         return without(text, [value for name, value in self._environment.items() if is_secret_name(name)])
 
-    def _log_late(self, child: ToolSlot) -> None:
+    def _log_late(self, caller: Caller, printed: str) -> None:
         """What is printed for a call that has its end already, by what it left running."""
-        for caller, printed in child.late():
-            self._context.run(self._log, caller, self._without_secrets(printed), "", is_late=True)
+        self._context.run(self._log, caller, self._without_secrets(printed), "", is_late=True)
 
     def _log(self, caller: Caller, printed: str, traceback_text: str, *, is_late: bool = False) -> None:
         """A tool's own words, marked as such, with the turn and the call that they belong to."""
@@ -175,18 +236,3 @@ class ChildToolRunner:
             exception=traceback_text,
             **({"is_late": True} if is_late else {}),
         )
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """To run one thing in some process, and how far that came."""
-
-    timeout_s: float
-    request: Request
-    op: str = "call"
-    has_begun: bool = False
-    printed: str = ""
-
-
-async def _no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -> dict[str, Any]:
-    raise ToolFault("nothing is asked while a tool is described")

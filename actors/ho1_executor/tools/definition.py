@@ -9,8 +9,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
-from hobus.actors.ho1_executor.tools.both_ends import both_ends
-from hobus.bus.tool import ToolFault
+from hobus.actors.ho1_executor.tools.print_pipe import both_ends
+from hobus.bus.tool import ToolFault, ToolResult
+
+Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""(service, message type, body) -> the reply's fields; raises ToolFault."""
+
+
+async def no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what may ask nobody."""
+    raise ToolFault("nothing is asked here")
+
 
 NO_HOME = "this worker has no home of a cluster at hand"
 """What a tool is told that asks for a check elsewhere."""
@@ -46,9 +55,9 @@ async def _runs_elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> NoR
     raise AssertionError("this tool runs in another process")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ToolDefinition:
-    """One tool as workers announce it, models are told about it, and runners run it."""
+    """One tool as workers announce it, models are told about it, and runners run it. Compared by identity."""
 
     tool_id: str
     description: str
@@ -58,22 +67,12 @@ class ToolDefinition:
     needs_home: bool = False  # reads files of the cluster's own machine, so that it runs there alone
     writes: bool = False  # it may change something: an agent needs its exact id among its permissions
     source: str = "builtin"  # or `python`, or the name of an MCP server
+    timeout_s: float | None = None  # of one call; None: `tools.timeout_ms`
+    is_alone: bool = False  # a `def`: nothing else runs in its process meanwhile
 
 
 ANNOUNCED = ("tool_id", "source", "description", "idempotent", "writes")
 """What the word of a worker about a tool says beside its parameters, which are JSON text there."""
-
-
-@dataclass(slots=True)
-class ToolResult:
-    """`bus.port.ToolOutput`. `code` is empty, or one of a failed order: tool_failed, unknown_outcome and others."""
-
-    ok: bool
-    code: str
-    text: str
-    truncated: bool = False
-    traceback: str = ""  # of what the tool raised and did not mean to
-    printed: str = ""  # to its standard output and error
 
 
 def not_done(code: str, text: str) -> ToolResult:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -116,6 +117,7 @@ def _first_line(error: Exception) -> str:
 
 GROUP = "hobus.tools"
 SOURCE = "python"
+DESCRIBED = ("description", "parameters", "idempotent", "writes", "timeout_s", "is_alone")
 
 
 class BadEntryPoint(Exception):
@@ -145,6 +147,8 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
     declared: Declared | None = getattr(function, MARK, None)
     if not callable(function) or not isinstance(declared, Declared):
         raise BadEntryPoint("it is not a tool; decorate the function with @hobus.tool(idempotent=..., writes=...)")
+    if declared.timeout_s is not None and not 0 < declared.timeout_s < math.inf:
+        raise BadEntryPoint(f"its timeout={declared.timeout_s} is no number of seconds above 0")
     description = declared.description or inspect.getdoc(function) or ""
     if not description.strip():
         raise BadEntryPoint("nothing says what it does; give it a docstring or description=")
@@ -164,6 +168,8 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
         run=_runner(function, convert, invocation),
         writes=declared.writes,
         source=SOURCE,
+        timeout_s=declared.timeout_s,
+        is_alone=not inspect.iscoroutinefunction(function),
     )
 
 
@@ -172,12 +178,7 @@ def description_of(name: str, max_bytes: int) -> str:
     tool = load(name)
     try:
         text = json.dumps(
-            {
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "idempotent": tool.idempotent,
-                "writes": tool.writes,
-            },
+            {name: getattr(tool, name) for name in DESCRIBED},
             allow_nan=False,
         )
     except (TypeError, ValueError):
@@ -196,13 +197,18 @@ def _runner(
             known = {field: host.context[field] for field in ("idempotency_key", "session_id", "agent_id")}
             named[invocation] = Invocation(**known)
         value = function(**named)
-        if inspect.iscoroutine(value):
-            value = asyncio.run(value)  # the tool process has no loop of its own, and one call at a time
+        if inspect.isawaitable(value):
+            value = await value if inspect.iscoroutinefunction(function) else asyncio.run(_awaited(value))
         with suppress(PydanticSerializationError):  # what is no JSON then is said where it is written
             return to_jsonable_python(value)
         return value
 
     return run
+
+
+async def _awaited(value: Awaitable[Any]) -> Any:
+    """Of a `def` that gives one: it runs where no loop does."""
+    return await value
 
 
 def _why(error: BaseException) -> str:

@@ -12,19 +12,26 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from typing import Any
+from itertools import count
+from typing import Any, NoReturn
 
 from hobus.actors.ho1_executor.tools import keeper
+from hobus.actors.ho1_executor.tools.definition import Request, ToolFault, ToolResult, no_request
 from hobus.actors.ho1_executor.tools.protocol import (
     FRAME_OVERHEAD_BYTES,
     PREFIX_BYTES,
     BadFrame,
     frame_size,
+    is_request,
     pack_frame,
+    result_in,
     unpack_frame,
 )
+
+_UNREAD_MAX = 1024
+"""Frames of one call that its worker has not looked at: a tool asks and waits, so more is a flood."""
 
 
 class HostGone(Exception):
@@ -73,12 +80,16 @@ class Frames:
 
 
 class HostProcess:
-    """One process from its start to its end."""
+    """One process from its start to its end, and the calls that are made in it.
 
-    def __init__(self, start: Start, *, frame_max_bytes: int, is_kept: bool, has_line: bool = False) -> None:
+    Theory of operation. `read` is its one long-lived task: it hands what comes to the calls that it is for, until the
+    process ends or talks nonsense; then every call in flight raises HostGone. A call that is cancelled ends in the
+    process, or the process does.
+    """
+
+    def __init__(self, start: Start, *, frame_max_bytes: int, kill_grace_s: float, has_line: bool = False) -> None:
         """`start` makes the process, which has its end of the sockets under the descriptors given. Raises OSError.
 
-        Needs no event loop: call it before sockets exist, where they must not be inherited. `is_kept`: it has a keeper.
         `has_line`: it gets pipes to print into; else what it prints goes nowhere.
         """
         self._socket, theirs = socket.socketpair()
@@ -87,7 +98,10 @@ class HostProcess:
             self._process = start(theirs.fileno(), None if its_line is None else its_line.fileno())
         self._socket.setblocking(False)  # noqa: FBT003 - positional only
         self._frame_max_bytes = frame_max_bytes + FRAME_OVERHEAD_BYTES
-        self._is_kept = is_kept
+        self._kill_grace_s = kill_grace_s
+        self._calls: dict[int, asyncio.Queue[dict[str, Any] | None]] = {}
+        self._numbers = count(1)
+        self._why_ended = "ended"
         self.frames: Frames | None = None
         """Once it was connected."""
 
@@ -96,13 +110,89 @@ class HostProcess:
         """Of the process, and of its group."""
         return self._process.pid
 
-    async def connected(self, configure: Callable[[], bytes]) -> Frames:
-        """Its frames; the first one that it gets is `configure`."""
+    async def connected(self, first_frame: bytes) -> Frames:
+        """Its frames."""
         if self.frames is None:
             reader, writer = await asyncio.open_connection(sock=self._socket)
-            writer.write(configure())
+            writer.write(first_frame)
             self.frames = Frames(reader, writer, max_bytes=self._frame_max_bytes)
         return self.frames
+
+    async def read(self, frames: Frames, take_other: Callable[[dict[str, Any]], None]) -> NoReturn:
+        """Hands out what comes; what is of no call goes to `take_other`. Raises HostGone; the caller then kills it."""
+        while True:
+            frame = await frames.receive()
+            if frame["op"] not in ("result", "request"):
+                take_other(frame)
+                continue
+            number = frame.get("n")
+            heard = self._calls.get(number) if isinstance(number, int) else None
+            is_answer = is_request(frame) or result_in(frame) is not None
+            if heard is None or heard.qsize() >= _UNREAD_MAX or not is_answer:
+                raise HostGone("sent something that is not an answer")
+            heard.put_nowait(frame)
+
+    async def call(
+        self, fields: Mapping[str, Any], request: Request = no_request, *, op: str = "call", may_yield: bool = True
+    ) -> ToolResult:
+        """The result of one call. Raises HostGone.
+
+        Cancelled: the process is told; if the call has not ended within the kill grace (`may_yield`: it might), the
+        process is killed, and what else is in flight there with it. When this returns or raises, the call is over.
+        """
+        frames = self.frames
+        if frames is None or frames.writer.transport.is_closing():
+            raise HostGone(self._why_ended)
+        number = next(self._numbers)
+        heard = self._calls[number] = asyncio.Queue[dict[str, Any] | None]()
+        try:
+            await frames.send(op, n=number, **fields)
+            while (frame := await heard.get()) is not None:
+                if (result := result_in(frame)) is not None:
+                    return result
+                try:
+                    answer = {"value": await request(frame["service"], frame["type"], frame["body"])}
+                except ToolFault as fault:
+                    answer = {"fault": str(fault)}
+                await frames.send("reply", n=number, **answer)
+            raise HostGone(self._why_ended)
+        except asyncio.CancelledError:
+            await self._stop(number, heard, frames, str(fields.get("tool_id") or fields["tool"]), may_yield=may_yield)
+            raise
+        finally:
+            self._calls.pop(number, None)
+
+    async def _stop(
+        self,
+        number: int,
+        heard: asyncio.Queue[dict[str, Any] | None],
+        frames: Frames,
+        name: str,
+        *,
+        may_yield: bool,
+    ) -> None:
+        has_ended = False
+        try:
+            if may_yield:
+                frames.write("cancel", n=number)
+                has_ended = await self._ends_in_time(heard)
+            if not has_ended:
+                self._why_ended = f"was ended, since {name} in it did not stop"
+                self.end()
+                has_ended = await self._ends_in_time(heard)  # by the end of the socket: its keeper goes last
+                if not has_ended:
+                    self.kill_group()  # dying in the kernel, or the keeper is not heard of
+        finally:
+            if not has_ended:
+                self.kill()
+
+    async def _ends_in_time(self, heard: asyncio.Queue[dict[str, Any] | None]) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._kill_grace_s):
+                while (frame := await heard.get()) is not None and frame["op"] != "result":
+                    pass  # it asks; nobody answers it any more
+                return True
+        return False
 
     def hand(self, pipe: int) -> None:
         """What it is asked next prints into this descriptor. Raises HostGone."""
@@ -114,29 +204,32 @@ class HostProcess:
 
     def has_ended(self) -> bool:
         """Whether it is gone; it is not reaped by the question."""
+        if self._process.returncode is not None:
+            return True
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def end(self) -> None:
         """Told or killed, and all that it started with it, unless it is reaped: until then its number is its own."""
         if self._process.returncode is None:
-            if self._is_kept:
-                keeper.end(self.pid)
-            else:
-                self.kill_group()
+            keeper.end(self.pid)
 
-    def kill_group(self) -> None:
-        """What is left in its group gets SIGKILL, its keeper too."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-    def hang_up(self) -> None:
-        """The sockets are closed."""
+    def kill(self) -> None:
+        """It ends and all it started gets SIGKILL; calls in flight fail. Does no harm twice."""
+        self.end()
         if self._line is not None:
             self._line.close()
         if self.frames is not None:
             self.frames.writer.transport.abort()
         else:
             self._socket.close()
+        for heard in self._calls.values():
+            heard.put_nowait(None)
+        self._calls.clear()
+
+    def kill_group(self) -> None:
+        """What is left in its group gets SIGKILL, its keeper too."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     def is_reaped(self) -> bool:
         """Whether nothing of it is left to wait for."""

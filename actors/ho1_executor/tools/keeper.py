@@ -45,6 +45,11 @@ def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
         os._exit(0)
 
 
+def adopt_orphans() -> None:
+    """Processes below this one whose parent ends become its own children from now on."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
 def only_sockets(worker: int, *, is_kept: bool, has_line: bool = False) -> list[int]:
     """The sockets of its worker's: beside them only the standard descriptors are open, and input is empty.
 
@@ -88,7 +93,7 @@ def split(worker: int, socket: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)
     die_with(worker, signal.SIGTERM)
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     keeper = os.getpid()
     working = os.fork()
     if working:

@@ -11,15 +11,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hobus.actors.ho1_executor.tools.definition import ToolFault
+from hobus.actors.ho1_executor.tools.definition import Request, ToolFault
 from hobus.bus.catalog import row_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.port import Bus
-
-Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-"""(service, message type, body) -> the reply's fields; raises ToolFault."""
 
 READS = frozenset(
     {

@@ -1,18 +1,20 @@
 """What a worker and the processes that run foreign code for it say to each other: length-prefixed MessagePack maps.
 
-Every frame is a map with its kind under `op`. A process of tools takes one call at a time:
+Every frame is a map with its kind under `op`. A process of tools takes one call at a time; a shared one, any number:
 
     worker -> child   configure {view, registry, checks, output_max_bytes,    once, first
                                  said_max_bytes, definition_max_bytes, entry_points,
-                                 limits, environment}
-                      call      {n, tool_id, arguments, context}                            one at a time; the context
-                                                                                            has a `view` of its own
-                                                                                            where it is another one
+                                 limits, environment, is_shared}
+                      call      {n, tool_id, arguments, context}                            the context has a `view` of
+                                                                                            its own where it is another
                       describe  {n, tool_id}                                                likewise, of entry points
+                      cancel    {n}                                                         if shared; its result comes
                       reply     {n, value} | {n, fault}                                     answer to a request
     child  -> worker  request   {n, service, type, body}                                    while it works on call n
-                      result    {n, ok, code, text, truncated, traceback, spent}            ends call or describe n;
-                                                                                            spent: it takes no other
+                      result    {n, ok, code, text, truncated, traceback}                   ends call or describe n
+                      spent     {}                                                          it takes no other call
+                      blocked   {tool_id}                                                   nor then: this one holds up
+                                                                                            all others of a shared one
 
 The process of an MCP server any number:
 
@@ -90,9 +92,9 @@ def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
     return ToolResult(**{name: frame[name] for name in _RESULT})
 
 
-def is_request(frame: Mapping[str, Any], number: int) -> bool:
-    """Whether it is a well-formed question within this call."""
-    return frame["op"] == "request" and frame.get("n") == number and _has(frame, _REQUEST)
+def is_request(frame: Mapping[str, Any]) -> bool:
+    """Whether it is a well-formed question within the call under `n`."""
+    return frame["op"] == "request" and _has(frame, {"n": int, **_REQUEST})
 
 
 def _has(frame: Mapping[str, Any], kinds: Mapping[str, type]) -> bool:

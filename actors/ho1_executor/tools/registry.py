@@ -18,7 +18,9 @@ _Run = Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]]
 _tools: dict[str, ToolDefinition] = {}
 
 
-def _tool(description: str, *, needs_home: bool = False, **properties: dict[str, Any]) -> Callable[[_Run], _Run]:
+def _tool(
+    description: str, *, needs_home: bool = False, is_alone: bool = False, **properties: dict[str, Any]
+) -> Callable[[_Run], _Run]:
     """The function is a tool under its own name, with these arguments, each by its JSON Schema; none is needed."""
 
     def add(run: _Run) -> _Run:
@@ -30,6 +32,7 @@ def _tool(description: str, *, needs_home: bool = False, **properties: dict[str,
             idempotent=True,
             run=run,
             needs_home=needs_home,
+            is_alone=is_alone,
         )
         return run
 
@@ -101,6 +104,7 @@ async def _show_config(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     "where not.",
     needs_home=True,
     whole={"type": "boolean", "description": "everything again, which takes longer"},
+    is_alone=True,  # it takes its time, and waits for nobody
 )
 async def _verify_ledger(arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return dict(await host.check("verify_whole_ledger" if arguments.get("whole") else "verify_ledger"))
@@ -109,6 +113,7 @@ async def _verify_ledger(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 @_tool(
     "Checks this system's governed files and record by all gates, as a start does: each breach with its mend.",
     needs_home=True,
+    is_alone=True,
 )
 async def _run_gates(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     return dict(await host.check("run_gates"))

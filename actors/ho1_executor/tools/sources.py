@@ -85,7 +85,7 @@ class ToolSources:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for server in self._servers.values():
-            server.close()
+            await server.close()
         await self._children.close()
 
     def available(self) -> Sequence[str]:
@@ -99,10 +99,11 @@ class ToolSources:
         tool = self._table.get(call.tool_id)
         if tool is None:
             return not_done("tool_not_found", f"no tool {call.tool_id[:64]}")
-        server = self._servers.get(tool.source)
+        holder, server = context.pop("holder", ""), self._servers.get(tool.source)
         if server is None:
             return await self._children.run(call, context=context, timeout_s=timeout_s)
-        return await server.call(tool, call, idempotency_key=context["idempotency_key"], timeout_s=timeout_s)
+        key = context["idempotency_key"]
+        return await server.call(tool, call, holder=holder, idempotency_key=key, timeout_s=timeout_s)
 
     def announcement(self) -> AnnounceTools:
         """What can be run here now, and how each source of it is."""
@@ -133,6 +134,8 @@ class ToolSources:
                 refused.append(printable(f"{name}: {tool}"))
             else:
                 found.append(tool)
+                if not tool.is_alone:
+                    self._children.share(name)
         self._table.put(PYTHON, found)
         detail = "" if found or not refused else "not one of them can be loaded"
         state = "failed" if refused else "ready"

@@ -1,22 +1,27 @@
 """The standard streams of a tool process: each call prints into a pipe of its own, and finds them as the first one did.
 
 A program that a call leaves running keeps the pipe that it was started with; a thread that it leaves prints into its
-call's pipe, too, as far as it prints by `sys.stdout` and `sys.stderr`. Standard library alone.
+call's pipe, too, as far as it prints by `sys.stdout` and `sys.stderr`. In a shared process this holds for the tasks and
+`asyncio.to_thread` of a call alone: what is printed by the descriptors is nobody's. Standard library alone.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import io
 import os
 import socket
 import sys
 import threading
+from collections.abc import Generator
 
 _INPUT, _OUTPUT, _ERROR = 0, 1, 2
 _Identity = tuple[int, int] | None
 _earlier: dict[threading.Thread, io.FileIO] = {}
 """Threads of calls that are over, and the pipes of these."""
+_of_call: contextvars.ContextVar[io.FileIO | None] = contextvars.ContextVar("_of_call", default=None)
+"""In a shared process: the pipe of the call that runs."""
 
 
 class _Printed(io.TextIOWrapper):
@@ -27,11 +32,11 @@ class _Printed(io.TextIOWrapper):
         super().__init__(io.BufferedWriter(raw), encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
     def write(self, text: str, /) -> int:
-        """By a thread that an earlier call left behind: into that call's pipe."""
-        earlier = _earlier.get(threading.current_thread()) if _earlier else None
-        if earlier is None:
+        """By a call among others, or a thread that an earlier one left behind: into that call's pipe."""
+        own = _of_call.get() or (_earlier.get(threading.current_thread()) if _earlier else None)
+        if own is None or own.closed:
             return super().write(text)
-        earlier.write(text.encode("utf-8", "backslashreplace"))
+        own.write(text.encode("utf-8", "backslashreplace"))
         return len(text)
 
 
@@ -45,13 +50,21 @@ class StandardStreams:
         self._were: list[_Identity] = []
         self._in: io.TextIOWrapper | None = None
         self._out, self._err = _Printed(_OUTPUT), _Printed(_ERROR)
+        self._is_shared = False
 
-    def begin(self) -> None:
-        """Of the next call. The process ends here when its worker has gone."""
-        _remember_threads()
+    def share(self) -> None:
+        """Calls run beside each other from now on; what nobody knows the call of goes into the pipe that comes now."""
+        self.begin()
+        self._is_shared = True
+
+    def begin(self) -> io.FileIO | None:
+        """Of the next call; gives the pipe of one among others. The process ends here when its worker has gone."""
         byte, pipes, _flags, _address = socket.recv_fds(self._line, 1, 1)
         if not byte or not pipes:
             os._exit(0)
+        if self._is_shared:
+            return io.FileIO(pipes[0], "w")
+        _remember_threads()
         os.dup2(pipes[0], _OUTPUT)
         os.dup2(pipes[0], _ERROR)
         os.close(pipes[0])
@@ -62,6 +75,14 @@ class StandardStreams:
         sys.stdout = sys.__stdout__ = self._out  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = self._err  # type: ignore[misc]
         self._were = [identity(descriptor) for descriptor in self._needed]
+        return None
+
+    @contextlib.contextmanager
+    def of_call(self, pipe: io.FileIO | None) -> Generator[None]:
+        """Whatever prints in this context prints into the call's own pipe."""
+        with pipe or contextlib.nullcontext():
+            _of_call.set(pipe)
+            yield
 
     def flush(self) -> None:
         """Before the result is told, its worker has what was printed, whatever the tool made of these streams."""

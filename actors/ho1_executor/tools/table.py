@@ -7,11 +7,12 @@ finds when it begins. The snapshot is made once per worker, of plain values, sor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.config.assets import Agent
-from hobus.config.json_schema import Validator, validator_of
 from hobus.config.registries import rows_of
 from hobus.config.secret_refs import redacted
 from hobus.config.snapshot import Snapshot
@@ -29,6 +30,12 @@ def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> di
         "agent_tools": {agent_id: permitted_tools(agent, tools) for agent_id, agent in sorted(snapshot.agents.items())},
         "config": redacted(snapshot.config.model_dump(mode="json")),
     }
+
+
+@lru_cache(maxsize=4)
+def builtin_view(snapshot: Snapshot) -> dict[str, Any]:
+    """As tool processes see it, made once: that takes longer than the rest of an executor."""
+    return snapshot_view(snapshot, BUILTIN)
 
 
 def _rows(by_id: Mapping[str, Any], *fields: str) -> list[dict[str, Any]]:
@@ -78,18 +85,3 @@ class ToolTable(Mapping[str, ToolDefinition]):
 
     def __len__(self) -> int:
         return len(self._all)
-
-
-class Validators:
-    """The validator of each tool's arguments, made once per definition."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, tuple[ToolDefinition, Validator]] = {}
-
-    def of(self, tool: ToolDefinition) -> Validator:
-        """Checks arguments against the tool's schema, which was found right when its tool was."""
-        known = self._made.get(tool.tool_id)
-        if known is None or known[0] is not tool:
-            known = (tool, validator_of(tool.parameters))
-            self._made[tool.tool_id] = known
-        return known[1]

@@ -19,6 +19,7 @@ from hobus.actors.ho2_supervisor.turn import order_codec, pool, text_parts, work
 from hobus.actors.ho2_supervisor.turn.history import NAME as HISTORY
 from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
+from hobus.bus.messages.control import SEPARATOR
 from hobus.bus.messages.ids import body_ref, dispatched_id
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact
@@ -175,7 +176,7 @@ class Effects:
         try:
             receipt = await pool.receipt_of(
                 bus, self._resources.config.ho2, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
-                due_at=session.record.state.deadline_at,
+                holder=self._holder(order), due_at=session.record.state.deadline_at,
             )  # fmt: skip
         except RuntimeFault as fault:
             receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
@@ -185,6 +186,13 @@ class Effects:
         provenance = session.provenance(self._memo.run_id.run_seq, order.wo_id)
         session.also(self._resources.lost_order(receipt, provenance=provenance, trace=task.trace))
         return receipt
+
+    def _holder(self, order: WorkOrder) -> str:
+        """For whom the server of its tool keeps state."""
+        server = "" if order.tool_call is None else order.tool_call.tool_id.partition(SEPARATOR)[0]
+        config = self._resources.config.tools.mcp_servers.get(server)
+        is_personal = config is not None and config.per == "principal"
+        return self._session.record.state.principal if is_personal else order.session_id
 
     def _owned(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
         """The order whose longer texts have refs, and the bodies that it brings for those that are new.

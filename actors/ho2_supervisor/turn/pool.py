@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.control import HELD_FOR, SEPARATOR
 from hobus.bus.messages.order_states import WorkOrderState, moved
 from hobus.bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
 from hobus.bus.port import Bus
@@ -19,10 +20,13 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
     *,
     first_attempt: int,
     trace: str,
+    holder: str = "",
     draft: Draft | None = None,
     due_at: str | None = None,
 ) -> Receipt:
     """The pool's receipt, asked for again while that may help; pieces of an answer go to `draft` if it is watched.
+
+    `holder`: for whom a tool's server keeps state, if the order is a call of one.
 
     Raises RuntimeFault when nobody answers within the order's time-out; with the fact IN_DOUBT if any attempt had it.
     """
@@ -42,7 +46,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
                 HO1,
                 ExecuteWorkOrder(order=order, attempt=attempt, stream=watched is not None, due_at=due_at),
                 expect=Receipt, timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=trace,
-                key=order.tool_call.tool_id if order.tool_call is not None else "",
+                key=_key_of(order, holder),
                 on_stream=None if watched is None else watched.relay,
             )  # fmt: skip
         except RuntimeFault as refusal:
@@ -59,6 +63,12 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
     if is_in_doubt:
         fault.facts[IN_DOUBT] = True
     raise fault
+
+
+def _key_of(order: WorkOrder, holder: str) -> str:
+    """The tool that it needs; of a server's also for whom that keeps state, so that it goes where that is."""
+    tool_id = "" if order.tool_call is None else order.tool_call.tool_id
+    return f"{tool_id}{HELD_FOR}{holder}" if SEPARATOR in tool_id else tool_id
 
 
 def lost_receipt(order: WorkOrder, fault: RuntimeFault | None, *, by: str, at: str) -> Receipt:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
-from typing import Any
 
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.file_reads import FileReads
@@ -12,7 +10,7 @@ from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.sources import ToolSources
-from hobus.actors.ho1_executor.tools.table import ToolTable, snapshot_view
+from hobus.actors.ho1_executor.tools.table import ToolTable, builtin_view
 from hobus.bus.clock import SystemClock
 from hobus.config.sections.tools import McpServerConfig
 from hobus.config.snapshot import Snapshot
@@ -44,8 +42,8 @@ def make(place: Place) -> Made:
 
 
 def warm(snapshot: Snapshot) -> None:
-    """In the zygote: the snapshot as tools see it, which takes longer than the rest of an executor."""
-    _view_of(snapshot)
+    """In the zygote: the snapshot as tools see it."""
+    builtin_view(snapshot)
 
 
 def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
@@ -53,11 +51,6 @@ def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
     tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_home}
     servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
     return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.orders_max, checks={})
-
-
-@functools.lru_cache(maxsize=1)
-def _view_of(snapshot: Snapshot) -> Mapping[str, Any]:
-    return snapshot_view(snapshot, BUILTIN)
 
 
 def _made(  # noqa: PLR0913 - what a worker has of its machine
@@ -74,7 +67,7 @@ def _made(  # noqa: PLR0913 - what a worker has of its machine
     children = ChildToolRunner(
         config.tools,
         tools=tools,
-        view=_view_of(snapshot),
+        view=builtin_view(snapshot),
         checks=checks,
     )
     children.start()

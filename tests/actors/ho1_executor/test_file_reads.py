@@ -1,23 +1,20 @@
 """Files below allowed roots, with real files, links, pipes and devices: what is read, and what is refused in words."""
 
-import functools
 import hashlib
 import os
 import socket
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho1_executor import file_reads
-from hobus.actors.ho1_executor.file_reads import FileReads
+from hobus.actors.ho1_executor.file_reads import FileReads, _holds_key
 from hobus.bus.join_token import JoinToken
-from hobus.bus.zeromq import curve
 from hobus.launch.cluster.home import HomeLock, home_of, is_home, prepare
 from hobus.launch.worker.home import WorkerHome
+from tests.linear_time import is_linear
 
 MAX = 1_000
 
@@ -116,6 +113,19 @@ def test_a_private_folder_of_keys_is_nobodys_to_read(root):
     assert read(root, "keys/provider-mine").refused == "outside"
 
 
+HOSTILE = [
+    ("", f"-----BEGIN {'PRIVATE'} KEY-----\n", ""),
+    (f"-----BEGIN {'PRIVATE'} KEY-----\n", "a: b\n", ""),
+    ("", "hobus1", ""),
+    ("hobus-", "0", "g"),
+]
+
+
+def test_a_text_four_times_as_long_takes_about_four_times_as_long():
+    """Whoever wrote it: an executor that looks at a text does nothing else meanwhile."""
+    assert [text for text in HOSTILE if not is_linear(_holds_key, *text)] == []
+
+
 def test_a_file_with_two_names_is_refused(root):
     """The other one may lie in a home."""
     os.link(root / "home/token", root / "docs/token")
@@ -129,52 +139,37 @@ def test_a_file_with_two_names_is_refused(root):
 
 BODY = "AbCdEfGh12345678" * 4
 KEYS = {
-    "of CURVE": curve.new_pair().secret.decode(),
-    "of the local bus": "00000000-0000-4000-8000-000000000000" * 2,
     "of HTTP": f"hobus-{'0a' * 32}",
     "to join by": JoinToken("host:1", b"1" * 32, b"2" * 32).encode(),
     "of a provider": f"sk-{'x' * 20}",
+    "of a service account": f'{{"private_key": "-----BEGIN {"PRIVATE"} KEY-----\\n{BODY}\\n"}}',
+    "of OpenSSL": f"-----BEGIN RSA {'PRIVATE'} KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00FF\n\n{BODY}",
     "in a text": f"kept for Bob\n-----BEGIN {'PRIVATE'} KEY-----\n{BODY}",
     "of OpenPGP": f"-----BEGIN PGP {'PRIVATE'} KEY BLOCK-----\n\n{BODY}",
-    "of PuTTY": "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPublic-Lines: 1\nAAAA\nPrivate-Lines: 1\nAAAA",
-    "of age": f"# created: 2026-01-01\nAGE-{'SECRET'}-KEY-1{'Q' * 58}",
-    "as a JWK": f'{{"kty": "EC", "crv": "P-256", "x": "{"A" * 43}", "d": "{BODY[:43]}"}}',
-    "as a secret JWK": f'{{"k":"{BODY[:43]}","kty":"oct"}}',
     "of HTTP as it was told": f'{{"name": "alice", "key": "hobus-{"0a" * 32}"}}',
     "of HTTP in a line": f"key=hobus-{'0a' * 32}",
     "to join by as it was told": f"hobus worker join {JoinToken('host:1', b'1' * 32, b'2' * 32).encode()}",
-    "32 bytes": "0a" * 32,
 }
 
 
-@functools.cache
-def _key(kind):
-    if kind == "rsa":
-        return rsa.generate_private_key(65_537, 2_048)
-    return ed25519.Ed25519PrivateKey.generate() if kind == "ed25519" else ec.generate_private_key(ec.SECP256R1())
-
-
-@pytest.mark.parametrize("is_one_line", [False, True])
 @pytest.mark.parametrize(
-    ("kind", "form"),
-    [("ed25519", "PKCS8"), ("ec", "PKCS8"), ("ec", "TraditionalOpenSSL"), ("rsa", "PKCS8"), ("rsa", "TraditionalOpenSSL")],
-)  # fmt: skip
-def test_the_body_of_a_private_key_is_one_without_its_first_line(root, kind, form, is_one_line):
-    """In lines or in one."""
-    how = (serialization.Encoding.PEM, getattr(serialization.PrivateFormat, form), serialization.NoEncryption())
-    body = _key(kind).private_bytes(*how).decode().splitlines(keepends=not is_one_line)[1:-1]
-    (root / "docs/copy").write_text("".join(body))
-    assert read(root, "docs/copy", 5_000).refused == "outside"
+    "name", ["id_rsa", "server.pem", ".env", ".env.local", "credentials.json", ".ssh/config", "aws/.aws/x"]
+)
+def test_what_is_for_keys_by_its_name_or_place_is_not_read(root, name):
+    """Whatever it holds; a link by another name changes nothing."""
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_text("hidden")
+    (root / "docs/plain").symlink_to(root / name)
+    for path in (name, "docs/plain"):
+        found = read(root, path)
+        assert (found.refused, found.text) == ("outside", "") and "for keys" in found.warning
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "ec", "rsa"])
-def test_a_public_key_is_read(root, kind):
-    """PEM with its first and last line, or without them."""
-    how = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    pem = _key(kind).public_key().public_bytes(*how).decode()
-    for text in (pem, "".join(pem.splitlines()[1:-1])):
-        (root / "docs/text").write_text(text)
-        assert read(root, "docs/text").text == text
+@pytest.mark.parametrize("name", ["id_mapping.py", "environment.md", "keys.txt", "id_rsa.pub", "credentialsafe.md"])
+def test_what_only_sounds_like_it_is_read(root, name):
+    """A public key for one."""
+    (root / name).write_text("shown")
+    assert read(root, name).text == "shown"
 
 
 @pytest.mark.parametrize("max_bytes", [MAX, 20])
@@ -191,6 +186,7 @@ def test_a_key_is_known_wherever_it_lies_and_however_it_is_called(root, key, max
     [
         "4b825dc642cb6eb9a060e54bf8d69288fbee4904", "word", "", f"use sk-{'x' * 20} here", "a" * 41, "a word " * 20,
         f"{'0a' * 32}  hobus.tar.gz", "`AGE-SECRET-KEY-1...`", "a .ppk has Private-Lines: 8", "keys begin with hobus-",
+        f"It begins with `-----BEGIN RSA {'PRIVATE'} KEY-----`.\n", "0a" * 32,
         f'{{"kty": "EC", "crv": "P-256", "x": "{"A" * 43}"}}', f'{{"d": "{BODY[:43]}"}}',
     ],
 )  # fmt: skip

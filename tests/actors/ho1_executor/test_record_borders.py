@@ -13,6 +13,7 @@ import pytest
 from bench.builders import order, shipped_snapshot, tool_order
 from hobus.actors.ho1_executor.actor import Snapshots
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
+from hobus.actors.ho1_executor.held_state import HeldState
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import OrderUsage, completed
 from hobus.actors.ho1_executor.tool_step import ToolStep
@@ -113,6 +114,7 @@ async def run_tool(ledger: LedgerOnPaper, effects: Effects, tool_id: str, begun:
         runner=InProcessToolRunner(tools=tools, view={}, bounds=Bounds(output=100, said=100)),
         specs=tools,
         config=shipped_snapshot().config,
+        held=HeldState(as_client(ledger), "ho1/1@a", page=10),
         begun=begun,
     )
     job = Job(bus=bus, order=tool_order(tool_id), usage=OrderUsage(started=1.0), is_repeat=True, deadline=9.0, trace="")

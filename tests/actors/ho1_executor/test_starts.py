@@ -6,6 +6,7 @@ import pytest
 
 from bench.builders import WO, tool_order
 from hobus.actors.ho1_executor.receipts import Stamp, is_claimed, start_entry, start_keys, step_after
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.messages.ids import start_key
 from hobus.bus.messages.ledger import Ack
 from hobus.bus.record.catalog import read_body
@@ -27,9 +28,9 @@ def test_a_call_that_must_not_run_twice_has_one_key_for_ever() -> None:
 def test_a_start_says_which_tool_and_try_and_not_its_arguments() -> None:
     """The arguments stand in the dispatched order already."""
     order = tool_order("show_config", {"path": "secret"})
-    assert order.tool_call is not None
-    entry = start_entry(order, order.tool_call, HERE, number=2, idempotent=True)
+    entry = start_entry(order, BUILTIN["show_config"], HERE, number=2)
     assert (entry.submission_id, entry.once) == (f"TOOL_STARTED:{WO}/ho1/1@a", f"start:{WO}/2")
+    assert entry.reason == "builtin"
     assert entry.parents == [f"WO_DISPATCHED:{WO}"]
     assert read_body(entry) == ToolStarted("show_config", idempotent=True, number=2)
     assert b"secret" not in entry.bodies[0]
@@ -38,8 +39,7 @@ def test_a_start_says_which_tool_and_try_and_not_its_arguments() -> None:
 def test_the_last_start_decides() -> None:
     """Nobody: begin; this incarnation: ours; somebody else, even an earlier life of this place: ask the broker."""
     order = tool_order()
-    assert order.tool_call is not None
-    mine = stored(start_entry(order, order.tool_call, HERE, number=1, idempotent=True))
+    mine = stored(start_entry(order, BUILTIN["list_packages"], HERE, number=1))
     other = mine._replace(origin="ho1/1@earlier")
     assert step_after([], "ho1/1@a") == "begin"
     assert step_after([other, mine], "ho1/1@a") == "ours"

@@ -252,3 +252,43 @@ def test_an_announcement_that_is_none_changes_nothing(rig, ho2):
     rig.order(ho2, "V-1", key="verify")
     assert rig.requests(worker) == ["V-1"]
     assert rig.core._state.counts["malformed"] == 1
+
+
+def test_calls_for_one_holder_at_one_server_go_to_one_worker(rig, ho2):
+    """Whatever tool of it they need, however busy that worker is; another holder, or server, is another matter."""
+    tools = ["browser__open", "browser__read", "shell__run"]
+    workers = {name: rig.worker(name, slots=2, tools=tools) for name in ("ho1/1@a", "ho1/2@a")}
+    for number in range(4):
+        rig.order(ho2, f"A-{number}", key=f"browser__{'open' if number % 2 else 'read'} session-a")
+    got = {name: rig.requests(worker) for name, worker in workers.items()}
+    assert sorted(got.values()) == [[], ["A-0", "A-1"]]
+    (mine,) = [name for name, requests in got.items() if requests]
+    (other,) = set(workers) - {mine}
+    for number in range(2):
+        rig.reply(workers[mine], f"A-{number}")
+    assert (rig.requests(workers[mine]), rig.requests(workers[other])) == (["A-2", "A-3"], [])
+    for number in range(20):
+        rig.order(ho2, f"B-{number}", key=f"browser__open session-{number}")
+    assert rig.requests(workers[other]), "twenty holders, and none at the other worker"
+
+
+@pytest.mark.parametrize("how", ["lost", "withdrawn"])
+def test_when_its_worker_is_gone_a_holder_gets_another(rig, ho2, how):
+    """Who waited for that one too; a broker that starts anew chooses as before."""
+    workers = {name: rig.worker(name, slots=1, tools=["browser__open"]) for name in ("ho1/1@a", "ho1/2@a")}
+    for number in range(2):
+        rig.order(ho2, f"A-{number}", key="browser__open session-a")
+    (mine,) = [name for name, worker in workers.items() if rig.requests(worker) == ["A-0"]]
+    (other,) = set(workers) - {mine}
+    if how == "lost":
+        rig.lost(workers[mine])
+        assert rig.requests(workers[other]) == ["A-0"]
+        rig.reply(workers[other], "A-0")
+    else:
+        rig.control(workers[mine], Kind.TOOLS, announcement())
+        rig.reply(workers[mine], "A-0")
+    assert rig.requests(workers[other]) == ["A-1"]
+    again = Rig()
+    workers = {name: again.worker(name, slots=2, tools=["browser__open"]) for name in ("ho1/2@b", "ho1/1@b")}
+    again.order(again.client("ho2/1@a"), "A-0", key="browser__open session-a")
+    assert again.requests(workers[mine.replace("@a", "@b")]) == ["A-0"]

@@ -16,7 +16,7 @@ from hobus.launch.launcher import inherited
 CONFIG = shipped_snapshot().config
 SERVER = {
     "transport": "http", "url": "http://127.0.0.1:1/", "headers": {"Authorization": "env:A_KEY", "X": "file:/k"},
-    "tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 1, "elsewhere": False,
+    "tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 1, "timeout_ms": None, "per": "worker", "elsewhere": False,
 }  # fmt: skip
 
 

@@ -171,7 +171,7 @@ async def test_while_the_configuration_changes_places_come_and_go_by_that_alone(
     """An executor more is started first; `hobus scale` is told to wait; a broken one is taken back."""
     rig = Rig(tmp_path, real(shipped_snapshot()))
     rig.all_ready()
-    rig.offer(real(shipped_with(("tools.children", 3))))
+    rig.offer(real(shipped_with(("tools.children_max", 3))))
     while not any(step.startswith("start") for step in rig.steps):
         await asyncio.sleep(0.001)
     assert rig.steps == ["record", "use", "tell", "start ho1/3"]

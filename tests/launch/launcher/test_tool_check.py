@@ -10,7 +10,15 @@ from bench.builders import shipped_snapshot
 from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.launch.launcher.tool_check import configured, server_faults
 
-COMMON = {"tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 1000, "elsewhere": False}
+COMMON = {
+    "tools": None,
+    "reads": [],
+    "idempotent": [],
+    "connect_timeout_ms": 1000,
+    "timeout_ms": None,
+    "per": "worker",
+    "elsewhere": False,
+}
 
 
 def stdio(command, **env):

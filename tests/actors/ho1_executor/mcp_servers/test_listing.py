@@ -16,7 +16,7 @@ def server(**changes):
     """A configured server."""
     fields = {
         "transport": "stdio", "command": ["x"], "env": {}, "tools": None, "reads": [], "idempotent": [],
-        "connect_timeout_ms": 1000, "elsewhere": False,
+        "connect_timeout_ms": 1000, "timeout_ms": None, "per": "worker", "elsewhere": False,
     }  # fmt: skip
     return StdioServer.model_validate(fields | changes)
 

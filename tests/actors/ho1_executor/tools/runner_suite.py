@@ -10,7 +10,8 @@ import pytest
 
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolFault
 from hobus.bus.messages.work_order import ToolCall
-from hobus.bus.port import ToolOutput, ToolRunner
+from hobus.bus.port import ToolRunner
+from hobus.bus.tool import ToolResult
 from tests.actors.ho1_executor.tools.suite_tools import BOTH
 
 OUTPUT_MAX_BYTES = 100
@@ -26,14 +27,14 @@ async def request(service: str, type_name: str, body: Mapping[str, Any]) -> dict
     return {"asked": f"{service} {type_name} {body['session_id']}"}
 
 
-async def run(runner: ToolRunner, tool_id: str, *, timeout_s: float = 60.0, **arguments: Any) -> ToolOutput:
+async def run(runner: ToolRunner, tool_id: str, *, timeout_s: float = 60.0, **arguments: Any) -> ToolResult:
     """One call."""
     call = ToolCall(call_id="001", tool_id=tool_id, arguments=arguments)
     context = {"session_id": "s", "agent_id": "A", "wo_id": "W", "idempotency_key": "W", "request": request}
     return await runner.run(call, context=context, timeout_s=timeout_s)
 
 
-def shown(output: ToolOutput) -> tuple[bool, str, str, bool]:
+def shown(output: ToolResult) -> tuple[bool, str, str, bool]:
     """All of an output."""
     return output.ok, output.code, output.text, output.truncated
 

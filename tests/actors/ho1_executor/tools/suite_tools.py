@@ -186,7 +186,7 @@ async def _garbage(arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 
 async def _pid(arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    return {"pid": os.getpid(), "modules": sorted(set(sys.modules) & {"zmq", "jsonschema_rs", "pydantic", "pytest"})}
+    return {"pid": os.getpid(), "modules": sorted(set(sys.modules) & {"zmq", "pytest"})}
 
 
 async def _wait_elsewhere(arguments: Mapping[str, Any], host: ToolHost) -> Any:
@@ -198,8 +198,14 @@ def _mark(arguments: Mapping[str, Any]) -> None:
         file.write(str(os.getpid()))
 
 
-def _tool(tool_id: str, run: Any) -> ToolDefinition:
-    return ToolDefinition(tool_id=tool_id, description=tool_id, parameters=_ANYTHING, idempotent=True, run=run)
+def _tool(tool_id: str, run: Any, *, is_alone: bool = False) -> ToolDefinition:
+    return ToolDefinition(
+        tool_id=tool_id, description=tool_id, parameters=_ANYTHING, idempotent=True, run=run, is_alone=is_alone
+    )
+
+
+def _alone(tool_id: str, run: Any) -> ToolDefinition:
+    return _tool(tool_id, run, is_alone=True)
 
 
 BOTH = {
@@ -215,9 +221,9 @@ BOTH = {
 PROCESS = {
     tool.tool_id: tool
     for tool in (
-        _tool("spin", _spin), _tool("stubborn", _stubborn), _tool("die", _die), _tool("print", _print),
-        _tool("harm", _harm), _tool("leave", _leave), _tool("say", _say), _tool("garbage", _garbage), _tool("pid", _pid),
-        _tool("elsewhere", _wait_elsewhere),
+        _alone("spin", _spin), _alone("stubborn", _stubborn), _alone("die", _die), _alone("print", _print),
+        _alone("harm", _harm), _alone("leave", _leave), _alone("say", _say), _alone("garbage", _garbage), _alone("pid", _pid),
+        _alone("elsewhere", _wait_elsewhere),
     )
 }  # fmt: skip
 """What only a process survives."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,18 +40,33 @@ async def test_a_decorated_function_is_a_tool_and_stays_a_function():
     assert greet("you", call=Invocation("k", "s", "a"))["key"] == "k"
 
 
-def test_an_async_function_runs_in_a_loop_of_its_own():
-    """In a tool process, which has none."""
+def test_an_async_function_waits_in_the_loop_that_it_shares():
+    """And a function that is none, and gives something to wait for, in one of its own."""
 
     @tool(idempotent=True, writes=False, description="Waits.", parameters={"type": "object"})
     async def wait() -> str:
         await asyncio.sleep(0)
         return "done"
 
-    steps = definition_of("wait", wait).run({}, HOST)
+    @tool(idempotent=True, writes=False, description="Waits.", parameters={"type": "object"})
+    def plain_wait() -> Any:
+        return wait()
+
+    shared, alone = definition_of("wait", wait), definition_of("wait", plain_wait)
+    assert (shared.is_alone, alone.is_alone) == (False, True)
+    assert asyncio.run(shared.run({}, HOST)) == "done"
+    steps = alone.run({}, HOST)
     with pytest.raises(StopIteration) as end:
         steps.send(None)
     assert end.value.value == "done"
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
+def test_a_time_out_is_a_number_of_seconds(timeout: float):
+    """Anything else is told before the tool is offered."""
+    named = tool(idempotent=True, writes=False, description="Greets.", timeout=timeout)(lambda: "x")
+    with pytest.raises(BadEntryPoint, match="no number of seconds"):
+        definition_of("greet", named)
 
 
 def plain() -> None:

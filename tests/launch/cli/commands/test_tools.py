@@ -62,7 +62,7 @@ def snapshot(*, permitted, approval=()):
     """The shipped one, its agent with all tools of `s` and these permissions, two servers configured."""
     fields = {
         "transport": "stdio", "command": ["x"], "env": {}, "tools": None, "reads": [], "idempotent": [],
-        "connect_timeout_ms": 1000, "elsewhere": False,
+        "connect_timeout_ms": 1000, "timeout_ms": None, "per": "worker", "elsewhere": False,
     }  # fmt: skip
     servers = {name: StdioServer.model_validate(fields) for name in ("s", "silent")}
     agent = SHIPPED.agents["ADMIN"]

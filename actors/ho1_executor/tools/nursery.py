@@ -1,0 +1,134 @@
+"""Makes tool processes by forking: a process that holds no loop, no socket of its worker's and no secret of anybody's.
+
+Forked while its worker is being made, or a fresh interpreter where that is over; it loads nothing more, so that a tool
+process costs milliseconds whenever one is needed. Each is forked twice, the process between ending at once: so the
+kernel gives it to the worker, which is subreaper, and the worker alone ends it and learns of its end.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+from hobus.actors.ho1_executor.tools import child_main, keeper
+from hobus.actors.ho1_executor.tools.host_process import ForkedProcess, Process, interpreter, may_fork
+
+NURSERY_MODULE = "hobus.actors.ho1_executor.tools.nursery"
+CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
+
+_ANSWER_S = 10.0
+"""A fork takes milliseconds, a fresh interpreter a second; who does not answer by then is stopped, and is replaced."""
+_PID_BYTES = 4
+_REPARENTED_S = 0.0005
+"""Between two looks at whether the process between has ended."""
+
+
+class Nursery:
+    """The worker's side."""
+
+    def __init__(self) -> None:
+        self._line: socket.socket | None = None
+        self._process: Process | None = None
+
+    def start(self) -> None:
+        """It runs; call it before the worker has sockets. Later it is started when it is needed. Raises OSError."""
+        if self._line is not None or not keeper.KEEPS:
+            return
+        keeper.adopt_orphans()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            if not may_fork():
+                self._process = interpreter(NURSERY_MODULE)(theirs.fileno(), None)
+            elif pid := os.fork():
+                self._process = ForkedProcess(pid)
+            else:
+                _end_with(functools.partial(_begin, os.getppid(), theirs.fileno()))
+        ours.settimeout(_ANSWER_S)
+        self._line = ours
+
+    def tool_process(self, frames: int, line: int | None) -> Process:
+        """A `Start`: a new tool process with these sockets. Raises OSError."""
+        if not keeper.KEEPS:
+            return interpreter(CHILD_MODULE)(frames, line)
+        for _ in range(2):  # somebody may have killed it
+            self.start()
+            with suppress(OSError):
+                if pid := self._ask(frames, line):
+                    return ForkedProcess(pid)
+            self.close()
+        raise OSError(0, "nobody forks it")
+
+    def close(self) -> None:
+        """It is gone."""
+        if self._line is not None:
+            self._line.close()
+            self._line = None
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)  # not reaped yet; a stopped one sees no end of its line
+            self._process.wait()
+            self._process = None
+
+    def _ask(self, frames: int, line: int | None) -> int:
+        assert self._line is not None and line is not None  # noqa: S101, PT018 - `start` made it; tools print
+        socket.send_fds(self._line, [b"\0"], [frames, line])
+        return int.from_bytes(self._line.recv(_PID_BYTES), "big")
+
+
+def _begin(worker: int, line: int) -> None:
+    os.setsid()
+    os.dup2(line, 0)
+    _serve(worker)
+
+
+def _serve(worker: int) -> None:
+    """Forks for whoever asks by the socket at 0, until its worker is gone, or the system makes no more processes."""
+    [descriptor] = keeper.only_sockets(worker, is_kept=False)
+    line = socket.socket(fileno=descriptor)
+    importlib.import_module(child_main.ENTRY_POINTS)  # what every process would load for packages' tools
+    while True:
+        _word, descriptors, _flags, _address = socket.recv_fds(line, 1, 2)
+        if len(descriptors) != 2:  # noqa: PLR2004 - frames, and the line for pipes
+            return
+        between = os.fork()
+        if between == 0:
+            _end_with(functools.partial(_be_between, worker, line, *descriptors))
+        if os.waitpid(between, 0)[1]:
+            return
+        for each in descriptors:
+            os.close(each)
+
+
+def _be_between(worker: int, line: socket.socket, frames: int, prints: int) -> None:
+    between = os.getpid()
+    if os.fork():
+        os._exit(0)
+    while os.getppid() == between:
+        signal.sigtimedwait((), _REPARENTED_S)
+    line.send(os.getpid().to_bytes(_PID_BYTES, "big"))
+    os.setsid()
+    os.dup2(frames, 0)
+    os.dup2(prints, 1)
+    child_main.live(worker)
+
+
+def _end_with(body: Callable[[], None]) -> NoReturn:
+    """In a process that was just forked: nothing of its maker's calls is run to its end."""
+    try:
+        body()
+    except BaseException:  # noqa: BLE001 - the last place that can say anything
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))

@@ -1,0 +1,78 @@
+"""An MCP server over HTTP that forgets its sessions after every second call, as restarts do: `python` this, DIRECTORY.
+
+Its port stands in DIRECTORY/port; each call that it takes adds a line to DIRECTORY/calls.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+HERE = Path(sys.argv[1])
+sessions: set[str] = set()
+made: list[str] = []
+calls: list[str] = []
+OBJECT = {"type": "object", "properties": {}}
+
+
+class Server(BaseHTTPRequestHandler):
+    """One request a connection."""
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Nobody reads it."""
+
+    def answer(self, status: int, value: Any = None, session: str = "") -> None:
+        """As JSON."""
+        data = b"" if value is None else json.dumps(value).encode()
+        self.send_response(status)
+        if session:
+            self.send_header("Mcp-Session-Id", session)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        """No stream."""
+        self.answer(405)
+
+    def do_DELETE(self) -> None:
+        """Of a session."""
+        self.answer(200)
+
+    def do_POST(self) -> None:
+        """Handshake, listing, calls."""
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method, number = asked.get("method"), asked.get("id")
+        if method == "initialize":
+            made.append(f"s{len(made)}")
+            sessions.add(made[-1])
+            info = {"name": "forgetful", "version": "1"}
+            said = {
+                "protocolVersion": asked["params"]["protocolVersion"],
+                "capabilities": {"tools": {}},
+                "serverInfo": info,
+            }
+            return self.answer(200, {"jsonrpc": "2.0", "id": number, "result": said}, made[-1])
+        if self.headers.get("Mcp-Session-Id") not in sessions:
+            return self.answer(404, {"jsonrpc": "2.0", "id": number, "error": {"code": -32600, "message": "unknown"}})
+        if number is None:
+            return self.answer(202)
+        result: dict[str, Any] = {"tools": [{"name": "add", "description": "Adds.", "inputSchema": OBJECT}]}
+        if method == "tools/call":
+            calls.append("add")
+            with (HERE / "calls").open("a") as file:
+                file.write("add\n")
+            result = {"content": [{"type": "text", "text": f"call {len(calls)}"}]}
+            if len(calls) % 2 == 0:
+                sessions.clear()
+        return self.answer(200, {"jsonrpc": "2.0", "id": number, "result": result})
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
+(HERE / "port.new").write_text(str(server.server_port))
+(HERE / "port.new").rename(HERE / "port")
+server.serve_forever()
