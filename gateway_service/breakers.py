@@ -53,7 +53,8 @@ class BreakerDesk:
             raise GatewayError(
                 "CIRCUIT_OPEN",
                 f"{route.provider_id}/{route.model_id} failed {self._breakers[key].failures} times in a row and is "
-                f"left alone for {retry_after_s:.1f} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
+                f"left alone for {round(retry_after_s, 1):g} s (gateway.breaker.open_ms)"
+                f"{said and f'. It failed with: {said}'}",
                 retryable=False,
                 facts={"retry_after_ms": round(retry_after_s * 1000)},
             )
