@@ -1,4 +1,4 @@
-"""P18 and P19: a cluster's start, its gates, one restart per role, `hobus --help`, the memory of an idle cluster.
+"""P18 and P19: a cluster's start, its gates, one restart per role, `hobus --help` and quick commands, an idle cluster's memory.
 
 usage: python -m bench.launch [--rounds 7] [--json FILE]
 
@@ -12,6 +12,7 @@ Memory is the kernel's PSS (a shared page counts once), of launcher, zygote, eve
 from __future__ import annotations
 
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from bench.report import arguments, machine, write_json
 from hobus.launch.launcher.children import environment
 from hobus.launch.logs.lines import read_line
 
-GOALS = {"ready_s": 0.5, "restart_ms": 50.0, "help_s": 0.1, "pss_mb": 150.0, "gates_ms": 100.0}
+GOALS = {"ready_s": 0.5, "restart_ms": 50.0, "help_s": 0.1, "command_cpu_s": 0.4, "pss_mb": 150.0, "gates_ms": 100.0}
 IMPORTS = "import zmq, msgpack, pydantic, structlog, asyncio"
 GATES = """
 import sys, time
@@ -64,6 +65,14 @@ def timed(argv: list[str]) -> float:
     return time.perf_counter() - began_at
 
 
+def cpu_of(argv: list[str]) -> float:
+    """Seconds of processor time of a command that must succeed."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    timed(argv)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
 def one_by_one(count: int, imports: str) -> float:
     """Seconds until the last of so many bare Python processes has said a word, each started after the other's."""
     code = f"{imports}\nprint('up', flush=True)\ninput()"
@@ -82,6 +91,8 @@ def one_by_one(count: int, imports: str) -> float:
     return took
 
 
+QUICK = ("ps", "session list", "budget", "tap --count 1 --since 10m", "ledger show --limit 20", "ask hello")
+"""Commands that people type many times a day, each with one question to a running cluster."""
 SETTINGS = (("launcher.healthy_after_ms", 1), ("launcher.crash_budget", 1_000_000))
 """Every kill of the bench is a healthy process's first."""
 
@@ -162,6 +173,11 @@ def measure(rounds: int) -> dict[str, Any]:
             time.sleep(SETTLE_S if number == 0 else 0.5)
             if number == 0:
                 pss = memory(cluster)
+                home = ("--home", str(cluster.home.root))
+                timed(python("-m", "hobus", "ask", "hello", *home))  # so that there is something to list
+                quick = {
+                    one: [cpu_of(python("-m", "hobus", *one.split(), *home)) for _ in range(rounds)] for one in QUICK
+                }
             for row in cluster.run().children:
                 restarts.setdefault(row.role, []).append(restart(cluster, row.actor))
                 time.sleep(0.3)
@@ -182,6 +198,7 @@ def measure(rounds: int) -> dict[str, Any]:
         "restart_ms": {role: spread(values, 1) for role, values in restarts.items()},
         "gates_ms": spread(judged, 1),
         "help_s": spread(helps, 3),
+        "command_cpu_s": {one: spread(values, 3) for one, values in quick.items()},
         "limit_python_pass_s": spread(passes, 3),
         "pss_mb": pss,
         "pss_sum_mb": round(sum(pss.values()), 1),
@@ -202,6 +219,8 @@ def show(result: dict[str, Any]) -> None:
         print(f"restart of {role:8} ms                      {values}   goal {GOALS['restart_ms']}")
     print(f"all gates at a start, shipped files, ms       {result['gates_ms']}   goal {GOALS['gates_ms']} ms")
     print(f"`hobus --help`                                {result['help_s']}   goal {GOALS['help_s']} s")
+    for name, values in result["command_cpu_s"].items():
+        print(f"`hobus {name}`, processor time".ljust(46), f"{values}   goal {GOALS['command_cpu_s']} s")
     print(f"limit: `python -c pass`                       {result['limit_python_pass_s']}")
     for name, value in result["pss_mb"].items():
         print(f"PSS {name:24} {value:7.1f} MB")

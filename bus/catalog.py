@@ -1,6 +1,7 @@
 """One table: every message type, where it goes, who may send it, how it is delivered.
 
-The broker's policy, the shell's dispatch and `bus/PROTOCOL.md` are made from this table.
+The broker's policy, the shell's dispatch and `bus/PROTOCOL.md` are made from this table. What goes to a service
+is loaded when somebody asks about that service: a command that asks one thing is not to build the messages of all.
 
 Columns. `service`: who answers. `reply`: class of the answer (None: a post). `senders`: roles. `mode`: `slot` (takes
 one of the worker's slots: credit), `ordered` (one at a time per routing key, takes a slot), `immediate` (no credit:
@@ -17,9 +18,9 @@ keeps state the key goes on with a space and whom for: all such go to one worker
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from hobus.bus.messages import control, files, gateway, ledger, memory, session, streams, work_order
 from hobus.bus.messages.base import Message
 
 Mode = Literal["slot", "ordered", "immediate"]
@@ -30,7 +31,7 @@ CLIENT_ROLES = frozenset({"door", "operator", "http"})
 """Those that ask and answer nobody: commands of the command line, operators, the HTTP door."""
 _OPERATOR = frozenset({"operator"})
 _OPERATION = frozenset({"operator", "launcher"})
-_MEMORY = frozenset({"ho2", "operator"})
+_MEMORY = _SEARCHERS = frozenset({"ho2", "operator"})
 
 
 class Row(NamedTuple):
@@ -51,99 +52,171 @@ class Row(NamedTuple):
     timed: str = ""
 
 
-_ROWS = (
-    # host
-    Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES),
-    Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True, timed="turn"),
-    Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True),
-    # ho2 (StartSession and EndSession are passed on by the host)
-    Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
-    Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator", "http"})),
-    Row(
-        session.SessionCommand,
-        "ho2",
-        session.CommandVerdict,
-        CLIENT_ROLES | {"host"},
-        sensitive=True,
-        about=True,
-    ),
-    Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
-    # ho1
-    Row(
-        work_order.ExecuteWorkOrder, "ho1", work_order.Receipt, frozenset({"ho2"}), "slot", sensitive=True, by_tool=True
-    ),
-    Row(files.ReadFile, "ho1", files.FileText, frozenset({"ho2"}), sensitive=True, by_tool=True, reads=True),
-    # gateway
-    Row(gateway.Prompt, "gateway", gateway.PromptResponse, frozenset({"ho1"}), "slot", sensitive=True, timed="call"),
-    Row(gateway.DegradedPrompt, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),
-    Row(gateway.ReadBudget, "gateway", gateway.Budget, frozenset({"ho1", "ho2", "operator"})),
-    Row(gateway.ReadBreakers, "gateway", gateway.Breakers, frozenset({"ho1", "ho2", "operator"})),
-    # ho3 reads
-    Row(memory.ReadSignals, "ho3", memory.Signals, _MEMORY),
-    Row(memory.ReadOverlays, "ho3", memory.Overlays, _MEMORY | {"http"}, sensitive=True),
-    Row(memory.ReadActiveBiases, "ho3", memory.Biases, _MEMORY, sensitive=True),
-    Row(memory.ReadReview, "ho3", memory.Review, _OPERATOR, sensitive=True),
-    Row(memory.CheckGate, "ho3", memory.GateChecked, _MEMORY),
-    Row(memory.ReadMemoryStats, "ho3", memory.MemoryStats, _MEMORY),
-    # ho3 logs
-    Row(memory.LogSignal, "ho3", memory.SignalsLogged, _MEMORY),
-    Row(memory.LogSignals, "ho3", memory.SignalsLogged, _MEMORY),
-    Row(memory.LogOverlay, "ho3", memory.OverlayLogged, _MEMORY, sensitive=True),
-    Row(memory.DeactivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
-    Row(memory.ActivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
-    Row(memory.ConfirmOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
-    Row(memory.UpdateOverlayWeight, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
-    Row(memory.LogConsolidationFailure, "ho3", memory.ConsolidationFailureLogged, _MEMORY, sensitive=True),
-    # ledger
-    Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),
-    Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True, reads=True),
-    Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
-    Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
-    Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
-    Row(
-        ledger.Search,
-        "ledger",
-        ledger.Hits,
-        frozenset({"ho1", "ho2", "operator"}),
-        sensitive=True,
-        reads=True,
-        pages=True,
-    ),
-    Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
-    Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
-    # broker
-    Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host", "http"}),
-    Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),
-    Row(control.ReadTools, "broker", control.Tools, _OPERATION | {"ho1", "ho2", "host"}),
-    Row(control.ReadQueues, "broker", control.Queues, _OPERATION),
-    Row(control.Drain, "broker", control.Done, _OPERATION, redeliver=False),
-    Row(control.CreateToken, "broker", control.TokenCreated, _OPERATOR),
-    Row(control.RevokeKey, "broker", control.Done, _OPERATOR, redeliver=False),
-    Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
-    Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
-    Row(control.UseSnapshot, "broker", control.Done, frozenset({"launcher"}), redeliver=False),
-    Row(control.LaneFrame, "broker", None, frozenset({"gateway"}), redeliver=False),
-)
+def _host() -> tuple[Row, ...]:
+    from hobus.bus.messages import session
 
-# StartSession and EndSession go to two services: client -> host, host -> ho2. A supervisor that finds a session without
-# an owner asks for it as the host does.
-_FORWARDED = (
-    Row(session.StartSession, "ho2", session.SessionReady, frozenset({"host", "ho2"})),
-    Row(session.EndSession, "ho2", session.SessionClosed, frozenset({"host"})),
-)
+    return (
+        Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES),
+        Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True, timed="turn"),
+        Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True),
+    )
 
-ROWS: tuple[Row, ...] = _ROWS + _FORWARDED
-BY_ROUTE: dict[tuple[str, str], Row] = {(row.service, row.cls.TYPE): row for row in ROWS}
-"""(service, type) -> row: what the policy asks."""
 
-CLASSES: dict[str, type[Message]] = (
-    {row.cls.TYPE: row.cls for row in ROWS}
-    | {row.reply.TYPE: row.reply for row in ROWS if row.reply is not None}
-    | {cls.TYPE: cls for cls in (streams.StreamDelta, streams.StreamReset, streams.StreamWaiting)}
-)
-"""type -> class for every routed body, replies and stream frames included."""
+def _ho2() -> tuple[Row, ...]:
+    from hobus.bus.messages import session
+
+    return (
+        Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
+        Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator", "http"})),
+        Row(
+            session.SessionCommand,
+            "ho2",
+            session.CommandVerdict,
+            CLIENT_ROLES | {"host"},
+            sensitive=True,
+            about=True,
+        ),
+        Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
+        # StartSession and EndSession are passed on by the host. A supervisor that finds a session without an owner asks
+        # for it as the host does.
+        Row(session.StartSession, "ho2", session.SessionReady, frozenset({"host", "ho2"})),
+        Row(session.EndSession, "ho2", session.SessionClosed, frozenset({"host"})),
+    )
+
+
+def _ho1() -> tuple[Row, ...]:
+    from hobus.bus.messages import files, work_order
+
+    return (
+        Row(
+            work_order.ExecuteWorkOrder,
+            "ho1",
+            work_order.Receipt,
+            frozenset({"ho2"}),
+            "slot",
+            sensitive=True,
+            by_tool=True,
+        ),
+        Row(files.ReadFile, "ho1", files.FileText, frozenset({"ho2"}), sensitive=True, by_tool=True, reads=True),
+    )
+
+
+def _gateway() -> tuple[Row, ...]:
+    from hobus.bus.messages import gateway
+
+    return (
+        Row(
+            gateway.Prompt, "gateway", gateway.PromptResponse, frozenset({"ho1"}), "slot", sensitive=True, timed="call"
+        ),
+        Row(gateway.DegradedPrompt, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),
+        Row(gateway.ReadBudget, "gateway", gateway.Budget, frozenset({"ho1", "ho2", "operator"})),
+        Row(gateway.ReadBreakers, "gateway", gateway.Breakers, frozenset({"ho1", "ho2", "operator"})),
+    )
+
+
+def _ho3() -> tuple[Row, ...]:
+    from hobus.bus.messages import memory
+
+    return (
+        Row(memory.ReadSignals, "ho3", memory.Signals, _MEMORY),
+        Row(memory.ReadOverlays, "ho3", memory.Overlays, _MEMORY | {"http"}, sensitive=True),
+        Row(memory.ReadActiveBiases, "ho3", memory.Biases, _MEMORY, sensitive=True),
+        Row(memory.ReadReview, "ho3", memory.Review, _OPERATOR, sensitive=True),
+        Row(memory.CheckGate, "ho3", memory.GateChecked, _MEMORY),
+        Row(memory.ReadMemoryStats, "ho3", memory.MemoryStats, _MEMORY),
+        Row(memory.LogSignal, "ho3", memory.SignalsLogged, _MEMORY),
+        Row(memory.LogSignals, "ho3", memory.SignalsLogged, _MEMORY),
+        Row(memory.LogOverlay, "ho3", memory.OverlayLogged, _MEMORY, sensitive=True),
+        Row(memory.DeactivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
+        Row(memory.ActivateOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
+        Row(memory.ConfirmOverlay, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
+        Row(memory.UpdateOverlayWeight, "ho3", memory.OverlayChanged, _OPERATOR | {"http"}, sensitive=True),
+        Row(memory.LogConsolidationFailure, "ho3", memory.ConsolidationFailureLogged, _MEMORY, sensitive=True),
+    )
+
+
+def _ledger() -> tuple[Row, ...]:
+    from hobus.bus.messages import ledger
+
+    return (
+        Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),
+        Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True, reads=True),
+        Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
+        Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
+        Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
+        Row(
+            ledger.Search,
+            "ledger",
+            ledger.Hits,
+            frozenset({"ho1", "ho2", "operator"}),
+            sensitive=True,
+            reads=True,
+            pages=True,
+        ),
+        Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
+        Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
+    )
+
+
+def _broker() -> tuple[Row, ...]:
+    from hobus.bus.messages import control
+
+    return (
+        Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host", "http"}),
+        Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),
+        Row(control.ReadTools, "broker", control.Tools, _OPERATION | {"ho1", "ho2", "host"}),
+        Row(control.ReadQueues, "broker", control.Queues, _OPERATION),
+        Row(control.Drain, "broker", control.Done, _OPERATION, redeliver=False),
+        Row(control.CreateToken, "broker", control.TokenCreated, _OPERATOR),
+        Row(control.RevokeKey, "broker", control.Done, _OPERATOR, redeliver=False),
+        Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
+        Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
+        Row(control.UseSnapshot, "broker", control.Done, frozenset({"launcher"}), redeliver=False),
+        Row(control.LaneFrame, "broker", None, frozenset({"gateway"}), redeliver=False),
+    )
+
+
+_TABLES = {
+    "host": _host, "ho2": _ho2, "ho1": _ho1, "gateway": _gateway, "ho3": _ho3, "ledger": _ledger, "broker": _broker,
+}  # fmt: skip
+
+if TYPE_CHECKING:
+    ROWS: tuple[Row, ...]
+    """Of all services."""
+    CLASSES: dict[str, type[Message]]
+    """type -> class for every routed body, replies and stream frames included."""
+
+
+@cache
+def rows_of(service: str) -> dict[str, Row]:
+    """Type -> row of what this service takes; empty for what is no service."""
+    table = _TABLES.get(service)
+    return {} if table is None else {row.cls.TYPE: row for row in table()}
 
 
 def row_of(service: str, type_name: str) -> Row | None:
     """The row for a message of this type to this service; None if the service does not take it."""
-    return BY_ROUTE.get((service, type_name))
+    return rows_of(service).get(type_name)
+
+
+@cache
+def streamed() -> dict[str, type[Message]]:
+    """Type -> class of what comes before a reply."""
+    from hobus.bus.messages import streams
+
+    return {cls.TYPE: cls for cls in (streams.StreamDelta, streams.StreamReset, streams.StreamWaiting)}
+
+
+@cache
+def _all(name: str) -> Any:
+    rows = tuple(row for table in _TABLES.values() for row in table())
+    if name == "ROWS":
+        return rows
+    asked = {row.cls.TYPE: row.cls for row in rows}
+    return asked | {row.reply.TYPE: row.reply for row in rows if row.reply is not None} | streamed()
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("ROWS", "CLASSES"):
+        return _all(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
-import structlog
-
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.histogram import counters
 from hobus.bus.limits import LAG_MIN_S
 from hobus.bus.link import Link
+from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.failure import Failure
@@ -30,7 +29,7 @@ from hobus.bus.settings import BusSettings
 _WELCOME = int(Kind.WELCOME)
 _ALIVE = Beat().to_bytes()
 """A beat that counts nothing, as lanes have it."""
-_log = structlog.get_logger("bus")
+_log = Logger("bus")
 
 
 class Shell(Protocol):

@@ -13,10 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-import structlog
-
 from hobus.bus.broker.admission import malformation_of, refusal_of
-from hobus.bus.catalog import Row, row_of
+from hobus.bus.catalog import Row, rows_of
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.conduct import Conduct
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
@@ -24,8 +22,9 @@ from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import ReplyRoute
-from hobus.bus.lanes import LANE_TYPES, epoch_of, is_foreign, role_of
+from hobus.bus.lanes import epoch_of, is_foreign, lane_types, role_of
 from hobus.bus.link import LaneTransport
+from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.ids import ID_MAX_CHARS
@@ -34,7 +33,7 @@ from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import KeptReply
 
-_log = structlog.get_logger("bus")
+_log = Logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)
 _ASKS = (_REQUEST, int(Kind.CANCEL))
 _ALIVE = Beat().to_bytes()
@@ -74,8 +73,7 @@ class LaneServer:
 
     def __post_init__(self) -> None:
         self.service = role_of(self.instance)
-        rows = {name: row_of(self.service, name) for name in LANE_TYPES.get(self.service, ())}
-        self._rows = {name: row for name, row in rows.items() if row is not None}
+        self._rows = {name: row for name, row in rows_of(self.service).items() if name in lane_types(self.service)}
         self._conduct = Conduct(self.settings)
 
     def bind(self, transport: LaneTransport) -> None:

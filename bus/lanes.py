@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from hobus.bus.catalog import ROWS, Row, row_of
-from hobus.bus.messages.gateway import DegradedPrompt
+from hobus.bus.catalog import Row, row_of, rows_of
 
 INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A-Za-z0-9]{1,64}")
 """`<role>/<n>@<incarnation>`."""
 _ROLES_KEPT = 1024
 """Of the instances that asked last; each frame names one or two."""
-LANE_TYPES: dict[str, frozenset[str]] = {
-    "ledger": frozenset(row.cls.TYPE for row in ROWS if row.service == "ledger"),
-    "gateway": frozenset({DegradedPrompt.TYPE}),
-}
-"""service -> types that its lane takes: all of the ledger's; of the gateway's the session host's last resort alone."""
+LANES = ("ledger", "gateway")
+"""Services that have one."""
+
+
+def lane_types(service: str) -> frozenset[str]:
+    """What its lane takes: all of the ledger's; of the gateway's the session host's last resort alone."""
+    if service == "gateway":
+        return frozenset({"gateway.degraded_prompt"})
+    return frozenset(rows_of(service)) if service in LANES else frozenset()
 
 
 @lru_cache(maxsize=_ROLES_KEPT)
@@ -25,7 +28,7 @@ def way_of(service: str, type_name: str) -> tuple[Row | None, str]:
 
     "" for the broker.
     """
-    lane = service if type_name in LANE_TYPES.get(service, frozenset()) else ""
+    lane = service if type_name in lane_types(service) else ""
     return row_of(role_of(service), type_name), lane
 
 

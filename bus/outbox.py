@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple
 
-from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row
+from hobus.bus.catalog import CLIENT_ROLES, Row, streamed
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.conversation import Connection, send_or_drop
 from hobus.bus.correlation import OwnRequest, PendingTable
@@ -321,7 +321,7 @@ class Outbox:
     def stream(self, connection: Connection, head: Header, body: bytes) -> None:
         """A stream frame goes to the request's `on_stream`; nobody waits for a late one."""
         pending = self._pending.get(head.correlation_id)
-        cls = CLASSES.get(head.type)
+        cls = streamed().get(head.type)
         if pending is None or pending.connection != connection.name or pending.on_stream is None or cls is None:
             self.counters["late"] += 1
             return

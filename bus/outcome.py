@@ -8,15 +8,14 @@ from __future__ import annotations
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
-
 from hobus.bus.codec import encode
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, MessageTooLarge, RuntimeFault
+from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
 from hobus.bus.window import KeptReply
 
-_log = structlog.get_logger("bus")
+_log = Logger("bus")
 
 
 def answer_of(kind: Kind, message: Message, max_bytes: int) -> KeptReply:

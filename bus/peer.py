@@ -14,8 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-
-import structlog
+from typing import TYPE_CHECKING
 
 from hobus.bus.catalog import row_of
 from hobus.bus.codec import decode, pack_header
@@ -25,9 +24,9 @@ from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.inbox import CAUSE, Inbox, ReplyRoute
-from hobus.bus.lane_server import LaneServer
 from hobus.bus.lanes import role_of
 from hobus.bus.link import Link
+from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, LaneFrame, Probe, Probed, Ready, Refused
 from hobus.bus.outbox import Outbox
@@ -38,9 +37,12 @@ from hobus.bus.readiness import Readiness, State
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import KeptReply, remember
 
+if TYPE_CHECKING:
+    from hobus.bus.lane_server import LaneServer
+
 _ASKS, _ANSWERS = (int(Kind.REQUEST), int(Kind.POST)), (int(Kind.REPLY), int(Kind.FAILURE))
 _PROBE = Probe.TYPE
-_log = structlog.get_logger("bus")
+_log = Logger("bus")
 
 
 class Peer:

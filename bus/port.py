@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.work_order import ToolCall
-from hobus.bus.tool import ToolResult
+
+if TYPE_CHECKING:
+    from hobus.bus.messages.gateway import Prompt, PromptResponse
+    from hobus.bus.messages.work_order import ToolCall
+    from hobus.bus.tool import ToolResult
 
 R = TypeVar("R", bound=Message)
 

@@ -16,16 +16,15 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from hobus.bus.errors import LedgerError, MessageTooLarge
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.log import Logger
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.port import Disk, FileHandle
 from hobus.bus.record.entry import packed_entry, spooled_entry
 
-_log = structlog.get_logger("spool")
+_log = Logger("spool")
 
 _HEAD = struct.Struct(">4sII32s")  # magic, length of the payload, its CRC-32, chain value after it
 _CHECK = struct.Struct(">I")  # CRC-32 of the head: a length that it vouches for was written so

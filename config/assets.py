@@ -51,7 +51,7 @@ GovernedPath = Annotated[str, Field(pattern=forms.GOVERNED_PATH)]
 class Asset(BaseModel):
     """A frozen governed record; unknown keys are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def names(patterns: Collection[str], tool_id: str) -> bool:

@@ -5,16 +5,11 @@ A version is named by the SHA-256 of the file's bytes, as manifests state it: th
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
+from hobus.bus.messages.base import digest_of
 from hobus.config.assets import HOME_PACKAGE, FileInForce, Package
 from hobus.config.files import OWN, SHIPPED, GovernedFile
-
-
-def digest_of(data: bytes) -> str:
-    """`sha256:<64 hex>` of some bytes."""
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
 def in_force(found: Mapping[str, GovernedFile], packages: Mapping[str, Package]) -> dict[str, FileInForce]:

@@ -46,7 +46,7 @@ _ASSETS_KEPT, _SETTINGS_KEPT = 256, 8
 class Governed(BaseModel):
     """Everything governed, checked, each mapping in order of its ids: what a snapshot holds and its digest covers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     config: AdminConfig
     agents: dict[str, Agent]

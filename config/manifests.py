@@ -12,10 +12,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.gates.layer import SEAL, Layer, layer_at
 from hobus.config.gates.ownership import ownership
-from hobus.config.in_force import digest_of
 from hobus.config.parse import BadText, json_value
 
 

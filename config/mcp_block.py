@@ -28,7 +28,7 @@ _APPROVALS = ("autoApprove", "alwaysAllow", "trust")
 class PastedServer(BaseModel):
     """One server as other programs write it, and what may be said of it beside."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
     command: str | None = Field(default=None, description="the program; args follow it")
     args: list[str] = Field(default=[], description="its arguments; no shell")

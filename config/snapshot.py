@@ -14,14 +14,13 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import canonical_bytes, pack, unpack
+from hobus.bus.messages.base import canonical_bytes, digest_of, pack, unpack
 from hobus.bus.messages.session import ModelChoice, SessionConfig
 from hobus.bus.messages.work_order import CLASSIFICATION, CONSOLIDATION
 from hobus.bus.record.entry import Provenance
 from hobus.config.assets import Agent, Contract, ContractPurpose, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
-from hobus.config.in_force import digest_of
 from hobus.config.load import Further, Governed, Reading, read
 from hobus.config.model_choice import choose_model
 from hobus.config.prompt_contracts import contract_id_of
@@ -158,14 +157,6 @@ def frozen(reading: Reading) -> Snapshot:
     """The snapshot of what was read. Raises ConfigError as `load_snapshot`."""
     origins = _read_only({name: file.origin for name, file in reading.files.items()})
     return replace(_frozen(reading.governed()), origins=origins, contents=reading.contents())
-
-
-def contents_in(data: bytes) -> dict[str, bytes]:
-    """File -> its bytes, of what `Snapshot.contents` holds. Raises ValueError for anything else."""
-    found = unpack(data)
-    if type(found) is not dict or {(type(name), type(one)) for name, one in found.items()} - {(str, bytes)}:
-        raise ValueError("not a map of files")
-    return found
 
 
 def _frozen(governed: Governed) -> Snapshot:

@@ -1,6 +1,7 @@
 """What programs use: `from hobus import Client` (over HTTP), `ClusterClient` (over the bus, on the same machine).
 
-Each has a sister with `Async` before its name, for programs with an event loop. What offers tools to agents imports
+Each has a sister with `Async` before its name, for programs with an event loop; all of them raise `HobusError` alone.
+What offers tools to agents imports
 `tool`, `Invocation` and `ToolFault`. A name is loaded when it is asked for: every process of a cluster reads this file.
 
 The folders of the repository are packages in here, by links beside this file: `bus/peer.py` is `hobus.bus.peer`.
@@ -12,9 +13,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
     from hobus.bus.tool import Invocation, ToolFault, tool
+    from hobus.launch.sessions.client_errors import ClusterError, HobusError, HttpError, RequestError
     from hobus.launch.sessions.cluster_client import AsyncClusterClient, ClusterClient
-    from hobus.launch.sessions.http_client import AsyncClient, Client, HttpError
+    from hobus.launch.sessions.http_client import AsyncClient, Client
     from hobus.launch.sessions.session_client import Event, Piece
 
 __all__ = [
@@ -22,18 +25,26 @@ __all__ = [
     "AsyncClusterClient",
     "Client",
     "ClusterClient",
+    "ClusterError",
+    "CommandVerdict",
     "Event",
+    "HobusError",
     "HttpError",
     "Invocation",
     "Piece",
+    "RequestError",
+    "SessionView",
     "ToolFault",
+    "TurnResult",
     "tool",
 ]
 
 _FROM = {
+    "hobus.bus.messages.session": ("CommandVerdict", "SessionView", "TurnResult"),
     "hobus.bus.tool": ("Invocation", "ToolFault", "tool"),
+    "hobus.launch.sessions.client_errors": ("ClusterError", "HobusError", "HttpError", "RequestError"),
     "hobus.launch.sessions.cluster_client": ("AsyncClusterClient", "ClusterClient"),
-    "hobus.launch.sessions.http_client": ("AsyncClient", "Client", "HttpError"),
+    "hobus.launch.sessions.http_client": ("AsyncClient", "Client"),
     "hobus.launch.sessions.session_client": ("Event", "Piece"),
 }
 

@@ -19,8 +19,9 @@ from hobus.ledger_service.index import FILES, Committed, Index, Position
 from hobus.ledger_service.intake import Surroundings
 from hobus.ledger_service.recovery import Recovered, catch_up, recover
 from hobus.ledger_service.segment import SegmentFiles
+from hobus.ledger_service.space import disk_full, needed_bytes
 from hobus.ledger_service.tables import Tables
-from hobus.ledger_service.writer import Writer, disk_full, needed_bytes
+from hobus.ledger_service.writer import Writer
 
 LOCK = "lock"
 

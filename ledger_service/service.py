@@ -28,7 +28,8 @@ from hobus.ledger_service.index import Committed, NoRoom
 from hobus.ledger_service.intake import Surroundings, salts
 from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
 from hobus.ledger_service.scope import READS, Denials, may_read, may_read_entry, searched_by
-from hobus.ledger_service.writer import Outcome, shortage
+from hobus.ledger_service.space import shortage
+from hobus.ledger_service.writer import Outcome
 
 
 class LedgerService(Actor):

@@ -31,6 +31,7 @@ from hobus.ledger_service.recovery import Recovered
 from hobus.ledger_service.scan import Damage
 from hobus.ledger_service.segment import ActiveSegment, EntryPlace, SegmentFiles
 from hobus.ledger_service.source import trusted
+from hobus.ledger_service.space import disk_full, needed_bytes
 from hobus.ledger_service.tables import Tables
 
 Outcome = list[Ack] | RuntimeFault
@@ -302,27 +303,3 @@ class Writer:
             limit_bytes=self._config.segment_bytes,
             chunk_bytes=self._config.zero_fill_chunk_bytes,
         )
-
-
-def needed_bytes(config: LedgerConfig) -> int:
-    """What must be free where the ledger lies."""
-    return config.segment_bytes + config.reserve_bytes
-
-
-def shortage(free_bytes: int, config: LedgerConfig) -> str:
-    """Why nothing can be written now; empty while there is space."""
-    needed = needed_bytes(config)
-    if free_bytes >= needed:
-        return ""
-    return f"the disk is full: {free_bytes >> 20} MB free, the record wants {needed >> 20} MB (ledger.reserve_bytes)"
-
-
-def disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
-    """The answer while less than a segment and the reserve is free."""
-    needed = needed_bytes(config)
-    return LedgerError(
-        "disk_full",
-        f"{free_bytes} bytes are free where the ledger lies; it needs {needed} "
-        "(ledger.segment_bytes + ledger.reserve_bytes): free some space, then write again",
-        facts={"free_bytes": free_bytes, "needed_bytes": needed},
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, Self, TypeVar
@@ -38,9 +40,9 @@ def cut_to(max_chars: int) -> BeforeValidator:
 
 
 class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its hash
-    """A frozen value that rejects unknown keys and never coerces."""
+    """A frozen value that rejects unknown keys and never coerces; its checks are compiled at its first use."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
     def __eq__(self, other: object) -> bool:
         """Same type, same fields: all that there is to a record."""
@@ -163,3 +165,19 @@ canonical_value: Callable[[Any], bytes] = Encoder(order="deterministic").encode
 def canonical_bytes(record: BaseModel) -> bytes:
     """The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
     return canonical_value(record.model_dump(mode="json"))
+
+
+def digest_of(data: bytes) -> str:
+    """`sha256:<64 hex>` of some bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def build_models() -> None:
+    """Compile the checks of every model that is loaded, else done at its first use.
+
+    For a process that others are forked from: whoever compiles one later writes to pages that all share.
+    """
+    models = deque(BaseModel.__subclasses__())
+    while models:  # in the order in which they were made: what stands in another one is shared by it
+        models += (model := models.popleft()).__subclasses__()
+        model.model_rebuild()

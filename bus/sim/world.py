@@ -20,7 +20,7 @@ from typing import Any, Self, TypeVar
 from hobus.bus.dispatch import Actor
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import LANE_TYPES
+from hobus.bus.lanes import LANES
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
 from hobus.bus.settings import BusSettings
@@ -134,7 +134,7 @@ class World:
             tools=tools,
         )  # fmt: skip
         for service in offered:
-            if service in LANE_TYPES:
+            if service in LANES:
                 server = LaneServer(instance, self.settings, clock, self._authenticate)
                 peer.serve_lane(server)
                 self.network.bind_lane(process, server)

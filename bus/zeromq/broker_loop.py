@@ -12,7 +12,6 @@ import select
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-import structlog
 import zmq
 
 from hobus.bus import collector
@@ -34,6 +33,7 @@ from hobus.bus.broker.events import (
 )
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.errors import ConfigError
+from hobus.bus.log import Logger
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.callers import Callers
@@ -47,7 +47,7 @@ from hobus.bus.zeromq.tokens import TokenDirectory, refuses_a_stranger
 MayStop = Callable[[list[str]], bool]
 """Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""
 
-_log = structlog.get_logger("bus")
+_log = Logger("bus")
 _SOCKET_IS_GONE = (zmq.ETERM, zmq.ENOTSOCK)  # whatever it is, it is not one peer's
 _PARTS = 3  # routing id, header, body
 _PROBE_PARTS = 2  # routing id, nothing: what PROBE_ROUTER sends on a new connection

@@ -17,17 +17,17 @@ from collections import Counter
 from contextlib import suppress
 from typing import NamedTuple
 
-import structlog
 import zmq
 
 from hobus.bus.conduct import Doorway
+from hobus.bus.log import Logger
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 
 _EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 _WATCHED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED) | _FAILED
-_log = structlog.get_logger("bus")
+_log = Logger("bus")
 
 
 class Doorkeeper:

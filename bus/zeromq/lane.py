@@ -9,16 +9,16 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import structlog
 import zmq
 
 from hobus.bus.conduct import FRAME_BYTES
 from hobus.bus.lane_server import LaneServer
+from hobus.bus.log import Logger
 from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
 
-_log = structlog.get_logger("bus")
+_log = Logger("bus")
 
 
 class ZeroMQLane:

@@ -11,7 +11,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-import structlog
 import zmq
 
 from hobus.bus.broker.ring import Replays, Ring
@@ -19,6 +18,7 @@ from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
 from hobus.bus.clock import SystemClock
 from hobus.bus.conduct import Conduct
+from hobus.bus.log import Logger
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.callers import Callers
@@ -26,7 +26,7 @@ from hobus.bus.zeromq.context import ZeroMQ, private_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
 
 _SUBSCRIBE, _UNSUBSCRIBE = 1, 0
-_log = structlog.get_logger("bus")
+_log = Logger("bus")
 _TOPIC_MAX_BYTES = 256
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.file_limits import too_long
 from hobus.config.files import GovernedFile, Layers
-from hobus.config.in_force import digest_of
 from hobus.config.parse import BadText, json_value
 from hobus.config.plain_file import plain_bytes
 

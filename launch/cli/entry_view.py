@@ -10,7 +10,7 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import is_session_stream, read_body
 from hobus.bus.record.journal import recorded
-from hobus.config.snapshot import contents_in
+from hobus.config.on_demand import contents_in
 from hobus.launch.console.output import clock_time, plain
 from hobus.launch.sessions.provenance import SNAPSHOT
 

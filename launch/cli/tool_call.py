@@ -17,10 +17,11 @@ from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.console.output import note_lines
+from hobus.launch.sessions.following import follow
 from hobus.launch.sessions.notifications import Noticed, in_shell
 from hobus.launch.sessions.tool_texts import ToolText, text_of
 from hobus.launch.sessions.turns import beside
-from hobus.launch.sessions.watched_turn import ROLE, answer_of, follow
+from hobus.launch.sessions.watched_turn import ROLE, answer_of
 
 _DENIED = "denied"
 REFUSALS = frozenset({_DENIED, "tool_not_permitted"})

@@ -15,7 +15,7 @@ from hobus.bus.peer import Peer
 from hobus.bus.port import Bus, Clock
 from hobus.bus.zeromq import tokens
 from hobus.bus.zeromq.context import ZeroMQ
-from hobus.config.snapshot import Snapshot
+from hobus.config.on_demand import snapshot_on_demand
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import RunFile, not_reachable, running
@@ -39,7 +39,7 @@ def place_of(home: Home, run: RunFile) -> Place:
         snapshot = home.snapshot.read_bytes()
     except FileNotFoundError:  # it ended since the run file was read, or somebody removed what lay beside it
         raise not_reachable(home, holder(home)) from None
-    return Place(home=home, sockets=Path(run.sockets), snapshot=Snapshot.from_bytes(snapshot))
+    return Place(home=home, sockets=Path(run.sockets), snapshot=snapshot_on_demand(snapshot))
 
 
 def cluster_of(home: Home) -> Place:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hobus.config.snapshot import Snapshot
+from hobus.bus.lanes import LANES
 from hobus.launch.cluster.home import Home
 
-LANES = ("ledger", "gateway")
-"""Services that also bind a socket of their own."""
+if TYPE_CHECKING:
+    from hobus.config.snapshot import Snapshot
+
 BOUND_BY = {"broker": ("broker", "tap"), **{service: (service,) for service in LANES}}
 """Role -> the sockets that its process makes."""
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hobus.bus.spool import ASIDE, is_other_format
 from hobus.launch.cluster.home import Home
-
-_DAMAGED, _OTHER = ASIDE[False], ASIDE[True]
 
 
 def unread(home: Home) -> list[str]:
@@ -16,13 +13,15 @@ def unread(home: Home) -> list[str]:
 
 
 def _why_unread(path: Path) -> str:
-    if f".{_DAMAGED}-" in path.name:
+    from hobus.bus.spool import ASIDE, is_other_format  # noqa: PLC0415 - loads the record's rooms, for a rare file
+
+    if f".{ASIDE[False]}-" in path.name:
         return (
             f"{path} was set aside as damaged: what stood in it behind the damage is not in the record; "
             "keep it for whoever looks into it, or move it away"
         )
-    name, aside, _ = path.name.partition(f".{_OTHER}-")
-    if not aside and not _begins_in_other_format(path):
+    name, aside, _ = path.name.partition(f".{ASIDE[True]}-")
+    if not aside and not is_other_format(_magic_of(path)):
         return ""
     then = f", back under the name {name}," if aside else ""
     return (
@@ -31,9 +30,9 @@ def _why_unread(path: Path) -> str:
     )
 
 
-def _begins_in_other_format(path: Path) -> bool:
+def _magic_of(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return is_other_format(file.read(4))
+            return file.read(4)
     except OSError:
-        return False
+        return b""

@@ -140,12 +140,11 @@ def fitting(value: Value) -> Callable[[str], bool]:
     return lambda text: pattern.fullmatch(text) is not None
 
 
-def one_of(names: Iterable[str], what: str) -> Callable[[Value], None]:
+def one_of(names: Iterable[str] | Callable[[], Iterable[str]], what: str) -> Callable[[Value], None]:
     """The check of a field that has these values alone; its fault names those like what was given, else all."""
-    known = sorted(names)
 
     def check(value: Value) -> None:
-        fits = fitting(value)
+        fits, known = fitting(value), sorted(names() if callable(names) else names)
         if any(fits(name) for name in known):
             return
         raise ValueError(f"there is no {what} {value.text!r}; there are {', '.join(_like(value.text, known))}")

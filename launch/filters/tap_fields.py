@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from hobus.bus import catalog
 from hobus.bus.broker.tap_record import BROKER, DIRECT, VERDICTS, TapRecord
-from hobus.bus.catalog import CLASSES, ROLES
+from hobus.bus.catalog import ROLES
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.filters.meaning import Field, Filter, Matching, Number, Test, Texts, filter_of, of_role, one_of
@@ -46,7 +47,6 @@ def _match_turn(value: Value) -> Test[Frame]:
 
 
 _KINDS = [kind.name.lower() for kind in Kind]
-_TYPES = list(CLASSES)
 _ANYBODY = of_role(ROLES, may_be_none=True)
 
 FIELDS: dict[str, Field[Frame]] = {
@@ -54,8 +54,10 @@ FIELDS: dict[str, Field[Frame]] = {
     "sender": Texts(lambda frame: forms(frame.record.sender), _ANYBODY),
     "destination": Texts(lambda frame: forms(frame.record.destination), _ANYBODY),
     "worker": Texts(lambda frame: forms(frame.record.worker), _ANYBODY),
-    "type": Texts(lambda frame: (frame.record.type,), one_of(_TYPES, "type")),
-    "kind": Texts(lambda frame: (frame.record.kind, frame.record.type), one_of((*_KINDS, *_TYPES), "kind")),
+    "type": Texts(lambda frame: (frame.record.type,), one_of(lambda: catalog.CLASSES, "type")),
+    "kind": Texts(
+        lambda frame: (frame.record.kind, frame.record.type), one_of(lambda: (*_KINDS, *catalog.CLASSES), "kind")
+    ),
     "session": Matching(_match_session),
     "turn": Matching(_match_turn),
     "run": Matching(_match_turn),

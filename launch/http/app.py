@@ -26,7 +26,10 @@ from hobus.launch.http.openai_api import door_of
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
 from hobus.launch.http.sessions_api import CommandBody, SessionList, StartBody, TurnBody
 
-_SESSION = {"name": "session_id", "in": "path", "required": True, "schema": {"type": "string", "format": "uuid"}}
+_SESSION = {
+    "name": "session_id", "in": "path", "required": True, "schema": {"type": "string"},
+    "description": "the whole id, or the beginning of one: SES-1a2b3c4d",
+}  # fmt: skip
 _KEY = {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string", "maxLength": 200}}
 _AFTER = {"name": "after", "in": "query", "schema": {"type": "integer"}}
 _FOLLOW = {"name": "follow", "in": "query", "schema": {"type": "boolean"}}
@@ -40,7 +43,8 @@ _HOBUS_SESSION = {"name": "X-Hobus-Session", "in": "header", "schema": {"type": 
 
 def make_app(door: Door) -> ASGIApp:
     """The application, guarded."""
-    routes = [Route(one.path, one.handler, methods=[one.method]) for one in OPERATIONS]
+    handlers = [openai_api.of_session(one.handler) if _SESSION in one.parameters else one.handler for one in OPERATIONS]
+    routes = [Route(one.path, of, methods=[one.method]) for one, of in zip(OPERATIONS, handlers, strict=True)]
     routes += [Route("/openapi.json", openapi), Route("/docs", docs)]
     return Guard(Router(routes, redirect_slashes=False), door)  # a path is what it is
 

@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from hobus.actors.session_host.turns import refusal_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import SessionConfig, TurnResult
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.http import openai_requests, transcript, turns
 from hobus.launch.http.context import Door
 from hobus.launch.http.keys import HttpKey
@@ -33,7 +34,8 @@ from hobus.launch.http.problems import STATUS, Problem
 from hobus.launch.http.sse import PING, ClientGone, disconnected, streamed
 from hobus.launch.http.transcript import TranscriptMessage, TranscriptPlace
 from hobus.launch.http.turns import AskedTurn, Pieces
-from hobus.launch.sessions.which import full_session_id
+from hobus.launch.sessions.named import sessions_begun
+from hobus.launch.sessions.which import check_prefix, full_session_id
 
 T = TypeVar("T")
 W = TypeVar("W", bound=BaseModel)
@@ -85,12 +87,36 @@ async def read(request: Request, cls: type[W]) -> W:
         ) from None
 
 
-def session_id_in(door: Door, principal: str, given: str) -> str:
-    """The full id of a session of this principal. Raises Problem: one of somebody else is one that is not there."""
+async def session_id_in(door: Door, principal: str, given: str) -> str:
+    """The full id of a session of this principal, named whole or by its beginning.
+
+    Raises Problem: one of somebody else is one that is not there.
+    """
     session_id = full_session_id(given)
-    if session_id is None or not door.ownership.owns(principal, session_id):
+    if session_id is None:
+        try:
+            begins = check_prefix(given, called="session_id")
+        except UsageFault as fault:
+            raise Problem(404, "session_not_found", fault.message, param="session_id") from None
+        known = {one for one in await sessions_begun(door.bus, timeout_s=door.timeout_s) if one.startswith(begins)}
+        own = [one for one in known if door.ownership.owns(principal, one)]
+        if len(own) > 1:
+            raise Problem(400, "invalid_input", f"{len(own)} sessions of this key begin so", param="session_id")
+        session_id = own[0] if own else ""
+    if not door.ownership.owns(principal, session_id):
         raise Problem(404, "session_not_found", "no such session of this key", param="session_id")
     return session_id
+
+
+def of_session(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The handler of a path with a session, which it finds there by its full id."""
+
+    async def handled(request: Request) -> Response:
+        given = request.path_params["session_id"]
+        request.path_params["session_id"] = await session_id_in(door_of(request), principal_of(request), given)
+        return await handler(request)
+
+    return handled
 
 
 async def models(request: Request) -> Response:
@@ -131,7 +157,7 @@ async def _turn(
     agent_id, overrides = openai_requests.chosen(door.snapshot, body)
     previous = body.previous_response_id if isinstance(body, ResponsesRequest) else None
     if previous is not None:
-        given, said = session_id_in(door, principal_of(request), session_in(previous)), _new(said)
+        given, said = await session_id_in(door, principal_of(request), session_in(previous)), _new(said)
     chosen = await _choose(request, api, said, given=given, agent_id=agent_id, overrides=overrides)
     if previous is not None:
         await _must_be_newest(door, chosen.asked, previous)
@@ -192,7 +218,7 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
         agent_id=agent_id,
     )  # fmt: skip
     if given is not None:
-        session_id = session_id_in(door, principal, given)
+        session_id = await session_id_in(door, principal, given)
         return ChosenTurn(replace(asked, session_id=session_id), said, agent, is_by_transcript=False)
     session_id = await _by_transcript(door, agent, said[: -len(results) or -1], asked)
     if session_id is not None:

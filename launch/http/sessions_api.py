@@ -32,14 +32,13 @@ from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.config.json_schema import schema_fault
 from hobus.launch.http import turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.openai_api import door_of, principal_of, read, session_id_in
+from hobus.launch.http.openai_api import door_of, principal_of, read
 from hobus.launch.http.openai_api import is_approver as approves
 from hobus.launch.http.problems import Problem, of_fault
 from hobus.launch.http.sse import PING, disconnected, frame, streamed
 from hobus.launch.http.turns import AskedTurn, Pieces
 from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.summary import SessionRow
-from hobus.launch.sessions.which import full_session_id
 
 
 class _NativeBody(BaseModel):
@@ -209,10 +208,8 @@ def _words_of(body: TurnBody) -> str:
 
 
 def _session(request: Request) -> str:
-    """Raises Problem for one of another key, unless this one approves."""
-    given = request.path_params["session_id"]
-    whole = full_session_id(given) if approves(request) else None
-    return whole or session_id_in(door_of(request), principal_of(request), given)
+    session_id: str = request.path_params["session_id"]  # the full one (`of_session`)
+    return session_id
 
 
 def _number(text: str | None) -> int:

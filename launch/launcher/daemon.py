@@ -20,6 +20,7 @@ import structlog
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import build_models
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.cluster.kernel import raise_open_files, set_title
 from hobus.launch.console import exit_codes
@@ -54,6 +55,7 @@ def run_launcher(  # noqa: PLR0913 - what a start is to be
     load()
     launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher.launcher").Launcher
     plan = under_way.made()
+    build_models()
     collector.share()  # a collection in either would write to every page that both share
     # What is opened, loaded or read from here on is this process's own business.
     first = fork_zygote(home.log("zygote")) if plan.snapshot.config.launcher.start_method == "fork" else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import tempfile
@@ -10,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.files import Layers
 from hobus.config.parse import BadText, json_value
@@ -92,7 +92,7 @@ def drafted(source: Path, limits: GovernanceConfig) -> tuple[bytes, dict[str, by
     assets = [
         {
             "path": name,
-            "sha256": f"sha256:{hashlib.sha256(data).hexdigest()}",
+            "sha256": digest_of(data),
             "classification": listed.get(name) or _CLASSES[cast("files.Kind", files.kind_of(name))],
         }
         for name, data in sorted(contents.items())

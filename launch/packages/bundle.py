@@ -20,6 +20,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.assets import HOME_PACKAGE, Package
 from hobus.config.gates.links import folded
@@ -101,7 +102,7 @@ def package_in(bundle: Bundle) -> Package:
             raise NoPackage(f"{name}: the manifest lists it, and it is not in the bundle")
         if name not in listed:
             raise NoPackage(f"{name}: it is in the bundle, and the manifest does not list it")
-        if listed[name] != f"sha256:{hashlib.sha256(bundle.files[name]).hexdigest()}":
+        if listed[name] != digest_of(bundle.files[name]):
             raise NoPackage(f"{name}: it has another hash than its manifest states")
     return package
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from hobus.bus.catalog import CLIENT_ROLES
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
+from hobus.bus.lanes import LANES
 from hobus.bus.paging import read_peers
 from hobus.bus.peer import Peer
 from hobus.bus.port import Clock
@@ -16,7 +17,7 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.lane import ZeroMQLane
 from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster.endpoints import LANES, Place
+from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.transport import links
 from hobus.launch.cluster.version import software_version
 from hobus.launch.process.failpoint import drilled

@@ -36,8 +36,10 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
+from hobus.launch.sessions.client_errors import checked_seconds, raises_hobus_errors
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
 from hobus.launch.sessions.journal import FromLedger, rows_of
+from hobus.launch.sessions.named import named_session
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
 from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.turns import process_turn
@@ -45,6 +47,7 @@ from hobus.launch.sessions.turns import process_turn
 _COMMAND = TypeAdapter[Command](Command)
 
 
+@raises_hobus_errors
 class AsyncClusterClient(AsyncSessions):
     """Asks the cluster of one home. Open it with `async with`, or `await AsyncClusterClient.open(home)`."""
 
@@ -59,20 +62,25 @@ class AsyncClusterClient(AsyncSessions):
     async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> AsyncClusterClient:
         """Connected to the cluster that runs in this home; `timeout_s` bounds each call with all its tries.
 
-        Raises CommandError when there is none, BusError when its broker does not answer.
+        Raises HobusError when there is none, or its broker does not answer.
         """
+        checked_seconds(timeout_s)
         root = home_of(Path(home))
         place = cluster_of(root)
         held = AsyncExitStack()
         bus = await held.enter_async_context(connected(place, "door"))
         return cls(place, bus, held, timeout_s=timeout_s)
 
+    async def _session_named(self, given: str) -> str:
+        """Looked up in the record, as an operator may."""
+        return await named_session(self._place, given, called="session_id")
+
     async def close(self) -> None:
-        """Says goodbye to the broker."""
+        """Its connections are closed; once more: nothing."""
         await self._held.aclose()
 
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
-        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns. Raises RuntimeFault."""
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns."""
         question = StartSession(agent_id=agent_id, session_config=SessionConfig(model=model))
         ready = await self._bus.request("host", question, expect=SessionReady, timeout_s=self._timeout_s)
         return ready.session_id
@@ -98,16 +106,16 @@ class AsyncClusterClient(AsyncSessions):
             return await rows_of(journals, limit or self._place.snapshot.config.http.sessions_max, is_all=is_all)
 
     async def session(self, session_id: str) -> SessionView:
-        """How a session stands. Raises RuntimeFault, CommandError."""
+        """How a session stands."""
         return await view_of(self._place, session_id, timeout_s=self._timeout_s)
 
     async def end(self, session_id: str) -> None:
-        """The session is over. Raises RuntimeFault."""
+        """The session is over."""
         question = EndSession(session_id=session_id)
         await self._bus.request("host", question, expect=SessionClosed, timeout_s=self._timeout_s)
 
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
-        """What became of a command, sent under one id. Raises ValueError for no command, CommandError, RuntimeFault."""
+        """What became of a command, sent under one id."""
         wanted = _COMMAND.validate_python({"kind": kind, **fields})
         command = host_command(session_id, wanted, Fences(), drawn_id("program"))
         return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
@@ -143,5 +151,5 @@ class ClusterClient(Sessions[AsyncClusterClient]):
     """`AsyncClusterClient` for programs without an event loop."""
 
     def __init__(self, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> None:
-        """Raises CommandError when no cluster runs in this home, BusError when its broker does not answer."""
+        """Raises HobusError when no cluster runs in this home, or its broker does not answer."""
         super().__init__(lambda: AsyncClusterClient.open(home, timeout_s=timeout_s))

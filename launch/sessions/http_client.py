@@ -13,41 +13,27 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx2
+from pydantic import BaseModel, ValidationError
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.messages.base import faults_in
 from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from hobus.bus.port import Clock
+from hobus.launch.sessions.client_errors import HttpError, RequestError, checked_seconds, raises_hobus_errors
 from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions, one_by_one
 from hobus.launch.sessions.summary import SessionRow
+from hobus.launch.sessions.which import check_prefix
 
-_RETRYABLE = frozenset({408, 429, 502, 503, 504})
+M = TypeVar("M", bound=BaseModel)
+_JSON = {"content-type": "application/json"}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 
 
-class HttpError(Exception):
-    """The door's answer was an error: `status`, `code`, `message`, and whether the same may be asked again."""
-
-    def __init__(
-        self, status: int, code: str, message: str, *, retry_after_s: float | None = None, is_verdict: bool = False
-    ) -> None:
-        """`is_verdict`: what a turn came to, which the same input brings again."""
-        super().__init__(f"{status} {code}: {message}")
-        self.status = status
-        self.code = code
-        self.message = message
-        self.retry_after_s = retry_after_s
-        self.is_verdict = is_verdict
-
-    @property
-    def is_retryable(self) -> bool:
-        """Whether the same may be answered later."""
-        return self.status in _RETRYABLE and not self.is_verdict
-
-
+@raises_hobus_errors
 class AsyncClient(AsyncSessions):
     """Asks one door on behalf of one key."""
 
@@ -61,23 +47,36 @@ class AsyncClient(AsyncSessions):
         clock: Clock | None = None,
     ) -> None:
         """`timeout_s` bounds each call with all its tries; `transport` and `clock` for tests."""
-        self._timeout_s = timeout_s
+        if not (f"{key}".isascii() and f"{key}".isprintable()):
+            raise RequestError("invalid_input", "key: expected the bearer key of a client, as it was printed")
+        try:
+            is_address = httpx2.URL(base_url).scheme in ("http", "https")
+        except httpx2.InvalidURL:
+            is_address = False
+        if not is_address:
+            said = "base_url: expected the address of a door, such as http://127.0.0.1:8420"
+            raise RequestError("invalid_input", said)
+        self._timeout_s = checked_seconds(timeout_s)
         self._clock = clock or SystemClock()
         self._http = httpx2.AsyncClient(
-            base_url=base_url, headers={"authorization": f"Bearer {key}"}, timeout=timeout_s, transport=transport
+            base_url=base_url, headers={"authorization": f"Bearer {key}"}, timeout=self._timeout_s, transport=transport
         )
 
+    async def _session_named(self, given: str) -> str:
+        """A beginning is completed by the door, among the sessions of its key."""
+        return check_prefix(given, called="session_id")
+
     async def close(self) -> None:
-        """Its connections are closed."""
+        """Its connections are closed; once more: nothing."""
         await self._http.aclose()
 
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
-        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns. Raises HttpError."""
+        """The id of a new session; `model`: `PROVIDER/MODEL` of its turns."""
         return await self._started(self._clock.new_id(), agent_id, model)
 
     async def _answer(self, question: Question) -> TurnResult:
         path, body = await self._turn(question)
-        return TurnResult.model_validate(await self._asked("POST", path, body))
+        return _read(TurnResult, await self._asked("POST", path, body))
 
     async def _pieces(self, question: Question) -> AsyncGenerator[Piece]:
         path, body = await self._turn(question)
@@ -88,7 +87,7 @@ class AsyncClient(AsyncSessions):
                 async with contextlib.aclosing(self._events("POST", path, body | {"stream": True})) as events:
                     async for _, kind, data in events:
                         if kind == "result":
-                            yield Piece(kind=kind, result=TurnResult.model_validate(data))
+                            yield Piece(kind=kind, result=_read(TurnResult, data))
                             return
                         if kind not in ("open", "turn"):
                             yield Piece(kind=kind, text=str(data.get("text", "")), data=data)
@@ -128,18 +127,18 @@ class AsyncClient(AsyncSessions):
         return [SessionRow.model_validate(one) for one in (await self._asked("GET", path, None))["sessions"]]
 
     async def session(self, session_id: str) -> SessionView:
-        """How a session stands. Raises HttpError."""
-        return SessionView.model_validate(await self._asked("GET", f"/v1/sessions/{session_id}", None))
+        """How a session stands."""
+        return _read(SessionView, await self._asked("GET", f"/v1/sessions/{session_id}", None))
 
     async def end(self, session_id: str) -> None:
-        """The session is over. Raises HttpError."""
+        """The session is over."""
         await self._asked("DELETE", f"/v1/sessions/{session_id}", None)
 
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
-        """What became of a command, sent under one id; rejected is a verdict, too. Raises HttpError."""
+        """What became of a command, sent under one id; rejected is a verdict, too."""
         body = {"command": {"kind": kind, **fields}, "command_id": f"http-{self._clock.new_id()}"}
         found = await self._asked("POST", f"/v1/sessions/{session_id}/commands", body, verdict=True)
-        return CommandVerdict.model_validate(found)
+        return _read(CommandVerdict, found)
 
     # --- the wire -----------------------------------------------------------------------------------------------------
 
@@ -159,18 +158,19 @@ class AsyncClient(AsyncSessions):
     async def _started(self, key: str, agent_id: str | None, model: str | None) -> str:
         wanted = {"agent_id": agent_id} | ({"session_config": {"model": model}} if model else {})
         found = await self._asked("POST", "/v1/sessions", wanted, key=key)
-        return SessionReady.model_validate(found).session_id
+        return _read(SessionReady, found).session_id
 
     async def _asked(
         self, method: str, path: str, body: dict[str, Any] | None, *, key: str = "", verdict: bool = False
     ) -> Any:
         deadline = self._clock.monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S
-        headers = {"idempotency-key": key} if key else {}
+        headers = _JSON | ({"idempotency-key": key} if key else {})
+        content = _content(body)
         while True:
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                    answer = await self._http.request(method, path, json=body, headers=headers)
+                    answer = await self._http.request(method, path, content=content, headers=headers)
                 found: Any = json.loads(answer.content)
                 if answer.is_success or (verdict and isinstance(found, dict) and "command_id" in found):
                     return found
@@ -187,10 +187,12 @@ class AsyncClient(AsyncSessions):
         self, method: str, path: str, body: dict[str, Any] | None, *, after: int | None = None
     ) -> AsyncGenerator[tuple[str, str, dict[str, Any]]]:
         """(id, event, data) of a stream of server-sent events. Raises HttpError, TransportError."""
-        headers = {} if after is None else {"last-event-id": str(after)}
-        async with self._http.stream(method, path, json=body, headers=headers) as answer:
+        headers = _JSON | ({} if after is None else {"last-event-id": str(after)})
+        async with self._http.stream(method, path, content=_content(body), headers=headers) as answer:
             if not answer.is_success:
                 raise _error(answer.status_code, await answer.aread(), answer.headers.get("retry-after"))
+            if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+                raise _malformed("no stream of events")
             yield "", "open", {}
             fields: dict[str, str] = {}
             async for line in answer.aiter_lines():
@@ -198,10 +200,7 @@ class AsyncClient(AsyncSessions):
                 if line:
                     fields[name] = value
                 elif "data" in fields:
-                    kind, data = fields.get("event", ""), json.loads(fields["data"])
-                    if kind == "error":
-                        raise _error_of(data)
-                    yield fields.get("id", ""), kind, data
+                    yield _event_of(fields)
                     fields = {}
                 else:
                     fields = {}
@@ -240,6 +239,36 @@ def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:
         code, message, is_verdict = "malformed", "not an answer of an HTTP door", False
     waits = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
     return HttpError(status, code, message, retry_after_s=waits, is_verdict=is_verdict)
+
+
+def _content(body: dict[str, Any] | None) -> bytes | None:
+    """Raises ValueError, TypeError for what JSON has not."""
+    return None if body is None else json.dumps(body, allow_nan=False).encode()
+
+
+def _read(model: type[M], found: Any) -> M:
+    """Raises HttpError for an answer that is none of this."""
+    try:
+        return model.model_validate(found)
+    except ValidationError as error:
+        raise _malformed(faults_in(error)) from None
+
+
+def _malformed(what: str) -> HttpError:
+    return HttpError(502, "malformed", f"not an answer of an HTTP door of this version: {what}")
+
+
+def _event_of(fields: dict[str, str]) -> tuple[str, str, dict[str, Any]]:
+    """(id, event, data). Raises HttpError: the door's own, in the middle of a stream, or malformed."""
+    kind, identity = fields.get("event", ""), fields.get("id", "")
+    try:
+        data = json.loads(fields["data"])
+        if kind != "error":
+            return str(int(identity)) if identity else "", kind, dict(data)
+        said = _error_of(data)
+    except (ValueError, KeyError, TypeError):
+        said = _malformed(f"event {kind[:64]!r}")
+    raise said
 
 
 def _error_of(data: dict[str, Any]) -> HttpError:

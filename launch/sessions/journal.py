@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import islice
-from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
 from hobus.bus.errors import BusError
 from hobus.bus.ledger_client import every_page
 from hobus.bus.messages.ids import snapshot_id
-from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Entry, Found, Lookup, Query, Read, session_stream
+from hobus.bus.messages.ledger import Entries, Entry, Found, Lookup, Query, Read, session_stream
 from hobus.bus.port import Bus
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.console.errors import CommandError, UsageFault, next_command
+from hobus.launch.cluster.record import demand_record
+from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import say_prose
-from hobus.launch.sessions.provenance import SNAPSHOT, Configuration, configuration_in
-from hobus.launch.sessions.summary import LAST, SessionRow, Standing, is_enough, standing_of
-from hobus.launch.sessions.turns import BEGINNINGS, session_of
-from hobus.launch.sessions.which import full_session_id, no_such, the_one
-from hobus.ledger_service.reader import EntryFilter, read_entries
-from hobus.ledger_service.verify import is_ledger
+from hobus.launch.sessions.named import BEGINNINGS, STARTS_MAX, session_of
+from hobus.launch.sessions.summary import LAST, SessionRow, is_enough, standing_of
+from hobus.launch.sessions.which import no_such
+
+if TYPE_CHECKING:
+    from hobus.launch.sessions.journal_files import FromDirectory
+    from hobus.launch.sessions.provenance import Configuration
 
 PAGE = 500
 """Entries asked for at once."""
-_STARTS_MAX = 10_000
 
 
 class FromLedger:
@@ -48,7 +48,7 @@ class FromLedger:
         found: list[Entry] = []
         for event_type in BEGINNINGS:
             where = {"event_type": event_type}
-            question = Query(where=where, limit=_STARTS_MAX, newest_first=True, with_bodies=True)
+            question = Query(where=where, limit=STARTS_MAX, newest_first=True, with_bodies=True)
             found += (await every_page(self.bus, question, timeout_s=self.timeout_s))[0]
         return first_of_each(found)
 
@@ -75,6 +75,8 @@ class FromLedger:
         """Those that the record has, by digest."""
         question = Lookup(submission_ids=[snapshot_id(one) for one in digests], with_bodies=True)
         found = await self.bus.request("ledger", question, expect=Found, timeout_s=self.timeout_s)
+        from hobus.launch.sessions.provenance import configuration_in  # noqa: PLC0415 - reads every payload
+
         return {one.digest: one for one in (configuration_in(entry) for entry in found.entries if entry is not None)}
 
     async def behind(self, session_id: str, after: int) -> AsyncGenerator[Entry]:
@@ -89,63 +91,7 @@ class FromLedger:
             is_more = found.more and bool(found.entries)
 
 
-class FromDirectory:
-    """Read from the record's files: while nobody writes them, or safely beside who does."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def named(self, given: str) -> str:
-        """From the record's own entries."""
-        return session_in(self._path, given, called="SESSION")
-
-    async def starts(self) -> list[Entry]:
-        """One pass over the record for each kind of beginning."""
-        kinds = (EntryFilter(event_type=kind) for kind in BEGINNINGS)
-        return first_of_each([one for kind in kinds for one in read_entries(self._path, kind, with_bodies=True)])
-
-    async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
-        """From the end backwards."""
-        wanted = EntryFilter(stream=session_stream(session_id))
-        found = list(islice(read_entries(self._path, wanted, newest_first=True, with_bodies=True), limit + 1))
-        return found[:limit][::-1], len(found) > limit
-
-    async def whole(self, session_id: str) -> list[Entry]:
-        """One pass over the record."""
-        found = list(read_entries(self._path, EntryFilter(stream=session_stream(session_id)), with_bodies=True))
-        if not found:
-            raise no_such(session_id, called="SESSION")
-        return found
-
-    async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
-        """From the end backwards."""
-        wanted = EntryFilter(stream=stream, session=session_id)
-        return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
-
-    async def configurations(self, digests: Iterable[str]) -> dict[str, Configuration]:
-        """One pass over the record."""
-        snapshots = read_entries(self._path, EntryFilter(event_type=SNAPSHOT), with_bodies=True)
-        found = map(configuration_in, snapshots)
-        return {one.digest: one for one in found if one.digest in set(digests)}
-
-    def standings(self) -> dict[str, Standing]:
-        """Stream of each session -> where it stands, by one pass over the record."""
-        found: dict[str, Standing] = {}
-        for entry in read_entries(self._path, EntryFilter(stream=EVERY_SESSION), with_bodies=True):
-            found.setdefault(entry.stream, Standing()).take(entry)
-        return found
-
-
-Journals = FromLedger | FromDirectory
-
-
-def session_in(record: Path, given: str, *, called: str) -> str:
-    """The full id of the session that is meant; a whole one is taken as it is. Raises UsageFault."""
-    full = full_session_id(given)
-    if full is not None:
-        return full
-    begun = [one for kind in BEGINNINGS for one in read_entries(record, EntryFilter(event_type=kind))]
-    return the_one(given, [one.provenance.session_id for one in begun], called=called)
+Journals: TypeAlias = "FromLedger | FromDirectory"
 
 
 def first_of_each(beginnings: Iterable[Entry]) -> list[Entry]:
@@ -219,13 +165,9 @@ async def journals_of(home: Home) -> AsyncGenerator[Journals]:
         yield FromLedger(bus, timeout_s=place.client_timeout_s)
 
 
-def demand_record(home: Home) -> None:
-    """Raises UsageFault where no record was ever begun in this home."""
-    if not is_ledger(home.ledger):
-        raise UsageFault(f"there is no record in {home.root}", hint=next_command("up", home.root))
-
-
 def _of_files(home: Home, why: str) -> FromDirectory:
+    from hobus.launch.sessions.journal_files import FromDirectory  # noqa: PLC0415 - reads segments
+
     demand_record(home)
     say_prose("", f"{why}: this is what its record says", to_stderr=True)
     return FromDirectory(home.ledger)

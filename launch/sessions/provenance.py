@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from hobus.bus.messages.base import unpack
+from hobus.bus.messages.base import digest_of, unpack
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import recorded
@@ -20,8 +20,7 @@ from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.files import ADMIN_CONFIG, kind_of
-from hobus.config.in_force import digest_of
-from hobus.config.snapshot import contents_in
+from hobus.config.on_demand import contents_in
 
 P = TypeVar("P")
 

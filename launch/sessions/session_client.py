@@ -6,6 +6,7 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import aclosing
 from functools import wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from hobus.bus.messages.base import faults_in
 from hobus.bus.messages.given_history import Said
 from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
+from hobus.launch.sessions.client_errors import RequestError
 from hobus.launch.sessions.summary import SessionRow
 
 P = ParamSpec("P")
@@ -83,7 +85,11 @@ class AsyncSessions(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Its connections are closed."""
+        """Its connections are closed; once more: nothing."""
+
+    async def _session_named(self, given: str) -> str:
+        """The id of a session that is named whole or by its beginning (`SES-1a2b3c4d`), as the methods here take it."""
+        return given
 
     @abstractmethod
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
@@ -105,12 +111,12 @@ class AsyncSessions(ABC):
         `messages`, in place of a text: a conversation held elsewhere, each `{"role": …, "content": …}` with a role
         system, user or assistant, the user's question last. With a JSON Schema its `response` is the text of one object
         that the schema takes, if it is a success and not `refused`. `template`: the attention template (`ATT-…`) that
-        fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the session that it begins. Raises ValueError
-        for messages that are none; HttpError, over the bus RuntimeFault, also when nobody answered in time.
+        fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the session that it begins. Raises
+        HobusError, as all methods do (`client_errors.py`), also when nobody answered in time.
         """
         return await self._answer(Question(text, session_id, input_id, output_schema, template, messages, model))
 
-    def stream(  # noqa: PLR0913 - as `ask`
+    async def stream(  # noqa: PLR0913 - as `ask`
         self,
         text: str = "",
         *,
@@ -125,7 +131,11 @@ class AsyncSessions(ABC):
 
         The last piece has the result. Raises what `ask` does.
         """
-        return self._pieces(Question(text, session_id, input_id, output_schema, template, messages, model))
+        async with aclosing(
+            self._pieces(Question(text, session_id, input_id, output_schema, template, messages, model))
+        ) as pieces:
+            async for piece in pieces:
+                yield piece
 
     @abstractmethod
     async def _answer(self, question: Question) -> TurnResult: ...
@@ -266,7 +276,10 @@ class Sessions(Generic[C]):
     deny = _waited_for(AsyncSessions.deny)
 
     def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
-        """What this coroutine gives, run on the client's loop."""
+        """What this coroutine gives, run on the client's loop. Raises RequestError once this client is closed."""
+        if self._loop.is_closed():
+            what.close()
+            raise RequestError("closed", "this client is closed; open another one")
         running = asyncio.run_coroutine_threadsafe(what, self._loop)
         try:
             return running.result()

@@ -5,29 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hobus.bus.blank import is_blank
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.lanes import role_of
-from hobus.bus.ledger_client import every_page
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import session_id_of, turn_trace
-from hobus.bus.messages.ledger import Query
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
-from hobus.config.sections.processes import HostConfig
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
-from hobus.launch.sessions.which import check_prefix, full_session_id, the_one
+
+if TYPE_CHECKING:
+    from hobus.config.sections.processes import HostConfig
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
-
-_STARTS_MAX = 10_000
-
-BEGINNINGS = ("SESSION_START", "TurnDegraded")
-"""What a session may begin with: the host answers also where no supervisor has begun one."""
 
 
 def words_of(argument: str) -> str:
@@ -52,23 +46,6 @@ def check_text(text: str, limits: HostConfig) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise UsageFault("the message is not valid UTF-8", hint="send it as UTF-8; nothing was sent") from None
-
-
-async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:
-    """The full id of a session named by its id or by an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
-
-    The bus is an operator's: it reads the record.
-    """
-    full = full_session_id(given)
-    if full is not None:
-        return full
-    check_prefix(given, called=called)
-    known: list[str] = []
-    for event_type in BEGINNINGS:
-        question = Query(where={"event_type": event_type}, limit=_STARTS_MAX)
-        found, _ = await every_page(bus, question, timeout_s=timeout_s)
-        known += [entry.provenance.session_id for entry in found[::-1]]
-    return the_one(given, known, called=called)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.bus.catalog import BY_ROUTE, CLASSES, ROLES, ROWS, row_of
+from hobus.bus.catalog import CLASSES, ROLES, ROWS, row_of, rows_of
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
 def test_admission_and_commands_are_immediate_and_work_takes_slots():
     """A command never waits behind the run that it is about; an order and a prompt take credit."""
     assert {row.cls.TYPE for row in ROWS if row.mode == "slot"} == {"wo.execute", "gateway.prompt"}
-    assert BY_ROUTE["ho2", "ho2.turn"].mode == "immediate"
+    assert rows_of("ho2")["ho2.turn"].mode == "immediate"
 
 
 def test_a_type_means_one_class_everywhere():

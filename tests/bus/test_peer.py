@@ -85,8 +85,8 @@ def test_after_a_standstill_what_was_not_started_is_discarded_and_comes_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Queued behind another request of its key: forgotten, re-delivered by the broker, run once."""
-    row = catalog.BY_ROUTE["gateway", Prompt.TYPE]
-    monkeypatch.setitem(catalog.BY_ROUTE, ("gateway", Prompt.TYPE), row._replace(mode="ordered"))
+    row = catalog.rows_of("gateway")[Prompt.TYPE]
+    monkeypatch.setitem(catalog.rows_of("gateway"), Prompt.TYPE, row._replace(mode="ordered"))
 
     async def scenario() -> None:
         desk = Desk()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import pack
+from hobus.bus.messages.base import digest_of, pack
 from hobus.config.assets import HOME_PACKAGE
 from hobus.config.files import SHIPPED_ROOT, Layers, governed_names
-from hobus.config.in_force import digest_of
-from hobus.config.snapshot import Snapshot, contents_in, load_snapshot
+from hobus.config.on_demand import contents_in
+from hobus.config.snapshot import Snapshot, load_snapshot
 
 ADMIN = "agents/ADMIN.json"
 

@@ -16,7 +16,7 @@ from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import LANE_TYPES
+from hobus.bus.lanes import LANES
 from hobus.bus.link import Link
 from hobus.bus.loop import PromptLoop
 from hobus.bus.messages.control import Hello, Refused
@@ -176,7 +176,7 @@ class RealCluster:
     async def start(self, actor: Actor | None, *, role: str, slots: int = 0, token: str | None = None) -> Peer:
         self._counts[role] = self._counts.get(role, 0) + 1
         instance = f"{role}/{self._counts[role]}@r{self._counts[role]}"
-        lanes = [name for name in LANE_TYPES if name != role and (name == "ledger" or role == "host")]
+        lanes = [name for name in LANES if name != role and (name == "ledger" or role == "host")]
         links = {name: ZeroMQLink(self._zeromq, self.settings, self._endpoint(name)) for name in ["", *lanes]}
         peer = Peer(
             actor,
@@ -191,7 +191,7 @@ class RealCluster:
             config_digest="",
             version="test",
         )
-        if actor is not None and role in LANE_TYPES:
+        if actor is not None and role in LANES:
             server = LaneServer(instance, self.settings, self._clock, self._authenticate)
             peer.serve_lane(server)
             ZeroMQLane(self._zeromq, server, self._endpoint(role))

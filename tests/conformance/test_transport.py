@@ -307,8 +307,8 @@ def test_immediate_requests_pass_while_all_slots_are_taken(cluster: Cluster) -> 
 
 def test_ordered_requests_of_one_key_run_one_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another key does not wait; the same key does, in the order of sending."""
-    row = catalog.BY_ROUTE["gateway", Prompt.TYPE]
-    monkeypatch.setitem(catalog.BY_ROUTE, ("gateway", Prompt.TYPE), row._replace(mode="ordered"))
+    row = catalog.rows_of("gateway")[Prompt.TYPE]
+    monkeypatch.setitem(catalog.rows_of("gateway"), Prompt.TYPE, row._replace(mode="ordered"))
 
     async def scenario() -> None:
         desk = Desk()
@@ -369,7 +369,7 @@ def test_a_lost_workers_request_goes_to_another_one_as_the_next_attempt(cluster:
 def test_a_post_returns_at_once_though_nobody_takes_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fire and forget: handed over, held, then a dead letter; its sender goes on undisturbed."""
     row = catalog.Row(ServiceGivenUp, "ho3", None, frozenset({"operator"}), redeliver=False)
-    monkeypatch.setitem(catalog.BY_ROUTE, ("ho3", ServiceGivenUp.TYPE), row)
+    monkeypatch.setitem(catalog.rows_of("ho3"), ServiceGivenUp.TYPE, row)
 
     async def scenario() -> None:
         await cluster.start(Desk(), role="gateway", slots=1)

@@ -81,7 +81,7 @@ def test_every_option_and_subcommand_of_the_table_exists() -> None:
     for name, text in re.findall(r"^\| `hobus (\w+)` \| (.*) \|$", README, re.MULTILINE):
         command = hobus.get_command(click.Context(hobus), name)
         assert command is not None, name
-        known = options_of(command) | (set(command.commands) if isinstance(command, click.Group) else set())
+        known = options_of(command) | set(subcommands(command))
         words = [quoted.split()[0] for quoted in re.findall(r"`([^`]+)`", text)]
         unknown += [f"{name} {word}" for word in words if word not in known]
     assert unknown == []
@@ -89,7 +89,7 @@ def test_every_option_and_subcommand_of_the_table_exists() -> None:
 
 def leaves_of(command: click.Command) -> list[click.Command]:
     """The command, or those of its family and of the families in it."""
-    family = command.commands.values() if isinstance(command, click.Group) else ()
+    family = subcommands(command).values()
     return [leaf for member in family for leaf in leaves_of(member)] or [command]
 
 
@@ -147,3 +147,11 @@ def test_license_is_whole() -> None:
     assert "Version 2.0, January 2004" in text
     assert "END OF TERMS AND CONDITIONS" in text
     assert text.rstrip().endswith("limitations under the License.")
+
+
+def subcommands(command: click.Command) -> dict[str, click.Command]:
+    """Name -> subcommand; those that are imported when they are named, too."""
+    if not isinstance(command, click.Group):
+        return {}
+    context = click.Context(command)
+    return {name: one for name in command.list_commands(context) if (one := command.get_command(context, name))}

@@ -62,9 +62,21 @@ class Typing:
                 data = data[os.write(self.master, data[:1024]) :]
             self._read(0)
 
-    def resize(self, columns: int, rows: int) -> None:
-        """Another size of the window."""
+    def resize(self, columns: int, rows: int, *, reflows: bool = False) -> None:
+        """Another size of the window; `reflows`: most terminals break rows anew that do not fit any more, and the cursor with them."""
+        self.watch(0.5)
+        before, cursor = [row.rstrip() for row in self.screen.display], self.screen.cursor
         self.screen.resize(rows, columns)
+        if reflows:
+            shown: list[str] = []
+            place = ""
+            for number, row in enumerate(before[: cursor.y + 1]):
+                if number == cursor.y:
+                    below, right = divmod(max(0, cursor.x - 1), columns)
+                    place = f"\x1b[{len(shown) + below + 1};{right + 1 + (cursor.x > 0)}H"
+                shown += [row[at : at + columns] for at in range(0, max(1, len(row)), columns)]
+            self.screen.reset()
+            self._stream.feed("\r\n".join(shown) + place)
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def press(self, letter: str) -> None:
@@ -79,6 +91,12 @@ class Typing:
             if not self._read(0.05) and self.process.poll() is not None:
                 self._read(0.1)
                 assert self._count(words) >= count, self.text
+
+    def watch(self, seconds: float) -> None:
+        """Takes what is written for so long."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self._read(0.05)
 
     def _count(self, words: str) -> int:
         return " ".join(self.text.split()).count(words.strip())

@@ -37,6 +37,14 @@ def slow(tmp_path) -> Iterator[Cluster]:
     cluster.end()
 
 
+@pytest.fixture
+def quick(tmp_path) -> Iterator[Cluster]:
+    """A cluster that answers at once."""
+    cluster = up_with_latency(tmp_path, 0)
+    yield cluster
+    cluster.end()
+
+
 def up_with_latency(directory: Path, latency_ms: int) -> Cluster:
     """A cluster that answers word by word."""
     cluster = cluster_in(directory / "home")
@@ -439,3 +447,49 @@ def test_the_conversation_on_the_page_is_one_that_happens(tmp_path):
         return [" ".join(line.split()) for line in figures.splitlines()]
 
     assert masked(chat_transcript.held(tmp_path)) == masked(chat_transcript.on_page())
+
+
+def test_a_search_in_the_history_ends_with_return_and_what_is_typed_then_counts(quick):
+    """Return takes what was found, Ctrl-C ends the search alone; neither sends anything, and no key after it is lost."""
+    with typing(*chat_of(quick)) as chat:
+        for line in ("first message", "second message"):
+            chat.at_prompt()
+            chat.type(line)
+            chat.until(" tokens · ", 1 + (line != "first message"))
+        chat.at_prompt()
+        chat.press("r")
+        os.write(chat.master, b"firs")
+        chat.until("first message", 2)
+        os.write(chat.master, b"\r\x05 and more\r")
+        answered(chat, 3)
+        chat.at_prompt()
+        chat.press("r")
+        os.write(chat.master, b"seco")
+        chat.until("second message", 2)
+        os.write(chat.master, b"\r\x05 too")
+        chat.press("r")
+        os.write(chat.master, b"nowhere")
+        chat.press("c")
+        chat.watch(0.5)
+        os.write(chat.master, b"!\r")
+        answered(chat, 4)
+        assert chat.leave() == exit_codes.OK
+    session = quick.entries("RunRequested")[0].provenance.session_id
+    asked = [turn["text"] for turn in quick("session show", "--json", session).json["turns"]]
+    assert asked == ["first message", "second message", "first message and more", "second message too!"]
+
+
+@pytest.mark.parametrize("reflows", [True, False])
+def test_a_window_that_becomes_narrower_shows_what_is_typed_once(quick, reflows):
+    """Terminals that break rows anew move the cursor down with them; nothing above the line goes, nothing stays twice."""
+    env = {} if reflows else {"XTERM_VERSION": "XTerm(390)"}
+    with typing(*chat_of(quick), columns=100, env=env) as chat:
+        chat.at_prompt()
+        os.write(chat.master, b"what is typed here is longer than the window will be in a moment, and it goes on")
+        chat.until("goes on")
+        for columns in (60, 33, 80):
+            chat.resize(columns, 24, reflows=reflows)
+            chat.watch(1.0)
+            assert (chat.text.count("you>"), chat.text.count("hobus chat")) == (1, 1), chat.text
+        chat.press("c")
+        assert chat.leave() == exit_codes.OK

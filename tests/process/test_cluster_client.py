@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from bench.cluster import Cluster
-from hobus import AsyncClusterClient, ClusterClient
+from hobus import AsyncClusterClient, ClusterClient, ClusterError
 from hobus.bus.messages.session import TurnResult
-from hobus.launch.console.errors import CommandError
 
 pytestmark = pytest.mark.process
 
@@ -41,7 +40,9 @@ def test_a_program_asks_streams_and_steers_over_the_bus(cluster: Cluster) -> Non
             client.command(session, "Nonsense")
         blank = client.ask(" ", session_id=session)
         assert (blank.outcome, blank.code) == ("error", "invalid_input")
-        client.end(session)
+        assert client.session(f"SES-{session[:8]}").session_id == session
+        assert client.ask("hello again", session_id=session[:13]).session_id == session
+        client.end(session[:12])
         assert client.ask("hello?", session_id=session).code == "session_closed"
 
 
@@ -58,6 +59,6 @@ async def test_a_turn_survives_the_death_of_its_host(cluster: Cluster) -> None:
 def test_without_a_cluster_it_says_how_to_start_one(tmp_path: Path) -> None:
     """And leaves no thread behind."""
     before = threading.active_count()
-    with pytest.raises(CommandError, match="no cluster runs"):
+    with pytest.raises(ClusterError, match="no cluster runs"):
         ClusterClient(tmp_path)
     assert threading.active_count() == before

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from bench.cluster import Cluster
+from hobus.bus.messages.base import digest_of
 from hobus.config.assets import HOME_PACKAGE
 from hobus.config.files import SHIPPED_ROOT
-from hobus.config.in_force import digest_of
 
 pytestmark = pytest.mark.process
 

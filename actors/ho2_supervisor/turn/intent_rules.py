@@ -6,14 +6,13 @@ on under the newest intent, and says so in the record.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import product
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.intents import IntentFact
-from hobus.bus.messages.base import canonical_value
+from hobus.bus.messages.base import canonical_value, digest_of
 from hobus.bus.messages.ids import body_ref, intent_entry_id
 from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentScope, IntentSuperseded
 
@@ -163,4 +162,4 @@ def ruleset_rows() -> list[list[str]]:
 
 def hash_of(rules: object) -> str:
     """`sha256:<hex>` of rules and settings as one canonical value."""
-    return f"sha256:{hashlib.sha256(canonical_value(rules)).hexdigest()}"
+    return digest_of(canonical_value(rules))

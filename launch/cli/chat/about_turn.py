@@ -11,9 +11,10 @@ from hobus.launch.cli.turn_why import explained
 from hobus.launch.cli.why_parts import lines_of
 from hobus.launch.cli.why_view import parts_of
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.record import demand_record
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
-from hobus.launch.sessions.journal import demand_record, session_in
+from hobus.launch.sessions.journal_files import session_in
 
 if TYPE_CHECKING:
     from hobus.launch.cli.chat.talk import Talk

@@ -8,11 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Protocol
-
-from rich.live import Live
-from rich.text import Text
 
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import TurnResult
@@ -21,7 +17,6 @@ from hobus.bus.streaming import Continuity
 from hobus.launch.cli.chat.cells import last_rows, printable, rows_of
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.console.output import can_be_commanded, colours, is_terminal, joined, note, say, styled, window
-from hobus.launch.console.terminal import screen
 
 WAITING = "…"
 WHY_AGAIN = {
@@ -96,59 +91,6 @@ class View(Protocol):
         ...
 
 
-class LiveView:
-    """The last rows of a terminal, rewritten in place."""
-
-    def __init__(self) -> None:
-        self._provisional = Provisional()
-        self._console = screen()
-        self._live = self._in_place()
-
-    def begin(self) -> None:
-        """The notice that it is waited for."""
-        self._live.start(refresh=True)
-
-    def on_frame(self, message: Message) -> None:
-        """Redraws; a terminal that is gone is noticed at the end."""
-        self._provisional.take(message)
-        if self._live.is_started:
-            with suppress(OSError):
-                if self._provisional.is_wider_than(window()[0] - 1):
-                    self._live.transient = False
-                    self._live.stop()
-                    self._live = self._in_place()
-                    self.begin()
-                    self.tell([RESIZED])
-                self._live.refresh()
-
-    def tell(self, lines: Sequence[Line]) -> None:
-        """Above it."""
-        if self._live.is_started:
-            for text, colour in lines:
-                self._console.print(Text(printable(text), style=colour))
-
-    def finish(self, answer: str) -> None:
-        """Once, below what was told."""
-        self.abandon()
-        say_answer(answer)
-
-    def abandon(self) -> None:
-        """Nothing of it is left."""
-        self._live.stop()
-
-    def _in_place(self) -> Live:
-        return Live(
-            console=self._console, auto_refresh=False, transient=True, redirect_stdout=False, redirect_stderr=False,
-            get_renderable=self._shown,
-        )  # fmt: skip
-
-    def _shown(self) -> Text:
-        columns, rows = window()
-        self._console.size = self._console.size._replace(width=columns, height=rows)
-        shown, is_answer = self._provisional.rows(columns - 1, rows - 1)
-        return Text("\n".join(shown), style="" if is_answer else "bright_black", no_wrap=True)
-
-
 class PlainView:
     """Nothing but the answer."""
 
@@ -190,7 +132,10 @@ def streams_to_stdout() -> bool:
 
 def view_on_stdout(*, is_live: bool) -> View:
     """A view of one answer."""
-    return LiveView() if is_live else PlainView(_write, is_terminal=is_terminal(sys.stdout))
+    if not is_live:
+        return PlainView(_write, is_terminal=is_terminal(sys.stdout))
+    view: View = importlib.import_module("hobus.launch.cli.chat.live_view").LiveView()  # by name, as below
+    return view
 
 
 def show_end(view: View, result: TurnResult) -> None:

@@ -10,11 +10,10 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import iso
-from hobus.bus.messages.session import Remembered
 from hobus.launch.cli.chat.cells import printable
 from hobus.launch.cluster.client import connected
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
+from hobus.launch.console.errors import CommandError
 
 if TYPE_CHECKING:
     from hobus.launch.cli.chat.talk import Talk
@@ -27,22 +26,6 @@ _CHANGES: dict[str, tuple[type[m.DeactivateOverlay | m.ActivateOverlay | m.Confi
     "reject": (m.DeactivateOverlay, "rejected in the chat"),
 }
 _USAGE = "/memory, or /memory off, on, confirm or reject, and ART-…"
-
-
-def told_of(remembered: Remembered) -> tuple[str, str]:
-    """What became of a statement, and how to undo it."""
-    line, name = printable(remembered.statement), remembered.artifact_id
-    match remembered.state:
-        case "active":
-            undo = next_here(f"memory deactivate {name} --reason …")
-            return f"remembered from the next turn on: {line} (undo: /memory off {name}, or {undo})", _DIM
-        case "pending":
-            way = next_here(f"memory confirm {name}")
-            return f"waits for you to confirm it: {line} (/memory confirm {name}, or {way}; else nothing)", "yellow"
-        case "unanswered":
-            return f"not known yet whether it is remembered: {line} ({next_here('memory overlays')} says it)", "yellow"
-        case _:
-            return f"not remembered: {line} ({next_here('memory review')} says why)", "yellow"
 
 
 async def about_memory(words: list[str], talk: Talk) -> list[tuple[str, str]]:

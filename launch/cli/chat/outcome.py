@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from hobus.bus.errors import VERDICT_CODES, RuntimeFault
 from hobus.bus.messages.ids import shown_session
-from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.session import Remembered, TurnResult
 from hobus.launch.cli.chat.cells import printable
-from hobus.launch.cli.chat.memory_words import told_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
@@ -92,6 +91,22 @@ def _beside_the_answer(result: TurnResult) -> list[Line]:
     if result.remembered is not None:
         lines.append(told_of(result.remembered))
     return lines
+
+
+def told_of(remembered: Remembered) -> tuple[str, str]:
+    """What became of a statement, and how to undo it."""
+    line, name = printable(remembered.statement), remembered.artifact_id
+    match remembered.state:
+        case "active":
+            undo = next_here(f"memory deactivate {name} --reason …")
+            return f"remembered from the next turn on: {line} (undo: /memory off {name}, or {undo})", _DIM
+        case "pending":
+            way = next_here(f"memory confirm {name}")
+            return f"waits for you to confirm it: {line} (/memory confirm {name}, or {way}; else nothing)", "yellow"
+        case "unanswered":
+            return f"not remembered, as memory did not answer: {line} (say it again; {next_here('ps')})", "yellow"
+        case _:
+            return f"not remembered: {line} ({next_here('memory review')} says why)", "yellow"
 
 
 def failed(error: RuntimeFault | CommandError) -> list[Line]:

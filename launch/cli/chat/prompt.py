@@ -24,6 +24,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
+from prompt_toolkit.filters import is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import DummyHistory, History
 from prompt_toolkit.input.vt100 import Vt100Input
@@ -32,7 +33,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.color_depth import ColorDepth
 
 from hobus.bus.messages.base import Message
-from hobus.launch.cli.chat.answer_view import RESIZED, Provisional, say_answer, say_rows
+from hobus.launch.cli.chat.answer_view import Provisional, say_answer, say_rows
 from hobus.launch.cli.chat.cells import last_rows, printable
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.piped import readable
@@ -43,6 +44,8 @@ _PRIVATE = 0o600
 _READ_AT_ONCE = 1 << 16
 _YOU = "you> "
 _DIM = "ansibrightblack"
+_BREAKS_ROWS = not {"XTERM_VERSION", "STY"} & os.environ.keys() and os.environ.get("TERM") != "linux"
+"""Whether the terminal breaks rows anew that do not fit any more: all but xterm, GNU screen and the console do."""
 
 
 class ChatPrompt(Protocol):
@@ -105,6 +108,13 @@ class EditedPrompt:
             color_depth=None if colours() else ColorDepth.DEPTH_1_BIT, input=_Keyboard(sys.stdin),
             output=output, input_processors=[NamedMarks()],
         )  # fmt: skip
+        resize = self._session.app._on_resize  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - nothing tells it else
+
+        def resized() -> None:
+            output.cursor_up(self._rows_broken())
+            resize()
+
+        self._session.app._on_resize = resized  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
     async def read(self) -> str:
         """What Return ended; it stands above from then on, or its end where it is longer than the screen."""
@@ -124,13 +134,22 @@ class EditedPrompt:
         """Above the line that is open, without a key of it being lost."""
         run_in_terminal(write)
 
+    def _rows_broken(self) -> int:
+        """Rows that a narrower window has made, above the cursor, of those that were drawn."""
+        app = self._session.app
+        drawn, columns = app.renderer.last_rendered_screen, app.output.get_size().columns
+        if drawn is None or not _BREAKS_ROWS:
+            return 0
+        cursor = drawn.get_cursor_position(app.layout.current_window)
+        above = (drawn.data_buffer[row].items() for row in range(cursor.y))
+        last = [max((at for at, one in cells if one.char != " "), default=0) for cells in above]
+        return sum(at // columns for at in (*last, max(0, cursor.x - 1)))
+
     def _above(self) -> StyleAndTextTuples:
         you: StyleAndTextTuples = [("bold" if colours() else "", _YOU)]
         if self._provisional is None:
             return you
         columns, rows = window()
-        if self._provisional.is_wider_than(columns - 1):
-            self.say(lambda: say_rows(*RESIZED))
         typed = len(self._session.default_buffer.document.lines)
         shown, is_answer = self._provisional.rows(columns - 1, rows - 1 - typed)
         return [("" if is_answer or not colours() else _DIM, "\n".join(shown) + "\n"), *you]
@@ -261,11 +280,13 @@ def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
     """Return ends a message, Alt-Return a line of it; a text that is pasted keeps its own."""
     keys = KeyBindings()
 
-    @keys.add("enter")
+    typing = ~is_searching  # while the history is searched, these keys end that alone
+
+    @keys.add("enter", filter=typing)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.validate_and_handle()
 
-    @keys.add("escape", "enter")
+    @keys.add("escape", "enter", filter=typing)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
 
@@ -273,7 +294,7 @@ def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         """Colours that somebody types or pastes look like one; nobody asked for the mouse."""
 
-    @keys.add("c-c")
+    @keys.add("c-c", filter=typing)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.reset()
         on_interrupt()

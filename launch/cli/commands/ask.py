@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
 
 import click
 from pydantic import ValidationError
@@ -13,7 +14,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
-from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of, warnings_about
+from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
 from hobus.launch.cli.commands.cluster_options import (
     known_agent,
     known_wishes,
@@ -30,9 +31,9 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, same_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import counted, is_terminal, note, note_coloured, note_lines, say
-from hobus.launch.sessions.notifications import Noticed, in_shell
 from hobus.launch.sessions.turns import beside
-from hobus.launch.sessions.watched_turn import ROLE, answer_of, follow, named_session
+from hobus.launch.sessions.watched_turn import ROLE, answer_of
+from hobus.launch.sessions.which import full_session_id
 
 
 @click.command()
@@ -111,7 +112,11 @@ def _turn_of(text: str, input_id: str, *, agent: str | None, overrides: SessionC
 
 
 async def _ask(place: Place, turn: ProcessTurn, session: str | None, timeout_s: float, *, as_json: bool) -> TurnResult:
-    session_id = None if session is None else await named_session(place, session)
+    session_id = None if session is None else full_session_id(session)
+    if session is not None and session_id is None:
+        from hobus.launch.sessions.named import named_session  # noqa: PLC0415 - loads the record's messages
+
+        session_id = await named_session(place, session)
     is_shown = streams_to_stdout() and not as_json
     turn = turn.model_copy(update={"session_id": session_id, "stream": is_shown})
     view = PlainView(lambda _text: None, is_terminal=False) if as_json else view_on_stdout(is_live=is_shown)
@@ -133,8 +138,17 @@ async def _watched(place: Place, turn: ProcessTurn, timeout_s: float, view: View
     tell = view.tell if is_shown and is_terminal(sys.stderr) else note_lines
     return await beside(
         answer_of(place, turn, timeout_s=timeout_s, on_stream=on_stream),
-        follow(place, session_id, turn.input_id, Noticed(session_id, says=in_shell), tell),
+        _followed(place, session_id, turn.input_id, tell),
     )
+
+
+async def _followed(place: Place, session_id: str, input_id: str, tell: Callable[[list[Line]], None]) -> None:
+    """What happens in the session is told, from when the turn has taken a while."""
+    await asyncio.sleep(place.snapshot.config.launcher.journal_poll_ms / 1000)
+    from hobus.launch.sessions.following import follow  # noqa: PLC0415 - loads a supervisor's rules
+    from hobus.launch.sessions.notifications import Noticed, in_shell  # noqa: PLC0415
+
+    await follow(place, session_id, input_id, Noticed(session_id, says=in_shell), tell)
 
 
 def _outcome(result: TurnResult, *, quiet: bool) -> int:

@@ -16,10 +16,11 @@ from hobus.launch.cli.commands.options import Family, Output, with_home, with_js
 from hobus.launch.cli.provenance_view import NOT_KNOWN, configurations_of
 from hobus.launch.cli.turn_account import entries_of_session, run_in, turn_account
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.record import demand_record
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import as_json, counted, note, note_coloured, printable, say, table
-from hobus.launch.sessions.journal import demand_record, sessions_meant
+from hobus.launch.sessions.journal import sessions_meant
 from hobus.launch.sessions.provenance import (
     Configuration,
     Held,

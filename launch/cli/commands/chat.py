@@ -38,8 +38,9 @@ from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import is_terminal, note, note_coloured, note_lines, say, styled
+from hobus.launch.sessions.named import named_session
 from hobus.launch.sessions.turns import beside, check_text
-from hobus.launch.sessions.watched_turn import ROLE, named_session
+from hobus.launch.sessions.watched_turn import ROLE
 
 _DIM = "bright_black"
 _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]

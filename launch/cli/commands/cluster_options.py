@@ -6,24 +6,22 @@ import asyncio
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import SessionConfig
-from hobus.config.attention_rules import override_fault
-from hobus.config.files import find
-from hobus.config.model_choice import choice_fault
-from hobus.config.schema import AdminConfig
-from hobus.config.sections.processes import HostConfig
-from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.sessions.turns import check_text, words_of
+
+if TYPE_CHECKING:
+    from hobus.config.schema import AdminConfig
+    from hobus.config.sections.processes import HostConfig
+    from hobus.config.snapshot import Snapshot
 
 R = TypeVar("R", bound=Message)
 
@@ -56,6 +54,9 @@ def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | Non
     """
     if agent is None or agent in snapshot.agents:
         return agent
+    from hobus.config.files import find  # noqa: PLC0415 - for a mistake
+    from hobus.launch.cluster.installed import layers_of  # noqa: PLC0415
+
     said, hint = f"there is no agent {agent}; there are {', '.join(snapshot.agents)}", next_here("agent list")
     if running_in is not None and f"agents/{agent}.json" in find(layers_of(running_in))[0]:
         said += f"; {agent} is on disk, and the cluster that runs has not taken it in"
@@ -78,6 +79,9 @@ def known_wishes(
     """The overrides that ask for both. Raises UsageFault where this agent, None: of whoever's session, cannot."""
     if model is None and template is None:
         return None
+    from hobus.config.attention_rules import override_fault  # noqa: PLC0415 - for who names one
+    from hobus.config.model_choice import choice_fault  # noqa: PLC0415 - the same
+
     if template is not None and (missing := override_fault(snapshot.templates, template)):
         raise UsageFault(f"--template: {missing}")
     wanted = SessionConfig(attention_template=template, model=model)

@@ -20,10 +20,10 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.record import demand_record
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import counted, say, styled, table, thousands
 from hobus.launch.filters.quantities import DURATION_FORM, duration_of
-from hobus.launch.sessions.journal import demand_record
 from hobus.launch.sessions.which import no_such
 from hobus.ledger_service.reader import EntryFilter, read_entries
 

@@ -17,7 +17,6 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
-from hobus.launch.cli.commands.ledger_search import search
 from hobus.launch.cli.commands.options import Family, Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
 from hobus.launch.cli.provenance_view import configurations_named, run_of
@@ -25,6 +24,7 @@ from hobus.launch.cluster import run_file, spools
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.record import demand_record
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import (
@@ -41,7 +41,6 @@ from hobus.launch.console.output import (
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
-from hobus.launch.sessions.journal import demand_record
 from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
 from hobus.ledger_service.verify import VerifyReport, verify_directory
@@ -50,12 +49,9 @@ _PAGE = 500
 _PROGRESS_STEP = 1_000
 
 
-@click.group(cls=Family)
+@click.group(cls=Family, elsewhere={"search": "ledger_search"})
 def ledger() -> None:
     """Show, follow, search and verify the record."""
-
-
-ledger.add_command(search)
 
 
 def _filters(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -12,14 +12,12 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Hit, Hits, Search
 from hobus.bus.record.catalog import SEARCHED_STREAMS, SEARCHED_TYPES
 from hobus.config.files import find
-from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli.commands.options import DURATION, Output, Sent, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.console.output import cell, counted, day_and_minute, note, table, zone
-from hobus.launch.sessions.journal import FromDirectory, journals_of
-from hobus.ledger_service.search_reader import search_directory
+from hobus.launch.sessions.journal import FromLedger, journals_of
 
 
 @click.command()
@@ -74,7 +72,11 @@ async def _found(home: Home, question: Search, session: str | None) -> Hits:
     async with journals_of(home) as journals:
         if session is not None:
             question = question.model_copy(update={"session_id": await journals.named(session)})
-        if isinstance(journals, FromDirectory):
+        if not isinstance(journals, FromLedger):
+            # Of a cluster that does not run.
+            from hobus.config.snapshot import load_snapshot  # noqa: PLC0415
+            from hobus.ledger_service.search_reader import search_directory  # noqa: PLC0415
+
             config = load_snapshot(layers_of(home)).config.ledger.search
             return search_directory(home.ledger, question, config)
         return await journals.bus.request("ledger", question, expect=Hits, timeout_s=journals.timeout_s)

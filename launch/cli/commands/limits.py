@@ -13,7 +13,6 @@ from hobus.launch.cli.commands.cluster_options import ask, with_cluster
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.output import is_terminal, money, say, styled, table, thousands, window
-from hobus.launch.sessions.watched_turn import named_session
 
 _BAR_CELLS, _SHORT_BAR_CELLS = 20, 6
 _ROOMY = 100
@@ -36,7 +35,11 @@ _BREAKER_STATES = {
 @with_cluster
 def budget(*, place: Place, session: str | None) -> Output:
     """Show the token budgets: limit, used, reserved by calls in flight, remaining."""
-    session_id = "" if session is None else asyncio.run(named_session(place, session))
+    session_id = ""
+    if session is not None:
+        from hobus.launch.sessions.named import named_session  # noqa: PLC0415 - loads the record's messages
+
+        session_id = asyncio.run(named_session(place, session))
     found = ask(place, "gateway", ReadBudget(session_id=session_id), Budget)
 
     def show() -> None:

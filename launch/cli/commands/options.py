@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,9 +18,10 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, is_about, next_here
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import say, unheard
-from hobus.launch.filters.meaning import Filter, S
 from hobus.launch.filters.quantities import duration_of
-from hobus.launch.filters.syntax import FilterError
+
+if TYPE_CHECKING:
+    from hobus.launch.filters.meaning import Filter, S
 
 
 def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,7 +46,26 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Family(click.Group):
-    """Commands of one family; its help says the first sentence of each whole, in as many rows as that takes."""
+    """Commands of one family; its help says the first sentence of each whole, in as many rows as that takes.
+
+    `elsewhere`: name -> the module in `commands/` that has that command, imported when it is named.
+    """
+
+    def __init__(self, *given: Any, elsewhere: Mapping[str, str] | None = None, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._elsewhere = elsewhere or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in order."""
+        return sorted({*super().list_commands(ctx), *self._elsewhere})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name."""
+        if cmd_name not in self._elsewhere:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"hobus.launch.cli.commands.{self._elsewhere[cmd_name]}")
+        found: click.Command = vars(module)[cmd_name]
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of them."""
@@ -98,6 +119,8 @@ def filter_given(
     make: Callable[[tuple[str, ...]], Filter[S]], texts: tuple[str, ...], *, names: Iterable[str], example: str
 ) -> Filter[S]:
     """The filter behind the arguments. Raises UsageFault, which points at the place and names the fields."""
+    from hobus.launch.filters.syntax import FilterError  # noqa: PLC0415 - of those that filter
+
     try:
         return make(texts)
     except FilterError as error:

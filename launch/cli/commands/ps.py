@@ -36,8 +36,7 @@ from hobus.launch.console.output import (
     wants_json,
     zone,
 )
-from hobus.launch.launcher.operate import show_tail
-from hobus.ledger_service.writer import shortage
+from hobus.ledger_service.space import shortage
 
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
 """For each word of the launcher the broker's words that are worse: those are what counts for a request."""
@@ -113,8 +112,9 @@ def _show(home: Home, run: RunFile, now: float, answer: Peers | None, rows: list
         note(line)
     if http := home.bound(http=True):
         note(f"the HTTP door is http://{http} ({next_here('token create --role http')})")
-    failed = [row for row in run.children if row.state == "failed"]
-    for row in failed:
+    for row in (one for one in run.children if one.state == "failed"):
+        from hobus.launch.launcher.operate import show_tail  # noqa: PLC0415 - loads a launcher's rooms
+
         show_tail(home, row, place_of(home, run).snapshot.config.launcher.log_tail_lines)
 
 

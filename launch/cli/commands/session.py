@@ -3,63 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
-from itertools import chain
-from typing import Any
 
 import click
 
 from hobus.actors.ho2_supervisor.session.state import TRANSITIONS
 from hobus.bus.clock import SystemClock
-from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import parse_iso, shown_session
-from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import SessionView
-from hobus.bus.said_by import SaidBy
-from hobus.bus.text import shortened
-from hobus.launch.cli import intent_rows
-from hobus.launch.cli.commands import steering
 from hobus.launch.cli.commands.options import Family, Output, with_json
-from hobus.launch.cli.provenance_view import configurations_of, show_used
-from hobus.launch.cli.turn_account import beginning_of, entries_of_session, run_in, turn_account
 from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
-from hobus.launch.console import exit_codes
-from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import (
-    clock_time,
-    counted,
-    day_and_minute,
     duration,
-    money,
     note,
-    printable,
-    say,
-    say_prose,
-    styled,
     table,
     thousands,
-    zone,
 )
-from hobus.launch.sessions.account import entries_of_turn
-from hobus.launch.sessions.history import CommandSeen, TurnSeen, commands_in, turns_in
-from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals_of, rows_of, sessions_meant
-from hobus.launch.sessions.provenance import Used, digests_named, used_in
-from hobus.launch.sessions.replay import Replay, replay
-from hobus.launch.sessions.summary import LAST, SessionRow, Standing, standing_of
-from hobus.launch.sessions.tool_texts import ToolText, lines_of, texts_in
-from hobus.launch.sessions.which import no_such
-
-_SHOWN_CHARS = 60
-_OF_EXECUTORS = "ho1m"
-_OF_PROMPTS = ("prompts", "ho2_context_authority")
+from hobus.launch.sessions.journal import journals_of, rows_of
+from hobus.launch.sessions.summary import SessionRow, Standing
 
 _LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in TRANSITIONS.items())
 
 
 @click.group(
     cls=Family,
+    elsewhere={
+        **dict.fromkeys(("show", "replay"), "session_show"),
+        **dict.fromkeys(("steer", "followup", "pause", "resume", "cancel", "approve", "deny", "end"), "steering"),
+    },
     epilog=f"A run goes from {_LIFE}. docs/sessions.md has the diagram, and a table of what each refusal means.",
 )
 def session() -> None:
@@ -67,9 +37,6 @@ def session() -> None:
 
     SESSION is a session's id, SES-<8 hex digits>, or any unambiguous prefix of it.
     """
-
-
-# --- list -----------------------------------------------------------------------------------------------------------
 
 
 @session.command(name="list")
@@ -105,7 +72,8 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[SessionRow]:
         return await rows_of(journals, limit, is_all=is_all)
 
 
-def _shown_lifecycle(standing: Standing) -> str:
+def shown_lifecycle(standing: Standing) -> str:
+    """Where its run stands, in words for people."""
     return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has had it yet"
 
 
@@ -121,272 +89,3 @@ def _cells(row: SessionRow, now: float) -> tuple[str, ...]:
         row.owner or "-",
         row.waits_for or "-",
     )
-
-
-# --- show -----------------------------------------------------------------------------------------------------------
-
-
-@session.command()
-@click.argument("given", metavar="SESSION")
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="Last commands and turns.")
-@click.option("--turn", metavar="N", help="What happened in one turn: its number, or the id of its input.")
-@with_json
-def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
-    """Show a session: its run, what that waits for, the last commands and what became of them, the last turns.
-
-    With --turn N, or SES-<8 hex digits>-N in place of SESSION: what happened in that turn, moment by moment, by the
-    record alone. Both say under which versions of agent, contracts, prompts, template and settings the (last) turn was
-    made: `hobus asset show DIGEST` prints each.
-
-    What tools printed, and the tracebacks of what they raised, stand below: their own words, behind bars.
-    """
-    if turn is None and (named_run := run_in(given)) is not None:
-        given, turn = named_run
-    if turn is not None:
-        [session_id] = asyncio.run(sessions_meant(home, [given], called="SESSION"))
-        account = turn_account(entries_of_session(home, session_id), session_id, turn, called="--turn")
-        used = used_in(account.entries, configurations_of(home))
-        document = account.document() | {"made_of": [one._asdict() for one in used]}
-        return Output(document, lambda: (account.show(), _show_used(used)))
-    session_id, view, entries, ends, used = asyncio.run(_looked_at(home, given, limit))
-    standing = standing_of(entries)
-    row = SessionRow.of(entries[0], standing)
-    commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
-    texts = texts_in(ends)[-limit:]
-    has_more = bool(turns) and (turns[0].run or 1) > 1
-    document = row.model_dump(mode="json") | {
-        "view": None if view is None else view.model_dump(mode="json"),
-        "active_intents": standing.state.intents.active_ids,
-        "intent_conflicts": standing.state.intents.conflict_count,
-        "commands": [asdict(one) for one in commands],
-        "turns": [asdict(one) for one in turns],
-        "tool_texts": [asdict(one) for one in texts],
-        "made_of": [one._asdict() for one in used],
-        "more": has_more,
-    }
-
-    def show() -> None:
-        _show_facts(session_id, view, standing)
-        _show_commands(commands)
-        _show_turns(turns)
-        if has_more:
-            note(f"there are earlier turns: --limit {limit * 2}")
-        _show_tool_texts(texts)
-        _show_used(used)
-
-    return Output(document, show)
-
-
-async def _looked_at(
-    home: Home, given: str, limit: int
-) -> tuple[str, SessionView | None, list[Entry], list[Entry], tuple[Used, ...]]:
-    """The session's owner is asked too; where there is none, the record alone speaks, and that is said."""
-    async with journals_of(home) as journals:
-        session_id = await journals.named(given)
-        entries = await end_of(journals, session_id)
-        if not entries:
-            raise no_such(session_id, called="SESSION")
-        wanted, has_earlier = LAST, True
-        while has_earlier and len(turns_in(entries)) < limit and wanted < limit * LAST:
-            wanted *= 4
-            found, has_earlier = await journals.newest(session_id, wanted)
-            entries = found if len(found) > len(entries) else entries
-        view = None
-        if isinstance(journals, FromLedger):
-            try:
-                view = await steering.read_view(journals, session_id)
-            except RuntimeFault as fault:
-                note(f"no supervisor answers ({fault.code}): this is what the record says")
-        ends = await journals.beside(_OF_EXECUTORS, session_id, LAST)
-        return session_id, view, entries, ends, await _used_last(journals, session_id, entries)
-
-
-async def _used_last(journals: Journals, session_id: str, journal: list[Entry]) -> tuple[Used, ...]:
-    """What the session's last turn was made under; nothing of one that has no turn yet."""
-    turns = turns_in(journal)
-    if not turns:
-        return ()
-    of_streams = [await journals.beside(stream, session_id, LAST) for stream in _OF_PROMPTS]
-    entries = sorted(chain(journal, *of_streams), key=lambda one: one.sequence)
-    turn = entries_of_turn(entries, beginning_of(entries, turns[-1]))
-    return used_in(turn, await journals.configurations(digests_named(turn)))
-
-
-def _show_used(used: tuple[Used, ...]) -> None:
-    if used:
-        say()
-        show_used(used)
-
-
-def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -> None:
-    rows: list[tuple[str, str]] = [
-        ("session", session_id),
-        ("state", f"{standing.state.status}, {_shown_lifecycle(standing)}"),
-    ]
-    if view is not None:
-        rows += [
-            ("agent", view.agent_id),
-            ("epochs", f"session {view.session_epoch}, step {view.step_epoch}"),
-            ("owner", f"{view.owner or 'nobody'} (tenure {view.tenure})"),
-            ("turns", f"{view.turn_count} answered"),
-            ("time", f"since {_when(view.created_at)}, last change {_when(view.updated_at)}"),
-            ("follow-ups", f"{view.pending_follow_ups} wait for the end of the run"),
-            ("hash", view.state_hash),
-            *intent_rows.of_view(view),
-        ]
-    else:
-        rows.append(("owner", f"{standing.state.owner or 'nobody'} (tenure {standing.state.tenure})"))
-        rows.append(("epochs", f"session {standing.state.session_epoch}"))
-        rows += intent_rows.of_record(standing.state.intents)
-    if (end := standing.end) is not None:
-        cost = f"{counted(end.turn_count, 'turn')}, {counted(end.total_tokens, 'token')}, {money(end.cost_usd)}"
-        rows.append(("ended", f"{end.reason}, by {SaidBy(end.principal, end.door)}; {cost}"))
-    rows += _run_rows(view, standing)
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        say_prose(f"{name.ljust(width)}  ", printable(value))
-
-
-def _when(at: str | None) -> str:
-    return "-" if at is None else f"{day_and_minute(parse_iso(at))} {zone(parse_iso(at))}"
-
-
-def _run_rows(view: SessionView | None, standing: Standing) -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    run = None if view is None else view.run
-    if run is not None:
-        rows.append(
-            ("run", f"{run.run_id.run_seq}, input {run.input_id}, round {run.rounds}, {run.in_flight} in flight")
-        )
-        if run.pause_requested:
-            rows.append(("", "pauses at its next step"))
-        if run.pending_steers:
-            rows.append(("", f"steers that its next round sees: {run.pending_steers}"))
-        if run.cancel_reason:
-            rows.append(("", f"being cancelled: {run.cancel_reason}"))
-        if run.deadline_at is not None:
-            left_s = parse_iso(run.deadline_at) - SystemClock().now()
-            rows.append(("deadline", f"{run.deadline_at} ({duration(left_s) if left_s > 0 else 'over'})"))
-        if run.lease_id is not None:
-            rows.append(("lease", f"{run.lease_id} until {run.lease_expires_at}"))
-        rows += [
-            (f"call {one.call_id}", f"{one.tool_id} {one.state}{f' ({one.code})' if one.code else ''}".strip())
-            for one in run.calls
-            if not one.held
-        ]
-    elif standing.input_id:
-        rows.append(("run", f"{standing.runs}, input {standing.input_id}"))
-    for held in standing.held_calls():
-        rows.append((f"call {held.call_id}", f"{held.tool_id} {json_text(held.arguments)} waits for an approval"))
-    if standing.waits_for:
-        rows.append(("waits for", standing.waits_for))
-    return rows
-
-
-def _show_commands(commands: list[CommandSeen]) -> None:
-    if not commands:
-        return
-    say()
-    table(
-        (f"AT {zone(SystemClock().now())}", "COMMAND", "BY", "VERDICT", "ID", "ABOUT"),
-        [
-            (
-                clock_time(parse_iso(one.at)),
-                one.kind.lower(),
-                str(SaidBy(one.principal, one.door)),
-                f"{one.outcome} {one.reason}".strip(),
-                one.command_id,
-                _short(one.about),
-            )
-            for one in commands
-        ],
-    )
-
-
-def _show_turns(turns: list[TurnSeen]) -> None:
-    if not turns:
-        return
-    say()
-    table(
-        (f"AT {zone(SystemClock().now())}", "RUN", "OUTCOME", "MESSAGE", "ANSWER"),
-        [
-            (
-                clock_time(parse_iso(one.at)),
-                "-" if one.run is None else str(one.run),
-                f"{one.outcome} {one.code}".strip(),
-                "(not in the record)" if one.text is None else _short(one.text),
-                _short(one.reply or ""),
-            )
-            for one in turns
-        ],
-    )
-    for one in turns:
-        if one.outcome == "failed" and one.reply:  # why, and what to do: whole
-            say_prose(f"  run {one.run or '-'} failed: ", printable(one.reply))
-
-
-def _show_tool_texts(texts: list[ToolText]) -> None:
-    for one in texts:
-        say()
-        for line in lines_of(one):
-            say(printable(line))
-
-
-def _short(text: str) -> str:
-    return shortened(" ".join(text.split()), _SHOWN_CHARS)
-
-
-# --- replay ---------------------------------------------------------------------------------------------------------
-
-
-@session.command(name="replay")
-@click.argument("given", metavar="SESSION")
-@with_json
-def replay_session(*, home: Home, given: str) -> Output:
-    """Fold a session's journal again and say what does not fit; exit code 3 if anything does not.
-
-    It is folded by the reducer that its owner uses, from the first entry, once more, and from the newest snapshot: all
-    states have the same bytes, no entry is missing and none is rejected. Nothing is sent, and no model is asked.
-    """
-    found = asyncio.run(_replayed(home, given))
-    code = exit_codes.OK if found.fits else exit_codes.INTEGRITY
-    return Output(_replay_document(found), lambda: _show_replay(found), code)
-
-
-async def _replayed(home: Home, given: str) -> Replay:
-    async with journals_of(home) as journals:
-        session_id = await journals.named(given)
-        return replay(session_id, await journals.whole(session_id))
-
-
-def _replay_document(found: Replay) -> dict[str, Any]:
-    return {
-        "session_id": found.session_id,
-        "fits": found.fits,
-        "entries": found.entries,
-        "events": dict(sorted(found.events.items())),
-        "snapshots": found.events["STATE_SNAPSHOT"],
-        "from_snapshot": found.from_snapshot or None,
-        "refused_commands": found.events["HostCommandRejected"],
-        "state_hash": found.state_hash,
-        "state": named(found.state),
-        "misfits": [asdict(one) for one in found.misfits],
-    }
-
-
-def _show_replay(found: Replay) -> None:
-    label = styled("OK", "green", bold=True) if found.fits else styled("DOES NOT FIT", "red", bold=True)
-    state = found.state
-    where = f"{state.status}, {state.lifecycle}, epoch {state.session_epoch}"
-    folded = f"{counted(found.entries, 'entry', 'entries')} give{'s' * (found.entries == 1)}"
-    say(label, f"  {shown_session(found.session_id)}: {folded} {where}")
-    say(f"    state {found.state_hash}")
-    from_where = f", also from {found.from_snapshot}" if found.from_snapshot else ""
-    say(f"    folded from the first entry{from_where}; {counted(found.events['STATE_SNAPSHOT'], 'snapshot')}")
-    say(f"    refused commands: {found.events['HostCommandRejected']}")
-    for one in found.misfits:
-        note(f"  entry #{one.sequence} {one.submission_id}: {one.kind}: {one.what}")
-
-
-for _one in steering.COMMANDS:
-    session.add_command(_one)

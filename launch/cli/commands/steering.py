@@ -33,9 +33,10 @@ from hobus.launch.console.errors import RefusedFault, UnreachableFault, UsageFau
 from hobus.launch.console.output import counted, money, note, note_lines, say, styled
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
 from hobus.launch.sessions.journal import FromLedger, begun, end_of
+from hobus.launch.sessions.named import named_session
 from hobus.launch.sessions.refusals import refused
 from hobus.launch.sessions.summary import LAST, standing_of
-from hobus.launch.sessions.watched_turn import ROLE, answer_of, named_session
+from hobus.launch.sessions.watched_turn import ROLE, answer_of
 from hobus.launch.sessions.which import no_such, run_number
 
 PROGRAM = "cli"
@@ -308,6 +309,3 @@ async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
             hint=f"{next_here('ps')}, then run the same command again",
         )
     return closed
-
-
-COMMANDS: tuple[click.Command, ...] = (steer, followup, pause, resume, cancel, approve, deny, end)

@@ -18,9 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TextIO
 
+from hobus.bus import catalog
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.broker.tap_wire import TapBatch
-from hobus.bus.catalog import CLASSES
 from hobus.bus.codec import decode
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
@@ -171,7 +171,7 @@ class Printer:
 
 def body_of(record: TapRecord) -> Any:
     """The decoded body; its bytes in hexadecimal where its type is unknown."""
-    cls = CLASSES.get(record.type)
+    cls = catalog.CLASSES.get(record.type)
     if record.body is None:
         return None
     if cls is not None:

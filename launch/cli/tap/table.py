@@ -45,20 +45,22 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("SEQ", 7, 4, is_right=True),
-    Column("TIME", 12, 1),
-    Column("KIND", 7),
+    Column("SEQ", 7, 5, is_right=True),
+    Column("TIME", 12, 4),
+    Column("KIND", 7, 2),
     Column("TYPE", 23),
-    Column("FROM", 9),
-    Column("TO", 9),
-    Column("VERDICT", 9),
-    Column("SIZE", 6, 3, is_right=True),
-    Column("TURN", 16, 2),
-    Column("MS", 7, 1, is_right=True),
-    Column("ID", 24, 5),
+    Column("FROM", 9, 1),
+    Column("TO", 9, 1),
+    Column("VERDICT", 9, 3),
+    Column("SIZE", 6, 6, is_right=True),
+    Column("TURN", 16),
+    Column("MS", 7, 4, is_right=True),
+    Column("ID", 24, 7),
 )
+"""What is said, and in whose turn, is why anybody looks; then who tells whom, whether it answers, what came of it."""
 _KIND, _TYPE, _VERDICT = 2, 3, 6
-_TYPE_LEAST = 12
+_TYPE_LEAST, _TYPE_USUAL = 12, 16
+"""Cells of a type: at least; and as many as tell most of them apart, before further columns."""
 _GAP = 2
 
 
@@ -135,6 +137,7 @@ def _fitting(columns: Sequence[int], width: int) -> list[int]:
     kept: list[int] = []
     for number in sorted(columns, key=lambda number: COLUMNS[number].rank):
         wanted = [*kept, number]
-        if not COLUMNS[number].rank or sum(COLUMNS[one].width + _GAP for one in wanted) - _GAP <= width:
+        needed = sum((_TYPE_USUAL if one == _TYPE else COLUMNS[one].width) + _GAP for one in wanted) - _GAP
+        if not COLUMNS[number].rank or needed <= width:
             kept = wanted
     return sorted(kept)

@@ -11,7 +11,7 @@ from bench.builders import shipped_with
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.base import Message
+from hobus.bus.messages.base import Message, digest_of
 from hobus.bus.messages.ids import delivered_key, iso, turn_key
 from hobus.bus.messages.ledger import Ack, WriteEntry, session_stream
 from hobus.bus.messages.session import (
@@ -44,7 +44,6 @@ from hobus.bus.record.journal import pack_event
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
 from hobus.config.assets import Approval, FileInForce
 from hobus.config.attention_template import ANSWERS, Template
-from hobus.config.in_force import digest_of
 from hobus.config.snapshot import Snapshot
 from tests.rig import SimulatedRig
 

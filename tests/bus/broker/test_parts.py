@@ -10,13 +10,13 @@ from hobus.bus.broker.admission import denial_of, row_for
 from hobus.bus.broker.peers import BoundPeer, OpenRequest
 from hobus.bus.broker.sticky import StickyTable, first_owner
 from hobus.bus.broker.waiting import ANYBODY, WaitingRoom
-from hobus.bus.catalog import BY_ROUTE, ROLES, ROWS
+from hobus.bus.catalog import ROLES, ROWS, rows_of
 from hobus.bus.envelope import Kind, header
 from hobus.bus.lanes import INSTANCE_PATTERN, is_foreign
 from tests.bus.broker.rig import settings_with
 from tests.laws import law
 
-ROW = BY_ROUTE["ho1", "wo.execute"]
+ROW = rows_of("ho1")["wo.execute"]
 
 
 def requester(name="ho2/1@a"):

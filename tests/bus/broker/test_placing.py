@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import least_loaded
-from hobus.bus.catalog import BY_ROUTE
+from hobus.bus.catalog import rows_of
 from tests.bus.broker.rig import Rig
 
 
@@ -196,8 +196,8 @@ def test_senders_take_turns():
 
 def test_low_priority_waits_behind_other_work(rig, monkeypatch):
     """A type marked low in the catalog is delivered only when nothing else waits."""
-    low = BY_ROUTE["ho1", "wo.execute"]._replace(low=True)
-    real = BY_ROUTE["ho1", "wo.execute"]
+    low = rows_of("ho1")["wo.execute"]._replace(low=True)
+    real = rows_of("ho1")["wo.execute"]
     monkeypatch.setattr(
         "hobus.bus.broker.delivery.row_for", lambda _service, frame: low if frame.trace == "low" else real
     )

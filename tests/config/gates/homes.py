@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hobus.bus.messages.base import digest_of
 from hobus.config.files import Layers
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.run import look, run_gates
-from hobus.config.in_force import digest_of
 
 FRAMEWORK = """\
 framework_id: FMWK-900

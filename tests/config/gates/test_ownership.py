@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.assets import HOME_PACKAGE
 from hobus.config.files import SHIPPED_ROOT, Layers
 from hobus.config.gates.layer import SEAL, layers_on_disk
 from hobus.config.gates.ownership import owners_of, ownership
 from hobus.config.gates.run import look, run_gates
-from hobus.config.in_force import digest_of
 from hobus.config.manifests import shipped_layer
 from tests.config.gates.homes import FILES, MANIFEST, clerk, found, listed, package, said, write
 

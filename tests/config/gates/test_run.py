@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.files import Layers
 from hobus.config.gates.finding import TITLES, Finding, failed
 from hobus.config.gates.layer import Layer
 from hobus.config.gates.run import RecordFault, View, look, run_gates
-from hobus.config.in_force import digest_of
 from hobus.config.schema import AdminConfig
 from tests.config.gates.homes import clerk, found, write
 

@@ -36,9 +36,45 @@ def test_help_imports_nothing_heavy():
     assert "tap" in done.stdout and done.stderr == ""
 
 
+READS_FILES = ("hobus.config.load", "hobus.config.assets", "hobus.config.snapshot")
+READS_RECORDS = ("hobus.bus.record.catalog", "hobus.actors", "hobus.ledger_service.reader")
+SHOWS = ("structlog", "rich")
+
+
+@pytest.mark.parametrize(
+    ("command", "unneeded"),
+    [
+        ("ps", (*READS_FILES, *READS_RECORDS, *SHOWS, "hobus.bus.messages.session", "hobus.bus.messages.memory")),
+        ("limits", (*READS_FILES, *READS_RECORDS, *SHOWS, "hobus.bus.messages.memory", "hobus.bus.messages.ledger")),
+        ("ask", (*READS_FILES, *READS_RECORDS, "structlog", "hobus.bus.messages.memory", "hobus.bus.messages.ledger")),
+        ("tap", (*READS_FILES, *READS_RECORDS, *SHOWS, "hobus.bus.messages.memory")),
+        ("session", (*READS_FILES, *SHOWS, "hobus.ledger_service.reader", "hobus.launch.sessions.account")),
+        ("ledger", (*READS_FILES, *SHOWS, "hobus.actors.ho2_supervisor.session")),
+    ],
+)
+def test_a_quick_command_loads_what_it_needs(command: str, unneeded: tuple[str, ...]) -> None:
+    """Each of them once took ten times what its question does, for messages and settings that it has no use for."""
+    code = f"import sys, hobus.launch.cli.commands.{command}; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert [name for name in done.stdout.split() if name.startswith(unneeded)] == []
+
+
+def test_what_processes_share_is_built_before_the_first_fork() -> None:
+    """Whoever compiled a message's checks later would write to pages that all share."""
+    code = (
+        "from hobus.launch.launcher.zygote import load; load(); from pydantic import BaseModel\n"
+        "def all_of(cls): return [cls, *(one for sub in cls.__subclasses__() for one in all_of(sub))]\n"
+        "print([one.__name__ for one in all_of(BaseModel)[1:] if not one.__pydantic_complete__])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def members_of(command):
     """The command, or those of its family and of the families in it."""
-    family = command.commands.values() if isinstance(command, click.Group) else ()
+    context = click.Context(command)
+    names = command.list_commands(context) if isinstance(command, click.Group) else ()
+    family = [one for name in names if (one := command.get_command(context, name)) is not None]
     return [one for member in family for one in members_of(member)] or [command]
 
 

@@ -362,3 +362,29 @@ def test_a_key_for_metrics_reads_them_and_nothing_else(door):
             return [(one.status_code, one.json()["error"]["code"] if one.status_code > 399 else "") for one in answers]
 
     assert door.run(work()) == [(200, ""), (200, ""), *[(403, "key_not_for_this")] * 3]
+
+
+def test_a_session_is_named_by_the_beginning_of_its_id(door):
+    """In every path with one, in the header, and by our own client; of one's own sessions alone."""
+
+    async def work():
+        async with door.http() as http, door.http("bob") as bob, door.client() as client:
+            session = await session_of(http)
+            await asyncio.sleep(2)  # the record's index is a little behind
+            await client.ask("hello", session_id=f"SES-{session[:8]}")
+            short = [session[:8], f"SES-{session[:8]}", session[:13].upper()]
+            views = [(await http.get(f"/v1/sessions/{one}")).json()["session_id"] for one in short]
+            others = [(await bob.get(f"/v1/sessions/{one}")).status_code for one in (*short, session)]
+            nothing = [
+                (await http.get(f"/v1/sessions/{one}")).status_code for one in ("SES-", "ab", "zzzz", "ffffffff0")
+            ]
+            paused = await http.post(f"/v1/sessions/{short[1]}/commands", json={"command": {"kind": "Pause"}})
+            asked = await http.post(
+                "/v1/chat/completions", headers={"x-hobus-session": short[1]},
+                json={"model": "ADMIN", "messages": [{"role": "user", "content": "once more"}]},
+            )  # fmt: skip
+            return session, views, others, nothing, paused.json()["session_id"], asked.json()["session_id"]
+
+    session, views, others, nothing, paused, asked = door.run(work())
+    assert views == [session] * 3 and (paused, asked) == (session, session)
+    assert others == [404] * 4 and nothing == [404] * 4

@@ -9,8 +9,9 @@ from pathlib import Path
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
 from hobus.launch.cli.commands import session as command
 from hobus.launch.cluster.home import Home
-from hobus.launch.sessions import journal
-from hobus.launch.sessions.journal import FromDirectory, first_of_each
+from hobus.launch.sessions import journal_files
+from hobus.launch.sessions.journal import first_of_each
+from hobus.launch.sessions.journal_files import FromDirectory
 
 
 def entry(sequence: int, session: str, event_type: str) -> Entry:
@@ -54,7 +55,7 @@ def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeyp
     async def journals_of(_home):
         yield FromDirectory(Path("/nowhere"))
 
-    monkeypatch.setattr(journal, "read_entries", read)
+    monkeypatch.setattr(journal_files, "read_entries", read)
     monkeypatch.setattr(command, "journals_of", journals_of)
     rows = asyncio.run(command._listed(Home(Path("/nowhere")), 100, is_all=True))
     assert [row.session_id for row in rows] == [f"s{number}" for number in range(29, -1, -1)]

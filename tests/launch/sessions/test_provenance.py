@@ -7,13 +7,12 @@ import dataclasses
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.base import digest_of, pack, unpack
 from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.entry import NOTHING
 from hobus.config.files import SHIPPED_ROOT, governed_names
-from hobus.config.in_force import digest_of
-from hobus.config.snapshot import contents_in
+from hobus.config.on_demand import contents_in
 from hobus.launch.cli.provenance_view import rows_of
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.provenance import (

@@ -12,7 +12,8 @@ from hobus.bus.sim.world import World
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.interrupt import is_interrupt
-from hobus.launch.sessions.turns import Watch, check_text, process_turn, session_of
+from hobus.launch.sessions.named import session_of
+from hobus.launch.sessions.turns import Watch, check_text, process_turn
 
 SNAPSHOT = shipped_snapshot()
 LIMITS = SNAPSHOT.config.host

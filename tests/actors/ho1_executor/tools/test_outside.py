@@ -8,7 +8,7 @@ import pytest
 
 from hobus.actors.ho1_executor.tools.definition import ToolFault
 from hobus.actors.ho1_executor.tools.outside import READS, requests_over
-from hobus.bus.catalog import BY_ROUTE, row_of
+from hobus.bus.catalog import ROWS, row_of
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
 
@@ -24,7 +24,7 @@ def test_every_listed_question_is_one_that_an_executor_may_ask(route: tuple[str,
 def test_nothing_that_changes_anything_is_listed() -> None:
     """Writes, prompts, orders and drains are the executor's own or nobody's."""
     writing = {"ledger.write", "gateway.prompt", "wo.execute", "broker.drain"}
-    assert writing <= {name for _, name in BY_ROUTE}
+    assert writing <= {row.cls.TYPE for row in ROWS}
     assert not writing & {name for _, name in READS}
 
 

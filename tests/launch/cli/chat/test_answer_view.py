@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
-from hobus.launch.cli.chat.answer_view import RESIZED, STANDS_STILL, WAITING, WHY_AGAIN, LiveView, PlainView
+from hobus.launch.cli.chat.answer_view import RESIZED, STANDS_STILL, WAITING, WHY_AGAIN, PlainView
 from hobus.launch.cli.chat.cells import printable, rows_of
+from hobus.launch.cli.chat.live_view import LiveView
 
 WORDS = st.text(alphabet=st.sampled_from("ab \n日🙂"), max_size=30)
 FRAMES = st.lists(

@@ -12,7 +12,7 @@ import pytest
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.session import Remembered
 from hobus.launch.cli.chat import memory_words
-from hobus.launch.cli.chat.memory_words import told_of
+from hobus.launch.cli.chat.outcome import told_of
 from hobus.launch.cli.chat.slash import told
 from hobus.launch.cli.chat.talk import Talk
 from hobus.launch.console.errors import CommandError

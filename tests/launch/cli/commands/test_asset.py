@@ -13,7 +13,7 @@ from bench.ledger_drills.rig import ledger_config, running
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.base import pack
 from hobus.config.files import SHIPPED_ROOT
-from hobus.config.snapshot import contents_in
+from hobus.config.on_demand import contents_in
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.recording import snapshot_entry

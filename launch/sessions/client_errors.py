@@ -1,0 +1,157 @@
+"""What the clients of sessions raise, over HTTP and over the bus alike.
+
+HobusError             code, message, hint, is_retryable, retry_after_s
+├── RequestError       what was asked for is no such thing (`invalid_input`), or of a closed client (`closed`); also a
+│                      ValueError. Nothing has begun
+├── ClusterError       over the bus: nobody answered in time, or whoever did refused; codes of `bus/errors.py`
+└── HttpError          over HTTP: the door's own answer, with its status; `is_verdict`: what a turn came to
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import aclosing, contextmanager
+from functools import wraps
+from inspect import Signature, isasyncgenfunction, iscoroutinefunction, isfunction, signature
+from math import inf
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from hobus.bus.errors import RuntimeFault, plain_words
+from hobus.bus.messages.base import faults_in
+from hobus.launch.console.errors import CommandError, UsageFault
+
+T = TypeVar("T")
+_RETRYABLE = frozenset({408, 429, 502, 503, 504})
+
+
+class HobusError(Exception):
+    """Any of them; `is_retryable`: whether the same may be answered later."""
+
+    is_retryable = False
+
+    def __init__(self, code: str, message: str, *, hint: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.retry_after_s = retry_after_s
+
+
+class RequestError(HobusError, ValueError):
+    """No such thing can be asked for."""
+
+
+class ClusterError(HobusError):
+    """Over the bus: no answer, or a refusal."""
+
+
+class HttpError(HobusError):
+    """The door's answer was an error: `status`, `code`, `message`, and whether the same may be asked again."""
+
+    def __init__(
+        self, status: int, code: str, message: str, *, retry_after_s: float | None = None, is_verdict: bool = False
+    ) -> None:
+        """`is_verdict`: what a turn came to, which the same input brings again."""
+        super().__init__(code, message, retry_after_s=retry_after_s)
+        self.args = (f"{status} {code}: {message}",)
+        self.status = status
+        self.is_verdict = is_verdict
+        self.is_retryable = status in _RETRYABLE and not is_verdict
+
+
+def checked_seconds(given: Any) -> float:
+    """A time-out that is one. Raises RequestError."""
+    if not isinstance(given, (int, float)) or not 0 < given < inf:
+        raise RequestError("invalid_input", "timeout_s: expected a number of seconds above zero")
+    return float(given)
+
+
+@contextmanager
+def as_hobus_errors() -> Generator[None]:
+    """Whatever is expected to go wrong in here is raised as one of these."""
+    try:
+        yield
+    except HobusError:
+        raise
+    except ValidationError as error:
+        raise RequestError("invalid_input", faults_in(error)) from error
+    except CommandError as error:
+        kind = RequestError if isinstance(error, UsageFault) else ClusterError
+        raise kind(error.code if kind is ClusterError else "invalid_input", error.message, hint=error.hint) from error
+    except RuntimeFault as fault:
+        wait_s = None if fault.retry_after_ms is None else fault.retry_after_ms / 1000
+        told = ClusterError(fault.code, plain_words(fault), retry_after_s=wait_s)
+        told.is_retryable = fault.retryable
+        raise told from fault
+    except OSError as error:
+        raise ClusterError("unavailable", str(error)) from error
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RequestError("invalid_input", str(error)) from error
+
+
+def raises_hobus_errors(cls: type[T]) -> type[T]:
+    """Decorate a client: its public methods raise nothing else, take a session by a short id, and say it is closed."""
+    for name in ("__init__", *(one for one in dir(cls) if not one.startswith("_"))):
+        method = vars(cls).get(name) or getattr(cls, name)
+        if isinstance(method, classmethod):
+            setattr(cls, name, classmethod(_told(method.__func__)))
+        elif isfunction(method):
+            setattr(cls, name, _told(method))
+    return cls
+
+
+def _told(method: Callable[..., Any]) -> Callable[..., Any]:
+    taken = signature(method)
+    if isasyncgenfunction(method):
+
+        @wraps(method)
+        async def pieces(*given: Any, **named: Any) -> AsyncGenerator[Any]:
+            with as_hobus_errors():
+                bound = await _bound(taken, given, named)
+                async with aclosing(method(*bound.args, **bound.kwargs)) as following:
+                    async for one in following:
+                        yield one
+
+        return pieces
+    if method.__name__ == "close":
+
+        @wraps(method)
+        async def close(client: Any) -> None:
+            if not getattr(client, "is_closed", False):
+                client.is_closed = True
+                with as_hobus_errors():
+                    await method(client)
+
+        return close
+    if iscoroutinefunction(method):
+
+        @wraps(method)
+        async def answer(*given: Any, **named: Any) -> Any:
+            with as_hobus_errors():
+                bound = await _bound(taken, given, named)
+                return await method(*bound.args, **bound.kwargs)
+
+        return answer
+
+    @wraps(method)
+    def made(*given: Any, **named: Any) -> Any:
+        with as_hobus_errors():
+            return method(*given, **named)
+
+    return made
+
+
+async def _bound(taken: Signature, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """The arguments, with the full id of the session that is meant."""
+    bound = taken.bind(*given, **named)
+    client = given[0]
+    if getattr(client, "is_closed", False):  # `open` has none yet
+        raise RequestError("closed", "this client is closed; open another one")
+    session_id = bound.arguments.get("session_id")
+    if session_id is not None:
+        if not isinstance(session_id, str):
+            raise RequestError("invalid_input", f"session_id: expected a text, not a {type(session_id).__name__}")
+        bound.arguments["session_id"] = await client._session_named(session_id)  # noqa: SLF001 - a method of what is decorated
+    return bound

@@ -1,0 +1,46 @@
+"""The session that somebody names by a prefix of its id, looked up in the running ledger."""
+
+from __future__ import annotations
+
+from hobus.bus.ledger_client import every_page
+from hobus.bus.messages.ledger import Query
+from hobus.bus.port import Bus
+from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.sessions.which import check_prefix, full_session_id, the_one
+
+STARTS_MAX = 10_000
+
+BEGINNINGS = ("SESSION_START", "TurnDegraded")
+"""What a session may begin with: the host answers also where no supervisor has begun one."""
+
+
+async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:
+    """The full id of a session named by its id or by an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
+
+    The bus is an operator's: it reads the record.
+    """
+    full = full_session_id(given)
+    if full is not None:
+        return full
+    check_prefix(given, called=called)
+    return the_one(given, await sessions_begun(bus, timeout_s=timeout_s), called=called)
+
+
+async def sessions_begun(bus: Bus, *, timeout_s: float) -> list[str]:
+    """The ids of all sessions; of one that both a supervisor and the host have begun, twice."""
+    known: list[str] = []
+    for event_type in BEGINNINGS:
+        question = Query(where={"event_type": event_type}, limit=STARTS_MAX)
+        found, _ = await every_page(bus, question, timeout_s=timeout_s)
+        known += [entry.provenance.session_id for entry in found]
+    return known
+
+
+async def named_session(place: Place, given: str, *, called: str = "--session") -> str:
+    """The full id; a prefix is looked up in the record, which a door may not read. Raises CommandError."""
+    session_id = full_session_id(given)
+    if session_id is not None:
+        return session_id
+    async with connected(place, "operator") as bus:
+        return await session_of(bus, given, timeout_s=place.client_timeout_s, called=called)

@@ -1,0 +1,34 @@
+"""Whether the record has space left on its disk; pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hobus.bus.errors import LedgerError
+
+if TYPE_CHECKING:
+    from hobus.config.sections.ledger import LedgerConfig
+
+
+def needed_bytes(config: LedgerConfig) -> int:
+    """What must be free where the ledger lies."""
+    return config.segment_bytes + config.reserve_bytes
+
+
+def shortage(free_bytes: int, config: LedgerConfig) -> str:
+    """Why nothing can be written now; empty while there is space."""
+    needed = needed_bytes(config)
+    if free_bytes >= needed:
+        return ""
+    return f"the disk is full: {free_bytes >> 20} MB free, the record wants {needed >> 20} MB (ledger.reserve_bytes)"
+
+
+def disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
+    """The answer while less than a segment and the reserve is free."""
+    needed = needed_bytes(config)
+    return LedgerError(
+        "disk_full",
+        f"{free_bytes} bytes are free where the ledger lies; it needs {needed} "
+        "(ledger.segment_bytes + ledger.reserve_bytes): free some space, then write again",
+        facts={"free_bytes": free_bytes, "needed_bytes": needed},
+    )

@@ -1,0 +1,36 @@
+"""A snapshot as clients of its cluster read it: the same parts as the whole has, each when it is asked for."""
+
+from importlib import import_module
+
+import pytest
+
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.base import pack
+from hobus.config.on_demand import OFTEN, snapshot_on_demand
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import load_snapshot
+
+WHOLE = load_snapshot()
+
+
+def test_parts_are_those_of_the_whole_snapshot() -> None:
+    """Whatever a command asks for, loaded alone or with the rest."""
+    there = snapshot_on_demand(WHOLE.to_bytes())
+    assert there.digest == WHOLE.digest
+    assert {name: getattr(there.config, name) for name in AdminConfig.model_fields} == dict(WHOLE.config)
+    assert there.config.memory == WHOLE.config.memory
+    assert there.agents == WHOLE.agents and there.templates == WHOLE.templates
+
+
+def test_sections_loaded_alone_are_of_the_settings_own_models() -> None:
+    """The short way and the long one read a section by one model."""
+    models = {name: getattr(import_module(module), model) for name, (module, model) in OFTEN.items()}
+    assert models == {name: AdminConfig.model_fields[name].annotation for name in OFTEN}
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", pack([]), pack({}), pack({"config": {"bus": {}}})])
+def test_bytes_of_another_version_are_said_to_be_such(data: bytes) -> None:
+    """A sentence with the mend, at the first part that is asked for."""
+    for section in ("bus", "gateway"):
+        with pytest.raises(ConfigError, match="restart the cluster"):
+            getattr(snapshot_on_demand(data).config, section)

@@ -1,0 +1,164 @@
+"""Whatever a program does with a client, it hears of it by one family of errors."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import hobus
+from hobus import AsyncClient, AsyncClusterClient, Client, HobusError, HttpError, RequestError
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError, SessionFault
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import home_of
+from hobus.launch.console.errors import UnreachableFault
+from hobus.launch.sessions.client_errors import as_hobus_errors
+
+SNAPSHOT = load_snapshot()
+
+
+class Nonsense:
+    """What no method takes."""
+
+
+class Away:
+    """A bus that nobody answers."""
+
+    instance = "door/1@a"
+    clock = SystemClock()
+
+    def new_id(self) -> str:
+        return "i-1"
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    async def request(self, *_given: Any, **_named: Any) -> Any:
+        raise BusError("no_route", "nobody is there")
+
+
+def over_http(answer: Any = None) -> AsyncClient:
+    """A client whose door answers everything so."""
+    made = answer or (lambda _request: httpx2.Response(200, json={"what": "is this?"}))
+    return AsyncClient("http://127.0.0.1:1", "key", timeout_s=0.05, transport=httpx2.MockTransport(made))
+
+
+def over_bus() -> AsyncClusterClient:
+    """A client whose cluster is not there."""
+    place = Place(home=home_of(Path("/nowhere")), sockets=Path("/nowhere"), snapshot=SNAPSHOT)
+    return AsyncClusterClient(place, Away(), AsyncExitStack(), timeout_s=0.05)  # type: ignore[arg-type]
+
+
+METHODS = sorted(
+    (make.__name__, name)
+    for make, cls in ((over_http, AsyncClient), (over_bus, AsyncClusterClient))
+    for name, method in inspect.getmembers(cls, inspect.isfunction)
+    if not name.startswith("_") and name != "close"
+)
+WRONG = (Nonsense(), 5, "", "../../healthz", "\ud800", float("nan"), {"x": Nonsense()})
+
+
+async def outcome(client: Any, name: str, given: Any, *, optional: bool) -> BaseException | None:
+    """What a call with this in place of each argument raises."""
+    method = getattr(client, name)
+    named = {
+        one.name: given
+        for one in inspect.signature(method).parameters.values()
+        if one.kind is not one.VAR_KEYWORD and (optional or one.default is one.empty)
+    }
+    try:
+        async with asyncio.timeout(20):
+            called = method(**named)
+            if inspect.isasyncgen(called):
+                await anext(called)
+            else:
+                await called
+    except Exception as error:  # noqa: BLE001 - whatever comes out
+        return error
+    return None
+
+
+@pytest.mark.parametrize(("make", "name"), METHODS)
+async def test_no_argument_brings_out_another_error(make: str, name: str) -> None:
+    """Wrong types, bad ids, what cannot be sent, answers that are none, nobody there: each is a HobusError."""
+    for wrong in WRONG:
+        for optional in (False, True):
+            error = await outcome(globals()[make](), name, wrong, optional=optional)
+            assert error is None or isinstance(error, HobusError), (wrong, repr(error))
+            assert error is None or (error.code and error.message)
+
+
+@pytest.mark.parametrize(("make", "name"), METHODS)
+async def test_a_closed_client_says_so(make: str, name: str) -> None:
+    """Whatever is asked of it; closing it once more is nothing."""
+    client = globals()[make]()
+    await client.close()
+    await client.close()
+    error = await outcome(client, name, "11111111-1111-4111-8111-111111111111", optional=False)
+    assert isinstance(error, RequestError) and error.code == "closed"
+
+
+def test_a_closed_client_without_a_loop_says_so() -> None:
+    """Its thread is gone; nothing waits for it."""
+    client = Client("http://127.0.0.1:1", "key", timeout_s=0.1)
+    client.close()
+    for call in (client.start, lambda: client.ask("hello"), lambda: list(client.stream("hello"))):
+        with pytest.raises(RequestError, match="closed"):
+            call()
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: Client("ftp://x", "key"), lambda: Client("http://x:port", "key"), lambda: Client(5, "key"),
+        lambda: Client("http://x", "a\nb"), lambda: Client("http://x", "schlüssel"), lambda: Client("http://x", "key", timeout_s=0),
+        lambda: Client("http://x", "key", timeout_s="soon"), lambda: hobus.ClusterClient(5), lambda: hobus.ClusterClient("\0"),
+        lambda: hobus.ClusterClient(".", timeout_s=-1),
+    ],
+)  # fmt: skip
+def test_a_client_that_cannot_be_made_says_why(made: Any) -> None:
+    """At once, and not after a minute of tries."""
+    with pytest.raises(RequestError) as refused:
+        made()
+    assert refused.value.message
+
+
+@pytest.mark.parametrize("line", ["data: {", "event: result\ndata: 5", "event: error\ndata: {}", "id: x\ndata: {}"])
+async def test_a_stream_that_is_none_is_an_error_of_the_door(line: str) -> None:
+    """Whatever stands at that address."""
+    client = over_http(
+        lambda _request: httpx2.Response(200, text=f"{line}\n\n", headers={"content-type": "text/event-stream"})
+    )
+    session = "11111111-1111-4111-8111-111111111111"
+    for following in (client.events(session), client.stream("hello", session_id=session)):
+        with pytest.raises(HttpError) as refused:
+            async for _ in following:
+                pass
+        assert refused.value.code in ("malformed", "closed")
+
+
+def test_faults_keep_what_they_say() -> None:
+    """Code, hint, and whether the same may be asked again."""
+    for fault, code, retryable in (
+        (BusError("busy", "wait", retry_after_ms=1500), "busy", True),
+        (SessionFault("session_closed", "it is over"), "session_closed", False),
+        (UnreachableFault("no cluster runs in x", hint="hobus up", code="unreachable"), "unreachable", False),
+        (PermissionError(13, "no"), "unavailable", False),
+    ):
+        with pytest.raises(hobus.ClusterError) as told, as_hobus_errors():
+            raise fault
+        assert (told.value.code, told.value.is_retryable) == (code, retryable)
+        assert told.value.retry_after_s == (1.5 if code == "busy" else None)
+        assert told.value.__cause__ is fault and bool(told.value.hint) == (code == "unreachable")
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    """Type checkers look for this file."""
+    assert (Path(hobus.__file__).parent / "py.typed").is_file()
