@@ -99,7 +99,9 @@ class Run:
         if self.requested.continues is not None:
             return False
         first = self.memo.orders.get(self.first_order_id)
-        return self.config.ho2.classify if first is None else first["wo_type"] == "classify"
+        if first is not None:
+            return first["wo_type"] == "classify"
+        return self.config.ho2.classify and self.agent.classification == "before"
 
     @property
     def elapsed_ms(self) -> int:

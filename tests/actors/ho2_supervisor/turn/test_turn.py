@@ -56,9 +56,10 @@ def test_turn_without_tools_is_recorded_step_by_step() -> None:
         assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
 
 
-def test_turn_without_classification_begins_with_its_answer() -> None:
-    """`ho2.classify` off: one call less, round 1 is the answer's, and nothing stands of labels."""
-    with Rig(("ho2.classify", False)) as rig:
+@pytest.mark.parametrize("off", [{"changes": [("ho2.classify", False)]}, {"agent": {"classification": "off"}}])
+def test_turn_without_classification_begins_with_its_answer(off: dict[str, Any]) -> None:
+    """By the setting, or by the agent's file: one call less, round 1 is the answer's, and nothing stands of labels."""
+    with Rig(*off.get("changes", ()), agent=off.get("agent")) as rig:
         result = asked(rig, "hello")
         assert (result.response, result.outcome) == ("answer to hello", "success")
         assert [order.wo_type for order in rig.pool.orders] == ["synthesize"]
