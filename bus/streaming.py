@@ -112,11 +112,11 @@ class Draft:
             self.take_back("retry", forget_source=False)
             self.say(said)
 
-    def wait(self, waits: Waits) -> None:
+    def wait(self, waits: Waits, *, place: int | None = None) -> None:
         """What it waits for now, if for anything; told whenever that changes."""
         if waits != self._waits:
             self._waits = waits
-            self._tell(StreamWaiting(run=self.run, waiting=waits))
+            self._tell(StreamWaiting(run=self.run, waiting=waits, place=place))
 
     def take_back(self, reason: Reason, *, forget_source: bool = True) -> None:
         """What was said is no answer; nothing happens if nothing was said."""

@@ -15,7 +15,7 @@ from hobus.actors.ho2_supervisor.ownership import history_lookup
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, JournalLost, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
 from hobus.actors.ho2_supervisor.resources import Resources
-from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.run_task import RunTask, waiting_told
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import KnownInput, RunMemo
 from hobus.actors.ho2_supervisor.turn import context, turn, turn_record
@@ -184,7 +184,8 @@ class Driver:
     async def _its_turn(self, task: RunTask, memo: RunMemo, resources: Resources) -> None:
         """Returns when the run may be at work, and what was on its way when it failed has an end."""
         if task.standstill is None:
-            await task.ticket.turn()
+            async with waiting_told(task):
+                await task.ticket.turn()
         if memo.given_up.intersection(task.session.record.state.open_orders):
             await cancelling.end_orders(resources, task.session, memo, trace=task.trace)
 

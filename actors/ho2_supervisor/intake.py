@@ -47,18 +47,18 @@ class Intake(Generic[K]):
         return self._way_s > limits.ORDER_SLOW_S and not self._is_stale(now)
 
     def wait_s(self, principal: str, now: float) -> float:
-        """How long a further run of this principal would wait by what the queue has done lately; 0: not known, or none.
-
-        In fair turns: as many of every other principal as its own go first.
-        """
+        """How long a further run of this principal would wait, by what the queue did lately; 0: not known, or none."""
         since_s = now - self._stands_since
         if not self._waiting_of or since_s < limits.RATE_KNOWN_AFTER_S:
             return 0.0
         lately = self._let_in_lately * exp((self._let_in_at - now) / limits.RATE_WINDOW_S)
         rate = lately / (limits.RATE_WINDOW_S * (1 - exp(-since_s / limits.RATE_WINDOW_S)))
-        own = self._counts.get(principal, 0) + 1
-        ahead = sum(min(count, own) for count in self._counts.values())
-        return ahead / max(rate, limits.RATE_MIN)
+        return self.ahead(principal, more=1) / max(rate, limits.RATE_MIN)
+
+    def ahead(self, principal: str, *, more: int = 0) -> int:
+        """How many have begun once this principal's last one has, or so many more; in fair turns."""
+        own = self._counts.get(principal, 0) + more
+        return sum(min(count, own) for count in self._counts.values())
 
     def require_room(self, principal: str, now: float) -> None:
         """Raises BusError(busy) with the time after which to ask again, for a run that would wait too long."""

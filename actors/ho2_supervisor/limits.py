@@ -24,3 +24,5 @@ RATE_MIN = 0.1
 """Runs a second; where fewer begin, the estimate is some hours at most."""
 RETRY_MIN_MS = 1000
 """Who is refused asks again no sooner: being refused costs processor time, too."""
+TURN_TOLD_S = 1.0
+"""A turn that waits so long to begin says so to whoever watches it."""

@@ -58,6 +58,10 @@ class RunQueue:
         """How many wait to begin."""
         return len(self._intake)
 
+    def ahead(self, principal: str) -> int:
+        """How many of those that wait begin before this principal's last one."""
+        return max(0, self._intake.ahead(principal) - 1)
+
     def require_room(self, principal: str) -> None:
         """Raises BusError(busy) for a run that would wait too long."""
         self._intake.require_room(principal, _now())
@@ -132,6 +136,11 @@ class RunTicket:
     def waits(self) -> bool:
         """Whether it waits to begin."""
         return self._is_asked and not self.begins.is_set()
+
+    @property
+    def place(self) -> int:
+        """How many turns may begin before it."""
+        return self.queue.ahead(self.principal)
 
     async def turn(self) -> None:
         """Returns when the run's next step may run."""

@@ -7,10 +7,12 @@ every change and looks at what is true now; nothing here decides anything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hobus.actors.ho2_supervisor.limits import TURN_TOLD_S
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.run_queue import RunTicket
 from hobus.actors.ho2_supervisor.session.state import Reduced
@@ -20,6 +22,20 @@ from hobus.bus.record.session_facts import RunRequested
 from hobus.bus.streaming import Draft
 
 Standstill = Literal["Paused", "WaitingInput"]
+
+
+@asynccontextmanager
+async def waiting_told(task: RunTask) -> AsyncGenerator[None]:
+    """Whoever watches the run is told, once that takes a while, that it waits to begin, and when it does."""
+    ticket = task.ticket
+    told = asyncio.get_running_loop().call_later(
+        TURN_TOLD_S, lambda: ticket.waits and task.draft.wait("Turn", place=ticket.place)
+    )
+    try:
+        yield
+    finally:
+        told.cancel()
+        task.draft.wait(None)
 
 
 def standstill_of(lifecycle: Lifecycle) -> Standstill | None:

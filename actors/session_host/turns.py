@@ -177,6 +177,7 @@ def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
         else f"No supervisor could call the tool, and nothing stands in for it: {plain_words(fault)}. "
         "Please ask again under the same input id.",
         cost=before(fault),
+        retry_after_ms=fault.retry_after_ms,
     )
 
 

@@ -27,7 +27,7 @@ class StreamReset(Message, wire="stream.reset"):
     reason: Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"] = Field(description="why")
 
 
-Waits = Literal["Paused", "WaitingInput", "Provider"] | None
+Waits = Literal["Paused", "WaitingInput", "Provider", "Turn"] | None
 
 
 class StreamWaiting(Message, wire="stream.waiting"):
@@ -35,9 +35,10 @@ class StreamWaiting(Message, wire="stream.waiting"):
 
     run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
     waiting: Waits = Field(
-        description="it waits for a resume, for an approval of held_calls, or for a provider that is away or takes no "
-        "more for now; None: it goes on"
+        description="it waits for a resume, for an approval of held_calls, for a provider that is away or takes no "
+        "more for now, or (Turn) to begin, as the cluster has no processor time left; None: it goes on"
     )
+    place: Count | None = Field(default=None, description="of one that waits to begin: turns before it, as it is told")
     held_calls: list[HeldCall] = Field(
         default_factory=list[HeldCall], description="tool calls that wait for an Approve or a Deny"
     )

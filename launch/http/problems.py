@@ -132,7 +132,7 @@ def of_result(result: TurnResult) -> Problem | None:
     status = STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
     # What passes may be asked again, as soon as its provider may. All else was tried as often as the configuration
     # says: who asks anew pays again. OpenAI's clients go by these headers.
-    is_passing = status == HTTPStatus.SERVICE_UNAVAILABLE
+    is_passing = status == HTTPStatus.SERVICE_UNAVAILABLE or code == "busy"
     after_s = max(1, ceil((result.retry_after_ms or 0) / 1000))
     headers = {"retry-after": str(after_s)} if is_passing else {"x-should-retry": "false"}
     return Problem(status, code, result.response, param=_PARAMS.get(code), headers=headers, facts=facts)

@@ -260,7 +260,12 @@ def _turn_frame(piece: Any) -> str:
             return frame({"reason": piece.reason}, event="reset")
         case StreamWaiting():
             return frame(
-                {"waiting": piece.waiting, "held_calls": [c.model_dump() for c in piece.held_calls]}, event="waiting"
+                {
+                    "waiting": piece.waiting,
+                    "held_calls": [c.model_dump() for c in piece.held_calls],
+                    "place": piece.place,
+                },
+                event="waiting",
             )
         case _:
             return PING

@@ -67,11 +67,13 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
     watch: Watch | None = None,
     on_stream: Callable[[Message], None] | None = None,
     waits_for_its_turn: bool = False,
+    when_busy: Callable[[float], None] | None = None,
 ) -> TurnResult:
     """The turn's one answer. The same input is sent again when the host is lost, until the deadline.
 
-    Pieces of a streamed turn go to `on_stream`; before each further try it is told that they were none. With
-    `waits_for_its_turn` it is also sent again while another input of its session is answered: nothing began for it.
+    Pieces of a streamed turn go to `on_stream`; before each further try it is told that they were none. It is also sent
+    again, since nothing began for it, with `waits_for_its_turn` while another input of its session is answered; with
+    `when_busy`, which is told the seconds of each pause, while the cluster takes no further turn.
 
     Raises the last fault when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each
     further try, `watch` all the time.
@@ -86,10 +88,13 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
             async with asyncio.timeout(remaining_s):
                 asking = _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
                 result = await (asking if watch is None else beside(asking, _until_gone(bus, watch)))
-            is_to_wait = waits_for_its_turn and result.code == "run_active"
-            if not is_to_wait or bus.clock.monotonic() + retry_interval_s >= deadline:
+            is_busy = when_busy is not None and result.code == "busy"
+            is_to_wait = is_busy or (waits_for_its_turn and result.code == "run_active")
+            pause_s = (result.retry_after_ms or 0) / 1000 if is_busy else retry_interval_s
+            if not is_to_wait or bus.clock.monotonic() + pause_s >= deadline:
                 return result
-            pause_s = retry_interval_s
+            if when_busy is not None and is_busy:
+                when_busy(pause_s)
         except TimeoutError:
             raise _expired(turn, timeout_s) from None
         except RuntimeFault as fault:

@@ -13,6 +13,7 @@ from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import cluster_gone
+from hobus.launch.console.output import note
 from hobus.launch.sessions.turns import Watch, process_turn
 
 ROLE = "door"
@@ -27,7 +28,7 @@ async def answer_of(
     on_stream: Callable[[Message], None] | None = None,
     waits_for_its_turn: bool = False,
 ) -> TurnResult:
-    """The turn's one answer, asked for until the time is over. Raises RuntimeFault, CommandError."""
+    """The turn's one answer, of a busy cluster too, asked for until the time is over. Raises RuntimeFault, CommandError."""
     config, clock = place.snapshot.config, SystemClock()
     deadline = clock.monotonic() + timeout_s
     is_connected = False
@@ -44,6 +45,7 @@ async def answer_of(
                     watch=Watch(lambda: cluster_gone(place.home), config.launcher.journal_poll_ms / 1000),
                     on_stream=on_stream,
                     waits_for_its_turn=waits_for_its_turn,
+                    when_busy=_tell_busy,
                 )
         except BusError as fault:
             # A broker that is away comes back, unless its launcher is gone or has given it or the host up.
@@ -53,6 +55,10 @@ async def answer_of(
                 raise gone from fault
             if not _may_answer(place.home):
                 raise
+
+
+def _tell_busy(pause_s: float) -> None:
+    note(f"the cluster is busy: asked again in {pause_s:.0f} s (Ctrl-C gives up)")
 
 
 def _may_answer(home: Home) -> bool:

@@ -31,6 +31,7 @@ WHY_AGAIN = {
 STANDS_STILL = {
     "Paused": "… paused",
     "WaitingInput": "… waits for an approval",
+    "Turn": "… waits for its turn: the cluster is busy",
     "Provider": "… the model's provider is away, or takes no more for now: waits for it",
 }
 """What stands there while nothing is written."""

@@ -9,6 +9,7 @@ import pytest
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
+from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import turn_key
 from hobus.bus.messages.ledger import Ack
 from hobus.bus.messages.session import (
@@ -23,6 +24,7 @@ from hobus.bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
+from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from hobus.bus.port import Bus
 from hobus.bus.record.journal import event_in, result_of
@@ -327,6 +329,31 @@ def test_a_turn_that_would_wait_too_long_is_refused_before_anything_of_it_is_rec
             assert len(rig.pool.orders) == before + 3 * 2
 
         rig.run(run())
+
+
+def test_whoever_watches_a_turn_that_waits_to_begin_is_told_so_with_its_place_and_when_it_begins() -> None:
+    """After a second; a turn that begins sooner says nothing of it."""
+    with Rig() as rig:
+
+        async def run() -> tuple[list[Message], list[Message]]:
+            await begun_and_slow(rig)
+            heard: list[list[Message]] = [[], [], []]
+            asks = [
+                asyncio.ensure_future(
+                    rig.host.request(
+                        "ho2", TurnRequest(session_id=one, input_id="i1", text="hello", stream=True), expect=TurnReply,
+                        timeout_s=60, key=one, on_stream=said.append,
+                    )
+                )
+                for one, said in zip(OTHERS, heard, strict=False)
+            ]  # fmt: skip
+            await asyncio.gather(*asks)
+            return heard[0], heard[2]
+
+        first, last = rig.run(run())
+        assert not [one for one in first if isinstance(one, StreamWaiting)]
+        waits = [(one.waiting, one.place) for one in last if isinstance(one, StreamWaiting)]
+        assert waits == [("Turn", 1), (None, None)]
 
 
 def test_a_run_that_stands_still_gives_its_turn_to_the_next_and_goes_on_at_once() -> None:
