@@ -28,7 +28,7 @@ async def answer_of(
     on_stream: Callable[[Message], None] | None = None,
     waits_for_its_turn: bool = False,
 ) -> TurnResult:
-    """The turn's one answer, of a busy cluster too, asked for until the time is over. Raises RuntimeFault, CommandError."""
+    """The one answer, of a busy cluster too, asked for until the time is over. Raises RuntimeFault, CommandError."""
     config, clock = place.snapshot.config, SystemClock()
     deadline = clock.monotonic() + timeout_s
     is_connected = False
