@@ -8,3 +8,5 @@ LAGGING_MS = 250
 """A worker's loop that is so far behind gets no more: what it had could wait there only for itself."""
 LAG_MIN_S = 0.02
 """Less is what a timer is off by: a beat that says nothing new stays the same bytes."""
+LAG = "lag_ms"
+"""The counter of a beat that says by how much a peer's loop is behind."""

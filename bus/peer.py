@@ -25,6 +25,7 @@ from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.inbox import CAUSE, Inbox, ReplyRoute
 from hobus.bus.lanes import role_of
+from hobus.bus.limits import LAG
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
@@ -430,7 +431,7 @@ class Peer:
     def counters(self) -> dict[str, int]:
         """What the beats carry."""
         counters = dict(self._outbox.counters) | {"at_work": len(self._inbox), "waiting": len(self._outbox)}
-        counters["lag_ms"] = self._conversation.lag_ms
+        counters[LAG] = self._conversation.lag_ms
         counters |= {f"inbox_{name}": value for name, value in self._inbox.counters.items()}
         counters |= self._conversation.counters
         for server in self._servers:

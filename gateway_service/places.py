@@ -54,6 +54,10 @@ class Places:
         """Calls at once, for now."""
         return min(self._learned, math.inf if self.most is None else self.most)
 
+    def __len__(self) -> int:
+        """How many calls wait for a place."""
+        return self._waiting_of.total()
+
     @asynccontextmanager
     async def place(self, until: float, told: Callable[[], AbstractContextManager[None]]) -> AsyncGenerator[None]:
         """For the time of one send; how that ends says what the provider bears. `told`: while it waits for its turn.

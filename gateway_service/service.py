@@ -146,6 +146,7 @@ class GatewayService(Actor):
             "calls": self._calls.running_count,
             "rejected": self._shared.rejections,
             "spooled": self._keeper.spooled,
+            "places_waiting": sum(map(len, self._places.values())),
         }
         if self._open.is_set():
             failed = self._ended_failed_count + sum(one.sender.failed_count for one in self._pipelines.values())

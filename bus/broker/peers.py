@@ -17,12 +17,10 @@ from hobus.bus.broker.waiting import Place, WaitingRoom
 from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.fair import key_principal, principal_of
-from hobus.bus.limits import LAGGING_MS
+from hobus.bus.limits import LAG, LAGGING_MS
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR, Beat
 from hobus.bus.settings import BusSettings
 
-LAG = "lag_ms"
-"""The counter of a beat that says by how much a peer's loop is behind."""
 _POST = int(Kind.POST)
 _BELIEVED, _ABOUT = ("ho2", "http"), ":about"
 

@@ -14,6 +14,7 @@ import psutil
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.limits import LAG, LAGGING_MS
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
@@ -256,7 +257,7 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float, *, 
         note=(_silent(silent_s) if is_cut_off and not child.note else "")
         or why
         or child.note
-        or (_missing_tools(peer) or _broken_off(peer) if peer is not None else ""),
+        or (_missing_tools(peer) or _bounded_by(peer) if peer is not None else ""),
     )
 
 
@@ -273,11 +274,19 @@ def _missing_tools(peer: PeerRow) -> str:
     return f"without the tools of {', '.join(peer.missing_tools)} ({next_here('tools')})" if peer.missing_tools else ""
 
 
-def _broken_off(peer: PeerRow) -> str:
-    """Of the gateway: models that are not called for now, or tried again, as its breakers have it."""
+def _bounded_by(peer: PeerRow) -> str:
+    """What waits here and for what, by the counters of its beats: processor time, or a provider."""
+    told, count = peer.counters.get, counted
     states = (("breakers_open", "not called"), ("breakers_half_open", "tried again"))
-    said = [f"{counted(count, 'model')} {what}" for name, what in states if (count := peer.counters.get(name, 0))]
-    return f"{', '.join(said)} ({next_here('breaker')})" if said else ""
+    models = [f"{count(number, 'model')} {what}" for name, what in states if (number := told(name, 0))]
+    said = [f"{', '.join(models)} ({next_here('breaker')})"] if models else []
+    if waiting := told("runs_waiting", 0):
+        said.append(f"{count(waiting, 'turn')} wait{'s' * (waiting == 1)} to begin: no processor time is left")
+    if waiting := told("places_waiting", 0):
+        said.append(f"{count(waiting, 'call')} wait{'s' * (waiting == 1)} for a provider that takes no more at once")
+    if (lag_ms := told(LAG, 0)) >= LAGGING_MS:
+        said.append(f"its loop is {lag_ms} ms behind: it gets no more work until it has caught up")
+    return "; ".join(said)
 
 
 def _rss(pid: int) -> int | None:

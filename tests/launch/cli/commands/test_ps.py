@@ -121,11 +121,15 @@ def test_who_was_not_let_in_is_named_below_the_table():
     ("counters", "note"),
     [
         ({"breakers_open": 0, "breakers_half_open": 0}, ""),
+        ({"runs_waiting": 1}, "1 turn waits to begin: no processor time is left"),
+        ({"places_waiting": 7}, "7 calls wait for a provider that takes no more at once"),
+        ({"lag_ms": 249}, ""),
+        ({"lag_ms": 900}, "its loop is 900 ms behind: it gets no more work until it has caught up"),
         ({"breakers_open": 1}, "1 model not called (hobus breaker)"),
         ({"breakers_open": 2, "breakers_half_open": 1}, "2 models not called, 1 model tried again (hobus breaker)"),
     ],
 )
-def test_models_that_are_left_alone_are_told_beside_the_gateway(counters, note):
+def test_what_bounds_a_process_now_is_told_beside_it(counters, note):
     """By the counters of its beats: no further question. What else is to be said of it comes first."""
     assert row("ready", "ready", counters=counters).note == note
     assert row("ready", "degraded", reason="ledger: no_route", counters=counters).note == "ledger: no_route"
