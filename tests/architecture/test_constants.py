@@ -152,7 +152,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.http.clients._FIRST_OTHER", "hobus.gateway_service.providers.http.wire._NAME_MAX_CHARS",
         "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
-        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.cluster.descriptors.*", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
+        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.launcher.zygote._CLOSED_BELOW", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
         "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.client_errors._RETRYABLE",
@@ -200,7 +200,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.actors.ho1_executor.file_reads._SHOWN_CHARS", "hobus.ledger_service.finding._EXCERPT_LEAD", "hobus.launch.cli.commands.ledger_search.search():*",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
         "hobus.launch.cli.commands.logs._LINES", "hobus.launch.cli.commands.logs._TURNS_NAMED", "hobus.launch.cluster.config_changed._NAMED", "hobus.launch.launcher.operate._NAMED", "hobus.launch.filters.meaning._NAMED_AT_MOST", "hobus.launch.filters.turns._LEAST_CHARS", "hobus.launch.cli.commands.session.*", "hobus.launch.cli.commands.session_show.*", "hobus.launch.cli.commands.tools._WORKERS_SHOWN", "hobus.launch.filters.syntax.DEPTH_MAX",
-        "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST", "hobus.launch.sessions.which._DIGITS", "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.launcher.starting._ROW_CELLS", "hobus.launch.launcher.changes._SOON_S", "hobus.launch.cli.tap.table.*",
+        "hobus.launch.http.metrics._SECONDS", "hobus.launch.console.output._CELL_MAX_CHARS", "hobus.launch.console.terminal.*", "hobus.launch.sessions.which._NAMED_AT_MOST", "hobus.launch.sessions.which._DIGITS", "hobus.launch.sessions.notifications.*", "hobus.launch.launcher.starting._LINE_MAX", "hobus.launch.launcher.starting._ROW_CELLS", "hobus.launch.launcher.starting._SOON_S", "hobus.launch.cli.tap.table.*",
         "hobus.launch.console.errors._LINE_MAX_CHARS", "hobus.launch.sessions.account._*_CHARS", "hobus.launch.cli.turn_account.*", "hobus.launch.cli.why_view.*", "hobus.launch.cli.commands.asset.*", "hobus.launch.sessions.provenance._SHORT_CHARS", "hobus.launch.console.output._PROSE_CELLS", "hobus.launch.launcher.waiting._SAY_EVERY_S", "hobus.config.own_settings._NEAR_MAX",
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (
