@@ -27,8 +27,7 @@ from hobus.launch.packages.bundle import (
     manifest_text,
 )
 from hobus.launch.packages.incoming import Incoming, checked_bundle
-from hobus.launch.packages.judging import clashes, config_of, judged, settings_of
-from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.judging import PackageRefused, clashes, config_of, judged, settings_of
 from hobus.launch.packages.signing import signed, write_new
 
 _CLASSES: Mapping[files.Kind, str] = {

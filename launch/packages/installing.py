@@ -25,8 +25,7 @@ from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
 from hobus.launch.packages.building import write_tree
 from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
 from hobus.launch.packages.incoming import Incoming, read_bundle
-from hobus.launch.packages.judging import Judgement, clashes, config_of, judged
-from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.judging import Judgement, PackageRefused, clashes, config_of, judged
 from hobus.launch.packages.signing import BadSignature, checked_signature, fingerprint
 from hobus.launch.packages.store import Store, changing, doing
 from hobus.launch.packages.trust import trusted

@@ -152,7 +152,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.gateway_service.providers.http.clients._FIRST_OTHER", "hobus.gateway_service.providers.http.wire._NAME_MAX_CHARS",
         "hobus.gateway_service.providers.keys.*", "hobus.launch.cli.chat.prompt._PRIVATE", "hobus.launch.cli.main._PRIVATE",
         "hobus.launch.console.exit_codes.*", "hobus.launch.launcher.inherited._MAX_BYTES", "hobus.launch.cluster.home.*",
-        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.launcher.zygote._CLOSED_BELOW", "hobus.launch.cluster.addresses._PORT_MAX", "hobus.launch.cli.provider_check.*",
+        "hobus.launch.console.interrupt.INTERRUPTED", "hobus.launch.cluster.kernel.*", "hobus.launch.launcher.zygote._CLOSED_BELOW", "hobus.launch.cluster.endpoints._PORT_MAX", "hobus.launch.cli.provider_check.*",
         "hobus.launch.cli.checkup._PYTHON", "hobus.launch.http.guard._CLIENT_GONE", "hobus.launch.http.keys._KEY_MAX_CHARS",
         "hobus.launch.http.keys._HALF", "hobus.launch.http.keys._SETTLED_NS", "hobus.launch.http.app._KEY", "hobus.launch.http.problems.STATUS",
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.client_errors._RETRYABLE",
