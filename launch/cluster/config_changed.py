@@ -1,6 +1,4 @@
-"""Whether what lies on disk is still what a cluster runs under, and what differs, in words: its configuration, and what
-executors rest on that no configuration holds: code of tools in packages, files with secrets of MCP servers.
-"""
+"""Whether the configuration on disk, and what executors rest on beside it, is what a cluster runs under; in words."""
 
 from __future__ import annotations
 
@@ -104,7 +102,7 @@ _GROUP = "hobus.tools"
 
 
 def changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
-    """Of these, in words, what was changed after the oldest executor that runs here was started.
+    """Code of tools in packages, files with secrets of MCP servers: what changed after the oldest executor's start.
 
     Such an executor has the former content, while a tool process that follows another one has the new.
     """

@@ -47,8 +47,8 @@ from hobus.launch.launcher.progress import (
     StartSettled,
     StateChanged,
     UnderWay,
+    WaitingLine,
 )
-from hobus.launch.launcher.waiting import WaitingLine
 from hobus.launch.logs import tail, writing
 from hobus.launch.logs.lines import actor_colour
 
