@@ -109,8 +109,7 @@ class Draft:
         """Somebody else listens in the place of one who did: what stands is said again, from its beginning."""
         said = "".join([delta.text for delta in self._said])
         if said:
-            self._said.clear()
-            self.attempt += 1
+            self.take_back("retry", forget_source=False)
             self.say(said)
 
     def wait(self, waits: Waits) -> None:

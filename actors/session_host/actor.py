@@ -189,8 +189,7 @@ class SessionHost(Actor):
             except RuntimeFault as fault:
                 if fault.code != "moved":
                     raise
-                pause_s = fault.pause_s(self._s("retry_interval_ms"), self._bus.clock.random())
-            await self._bus.sleep(pause_s)
+                await self._bus.sleep(fault.pause_s(self._s("retry_interval_ms"), self._bus.clock.random()))
         raise AssertionError("counting does not end")
 
     def _supervisor_left(self, turn: Turn) -> float:

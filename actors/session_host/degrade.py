@@ -13,7 +13,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.first_answer import FirstAnswer
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import requested_id, started_id, turn_trace
+from hobus.bus.messages.ids import requested_id, turn_trace
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamReset
@@ -137,7 +137,7 @@ class Degrader:
         while True:
             try:
                 return await self._ledger.lookup(
-                    [requested_id(turn.session_id, turn.input_id), started_id(turn.session_id)],
+                    [requested_id(turn.session_id, turn.input_id)],
                     records.answer_keys(turn),
                     with_bodies=True,
                 )

@@ -245,11 +245,14 @@ def recorded_in(
     Raises ValueError as `result_in`.
     """
     asked, entry, delivered, due, start = found
-    answer, turn = delivered or entry, as_agent(turn, agent_in(start) or turn.agent_id, agents)
-    return answer and result_in(turn, asked, answer, due), turn
+    turn = as_agent(turn, agent_in(start) or turn.agent_id, agents)
+    return (answer := delivered or entry) and result_in(turn, asked, answer, due), turn
 
 
 def as_agent(turn: Turn, agent_id: str, agents: Mapping[str, Provenance]) -> Turn:
     """The turn as one of this agent, which may be configured no more."""
-    about = agents.get(agent_id, Provenance(agent_id=agent_id))
-    return replace(turn, agent_id=agent_id, about=about._replace(session_id=turn.session_id))
+    return replace(
+        turn,
+        agent_id=agent_id,
+        about=agents.get(agent_id, Provenance(agent_id=agent_id))._replace(session_id=turn.session_id),
+    )

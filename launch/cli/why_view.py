@@ -36,8 +36,6 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     is_whole = turn.outcome == "failed"  # what it failed of ends with what to do
     yield Said(f"  > {printable(turn.reply or '') if is_whole else _line(turn.reply)}")
     yield from map(Said, opening(found))
-    if explained.model:
-        yield Said(f"  model {printable(explained.model)}")
     yield from map(Aside, explained.missing)
     yield from _failures(explained.failures)
     if explained.waits:
@@ -78,9 +76,10 @@ def opening(found: ExplainedTurn) -> list[str]:
     labels = ", ".join(f"{kind} {value_in_words(name)}" for kind, name in (said.get("labels") or {}).items() if name)
     taken = f"taken as a {act}{f' ({labels})' if labels else ''}" if act else "not classified"
     models = ", ".join(dict.fromkeys(f"{one.provider_id}/{one.model_id}" for one in prompts)) or "no model"
+    named_by = why.model.partition(",")[2]
     told = [
         printable(f"The message was {taken}; the turn's end: {turn.ended}."),
-        printable(f"It asked {models}: {found.account.taken}."),
+        printable(f"It asked {models}{f' ({named_by.strip()})' if named_by else ''}: {found.account.taken}."),
     ]
     if prompts:
         tokens: Counter[str] = Counter()

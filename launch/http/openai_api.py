@@ -113,7 +113,9 @@ def of_session(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[R
 
     async def handled(request: Request) -> Response:
         given = request.path_params["session_id"]
-        request.path_params["session_id"] = await session_id_in(door_of(request), principal_of(request), given)
+        whole = full_session_id(given) if is_approver(request) else None
+        found = whole or await session_id_in(door_of(request), principal_of(request), given)
+        request.path_params["session_id"] = found
         return await handler(request)
 
     return handled

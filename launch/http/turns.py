@@ -251,7 +251,7 @@ class Untaken:
         self._source = Continuity()
         self._change = asyncio.Event()
         self._is_ended = False
-        self._told = ("", 0, 0)  # step and attempt of the last piece that was taken, and how many of it were
+        self._told = 0  # position of the last piece that was taken
 
     def add(self, message: Message) -> None:
         """One more."""
@@ -280,7 +280,5 @@ class Untaken:
         message = self._messages.popleft()
         if not isinstance(message, StreamDelta):
             return message
-        step, attempt, count = self._told
-        index = count if (step, attempt) == (message.step, message.attempt) else 0
-        self._told = (message.step, message.attempt, index + 1)
-        return message.model_copy(update={"index": index})
+        self._told = self._told + 1 if message.index else 0  # 0: it begins anew, also under the same attempt
+        return message.model_copy(update={"index": self._told})

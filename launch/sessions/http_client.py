@@ -121,10 +121,10 @@ class AsyncClient(AsyncSessions):
             pause_s = await self._pause(fault, pause_s, lost_at + self._timeout_s)
 
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
-        """The newest sessions of the key, and what waits for an approval. Raises HttpError."""
+        """The newest sessions of the key, and what waits for an approval."""
         wanted = (["all=true"] if is_all else []) + ([] if limit is None else [f"limit={limit}"])
         path = f"/v1/sessions?{'&'.join(wanted)}"
-        return [SessionRow.model_validate(one) for one in (await self._asked("GET", path, None))["sessions"]]
+        return _read(_SessionList, await self._asked("GET", path, None)).sessions
 
     async def session(self, session_id: str) -> SessionView:
         """How a session stands."""
@@ -244,6 +244,10 @@ def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:
 def _content(body: dict[str, Any] | None) -> bytes | None:
     """Raises ValueError, TypeError for what JSON has not."""
     return None if body is None else json.dumps(body, allow_nan=False).encode()
+
+
+class _SessionList(BaseModel):
+    sessions: list[SessionRow]
 
 
 def _read(model: type[M], found: Any) -> M:

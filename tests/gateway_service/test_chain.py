@@ -219,7 +219,8 @@ def test_a_short_share_is_followed_and_says_nothing_of_its_provider(make):
     response = cluster.run(cluster.ask(prompt(), timeout_s=6))
     entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.error_code, calls(cluster)) == ("DEADLINE_EXCEEDED", [1, 1, 1])
-    assert "provider third had 2.0 s" in response.error_message and "provider offline had" in response.error_message
+    for said in ("provider third did not finish", "within 2.0 s, too few to be its fault", "provider offline did not"):
+        assert said in response.error_message
     assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["DEADLINE_EXCEEDED"] * 3
     assert of_type(entries, "BREAKER_CHANGED") == []
 

@@ -61,6 +61,7 @@ RECORD_TABLE = {
     ("governance", "KEY_REFUSED"): {"broker"},
     ("governance", "KEY_REVOKED"): {"broker"},
     ("governance", "CONFIG_SNAPSHOT"): {"launcher"},
+    ("governance", "OPERATOR_COMMAND"): {"launcher"},
     ("governance", "TAP_BODIES_READ"): {"operator"},
     ("governance", "TAP_BODIES_CLOSED"): {"operator"},
     ("governance", "RECOVERED"): {"ledger"},

@@ -363,7 +363,7 @@ async def test_a_text_of_any_bytes_goes_in_and_comes_out():
 
 
 async def test_who_may_search_what():
-    """HO2 one session's journal, or one agent's; operators everything; nobody else anything. What is denied is recorded."""
+    """HO2 and HO1 one session's journal, HO2 one agent's; operators everything; nobody else anything; denials recorded."""
     first, entry = _journal()
     bus = SmallBus()
     async with running(SimDisk(medium()), bus=bus) as ledger:
@@ -371,13 +371,12 @@ async def test_who_may_search_what():
         assert len((await _ask(ledger, "lamp")).hits) == 2
         for narrow in ({"session_id": ID}, {"agent_id": "ADMIN"}):
             assert [hit.kind for hit in (await _ask(ledger, "lamp", sender="ho2/1@7", **narrow)).hits] == ["message"]
+        assert len((await _ask(ledger, "lamp", sender="ho1/1@7", session_id=ID)).hits) == 1
         refused = [
             ("ho2/1@7", {}),
+            ("ho1/1@7", {}),
             ("ho2/1@7", {"session_id": ID, "streams": ["overlays"]}),
-            *(
-                (f"{role}/1@7", {"session_id": ID})
-                for role in ("ho1", "ho3", "gateway", "host", "http", "door", "broker")
-            ),
+            *((f"{role}/1@7", {"session_id": ID}) for role in ("ho3", "gateway", "host", "http", "door", "broker")),
         ]
         for sender, fields in refused:
             with pytest.raises(BusError) as denied:

@@ -45,7 +45,7 @@ def said() -> Iterator[tuple[SimulatedCluster, str]]:
         yield cluster, cluster.ask("hello", input_id="in-1").session_id
 
 
-@pytest.mark.parametrize("role", ["ho1", "ho3", "gateway", "host", "http", "launcher"])
+@pytest.mark.parametrize("role", ["ho3", "gateway", "host", "http", "launcher"])
 def test_nobody_else_may_ask(said, role):
     """The lane's policy refuses it before the ledger sees it."""
     cluster, session_id = said

@@ -169,7 +169,7 @@ def test_a_line_of_memory_is_told_with_the_events_behind_it_and_one_that_is_off_
         assert line.line and line.signals and line.events and line.weight and line.score
         assert {one["sequence"] for one in line.events} <= signals
         assert next(one for one in entries if one.sequence == line.sequence).event_type == "HO3_OVERLAY"
-    assert {one.reason for one in last.left_out} == {"a person switched it off"}
+    assert {one.reason for one in last.left_out} == {"local (operator/1) switched it off"}
     assert {one.artifact_id for one in last.left_out} >= {one.artifact_id for one in first.shown}
 
 

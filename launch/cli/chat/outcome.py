@@ -104,7 +104,7 @@ def told_of(remembered: Remembered) -> tuple[str, str]:
             way = next_here(f"memory confirm {name}")
             return f"waits for you to confirm it: {line} (/memory confirm {name}, or {way}; else nothing)", "yellow"
         case "unanswered":
-            return f"not remembered, as memory did not answer: {line} (say it again; {next_here('ps')})", "yellow"
+            return f"not known yet whether it is remembered: {line} ({next_here('memory overlays')} says it)", "yellow"
         case _:
             return f"not remembered: {line} ({next_here('memory review')} says why)", "yellow"
 

@@ -62,3 +62,12 @@ async def test_a_reader_waits_for_what_comes_and_is_told_the_end():
     assert (await waiting).text == "x"
     untaken.end()
     assert await untaken.take() is None
+
+
+async def test_what_is_said_again_from_its_beginning_begins_anew():
+    """Another listener's copy of what stands comes under the same attempt: it is no continuation."""
+    untaken = Untaken()
+    for index, text in ((0, "a"), (1, "b"), (0, "a"), (1, "b"), (2, "c")):
+        untaken.add(delta(index, text))
+    untaken.end()
+    assert await drained(untaken) == [("ab", 0), ("abc", 0)]

@@ -69,7 +69,10 @@ def test_a_setting_is_shown_changed_compared_and_taken_back(config, memory_path)
         (("show", "nothing"), "there is no setting nothing; they are in bus, "),
         (("show", "ho2.sessions_mx"), "there is no setting ho2.sessions_mx; did you mean ho2.sessions_max"),
         (("unset", "nope"), "there is no setting nope; they are in bus, "),
-        (("unset", "sessions_max"), "there is no setting sessions_max; did you mean ho2.sessions_max?"),
+        (
+            ("unset", "sessions_max"),
+            "there is no setting sessions_max; did you mean ho2.sessions_max or http.sessions_max",
+        ),
         (("unset", "ho3.gate_mod"), "did you mean ho3.gate_mode"),
     ],
 )
