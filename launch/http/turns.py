@@ -244,7 +244,10 @@ async def commanded(door: Door, principal: str, session_id: str, command: HostCo
 
 
 class Untaken:
-    """Messages of one turn, in order."""
+    """Messages of one turn that its client has not taken yet: pieces of one text that follow each other are one.
+
+    So a reader that takes a byte a second costs the text it has not read, no more, and misses nothing of it.
+    """
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()

@@ -21,7 +21,10 @@ from hobus.launch.filters.tap_fields import Frame, ids_of, is_routine
 
 @dataclass(slots=True)
 class TurnBook:
-    """Runs of inputs, as far as frames told; the oldest are forgotten beyond `inputs_max`."""
+    """Runs of inputs, as far as frames told; the oldest are forgotten beyond `inputs_max`.
+
+    An input gets its run when HO2 takes it: the first order of the run names both, in its own id and in its cause.
+    """
 
     inputs_max: int | None
     _runs: OrderedDict[tuple[str, str], int] = field(default_factory=OrderedDict[tuple[str, str], int])
