@@ -21,8 +21,8 @@ from bench.turn import QUESTION, ROWS
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.cluster.addresses import parts_of
 from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.http import keys
 from hobus.launch.sessions.http_client import AsyncClient
 from hobus.launch.sessions.turns import process_turn

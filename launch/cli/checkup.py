@@ -22,7 +22,7 @@ from hobus.config.files import SHIPPED
 from hobus.config.gates.finding import TITLES
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch.cluster import config_changed, identity, run_file, spools
-from hobus.launch.cluster.beside import changed_beside
+from hobus.launch.cluster.config_changed import changed_beside
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
 from hobus.launch.cluster.installed import in_force as installed_in
 from hobus.launch.cluster.installed import layers_of

@@ -15,10 +15,9 @@ from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import counted, printable, thousands
 from hobus.launch.sessions.why import Explanation, Span
 from hobus.launch.sessions.why_context import ContextSeen
-from hobus.launch.sessions.why_failed import FailureSeen
+from hobus.launch.sessions.why_failed import FailureSeen, WaitSeen
 from hobus.launch.sessions.why_memory import MemoryShown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown
-from hobus.launch.sessions.why_waits import WaitSeen
 
 _LINE_CHARS = 60
 _BAR_CELLS = 24

@@ -15,8 +15,7 @@ from hobus.bus.dispatch import Actor
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.port import Bus
 from hobus.config.recorded import Snapshots
-from hobus.launch.cluster.addresses import parts_of
-from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.endpoints import Place, parts_of
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.events import FollowedJournals

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 
-from hobus.launch.cluster.addresses import parts_of
+from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.cluster.home import Home
 
 

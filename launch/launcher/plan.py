@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hobus.config.gates.run import View, look
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, frozen
-from hobus.launch.cluster.addresses import parts_of
+from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UnreachableFault, UsageFault, next_here

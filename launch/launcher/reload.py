@@ -16,8 +16,8 @@ from hobus.config.difference import Difference, differences
 from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import config_changed, identity, run_file
-from hobus.launch.cluster.beside import changed_beside
 from hobus.launch.cluster.client import place_of
+from hobus.launch.cluster.config_changed import changed_beside
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ReloadRow, RunFile, running, stalled
 from hobus.launch.cluster.takes_effect import Effects, effects_of

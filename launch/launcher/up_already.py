@@ -15,8 +15,7 @@ from hobus.launch.console.errors import CommandError, UnreachableFault, next_com
 from hobus.launch.console.output import duration, note, say, say_prose
 from hobus.launch.launcher.operate import require_room_for
 from hobus.launch.launcher.options import StartOptions, parse_scale, require_file
-from hobus.launch.launcher.progress import already_up
-from hobus.launch.launcher.waiting import WaitingLine
+from hobus.launch.launcher.progress import WaitingLine, already_up
 
 _LOOK_INTERVAL_S = 0.02
 _LOOKS = 100

@@ -20,13 +20,12 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from hobus.bus import collector
-from hobus.launch.cluster.descriptors import keep_only, speak_into
 from hobus.launch.cluster.kernel import has_one_thread, set_title
 
 MAIN = "hobus.launch.process.main"
@@ -274,3 +273,33 @@ def end_with(body: Callable[[], None]) -> NoReturn:
 
 if __name__ == "__main__":
     main()
+
+
+STANDARD = (0, 1, 2)
+_CLOSED_BELOW = 1 << 20
+"""`closerange` up to here is one system call where the kernel has `close_range`."""
+
+
+def keep_only(descriptors: Iterable[int]) -> None:
+    """Everything else, the standard three excepted, is closed."""
+    begin = len(STANDARD)
+    for descriptor in sorted(set(descriptors) - set(STANDARD)):
+        os.closerange(begin, descriptor)
+        begin = descriptor + 1
+    os.closerange(begin, _highest() + 1)
+
+
+def speak_into(log: int) -> None:
+    """Standard output and error go to this descriptor; standard input is empty."""
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nowhere, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    if nowhere not in STANDARD:
+        os.close(nowhere)
+
+
+def _highest() -> int:
+    try:
+        return max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers, not paths
+    except OSError:
+        return _CLOSED_BELOW

@@ -13,7 +13,7 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,6 @@ import structlog
 from hobus.bus.port import Clock
 from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.sources import State, state_of
 from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
@@ -224,3 +223,27 @@ def _let_go(one: Held) -> None:
     """What it was asked for it still answers for: its socket is closed behind the last order."""
     with suppress(OSError):
         one.control.shutdown(socket.SHUT_WR)
+
+
+State = tuple[tuple[str, int, int], ...]
+"""Every module with its time and size, as Python knows a changed one; of none where one went meanwhile."""
+ROOT = str(Path(__file__).parents[2])
+"""Where `hobus` was imported from."""
+
+
+def state_of(root: str = ROOT) -> State:
+    """Another one after any module below this directory was changed, added or removed. Takes some milliseconds."""
+    try:
+        return tuple(sorted(_modules(root)))
+    except OSError:  # one went while it was looked at
+        return ()
+
+
+def _modules(directory: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                yield from _modules(entry.path)
+            elif entry.name.endswith(".py"):
+                found = entry.stat()
+                yield entry.path, found.st_mtime_ns, found.st_size

@@ -27,10 +27,8 @@ from hobus.launch.packages.bundle import (
     manifest_text,
 )
 from hobus.launch.packages.incoming import Incoming, checked_bundle
-from hobus.launch.packages.judging import clashes, config_of, judged, settings_of
-from hobus.launch.packages.new_file import write_new
-from hobus.launch.packages.refused import PackageRefused
-from hobus.launch.packages.signing import signed
+from hobus.launch.packages.judging import PackageRefused, clashes, config_of, judged, settings_of
+from hobus.launch.packages.signing import signed, write_new
 
 _CLASSES: Mapping[files.Kind, str] = {
     "agent": "agent", "contract": "contract", "prompt_pack": "prompt_pack", "template": "template",

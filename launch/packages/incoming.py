@@ -14,7 +14,7 @@ from hobus.config.sections.governance import GovernanceConfig
 from hobus.launch.cluster.installed import HEX
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.packages.bundle import Bundle, Misplaced, NoPackage, decode, manifest_name, manifest_of, package_in
-from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.judging import PackageRefused
 from hobus.launch.packages.signing import BadSignature, Signature, checked_signature
 
 _AGAIN = "get the bundle again from its maker"

@@ -5,6 +5,7 @@ What was in force stays on disk until the next command: who has just read where 
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -21,12 +22,13 @@ from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
+from hobus.launch.packages.building import write_tree
 from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
 from hobus.launch.packages.incoming import Incoming, read_bundle
-from hobus.launch.packages.judging import Judgement, clashes, config_of, judged
-from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.judging import Judgement, PackageRefused, clashes, config_of, judged
 from hobus.launch.packages.signing import BadSignature, checked_signature, fingerprint
 from hobus.launch.packages.store import Store, changing, doing
+from hobus.launch.packages.trust import trusted
 
 
 class Installed(NamedTuple):
@@ -280,3 +282,32 @@ def _installed(directory: Path) -> Installed:
         package = manifest_of(data)
         key = checked_signature(plain_bytes(directory / SIGNATURE, limit), data).public_key
     return Installed(directory, package_id, version, package, key)
+
+
+class Inspected(NamedTuple):
+    """A bundle, seen from a home."""
+
+    incoming: Incoming
+    trusted_as: str
+    """Name of its signer's key in this home; empty: none of those that it trusts."""
+    before: Installed | None
+    """What is installed of this package."""
+    would: str
+    """What a command would do: `install`, `upgrade`, or `nothing` where it is no higher version."""
+    failures: Sequence[Finding]
+    """What would keep it out."""
+    warnings: Sequence[Finding]
+
+
+def inspect(home: Home, path: Path) -> Inspected:
+    """The bundle in this file. Raises CommandError for one that is none, or was changed; ConfigError."""
+    incoming = read_bundle(path, config_of(home).governance)
+    before = installed_in(home).get(incoming.package.package_id)
+    is_higher = before is not None and order_of(incoming.package.version) > order_of(before.version)
+    names = [name for name, key in trusted(home).items() if key == incoming.signature.public_key]
+    would = "install" if before is None else "upgrade" if is_higher else "nothing"
+    with tempfile.TemporaryDirectory(prefix="hobus-package-") as directory:
+        staged = Path(directory, "package")
+        write_tree(staged, incoming.files)
+        failures, judgement = refusals(home, incoming, staged, before)
+    return Inspected(incoming, next(iter(names), ""), before, would, failures, judgement.warnings)

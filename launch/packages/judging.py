@@ -8,14 +8,16 @@ from typing import NamedTuple
 
 from hobus.config import files
 from hobus.config.files import Layers
-from hobus.config.gates.finding import Finding, failed
+from hobus.config.gates.finding import Finding, failed, lines
 from hobus.config.gates.layer import Layer
 from hobus.config.gates.run import look, run_gates
 from hobus.config.load import settings
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.governance import GovernanceConfig
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
+from hobus.launch.console.output import counted
 from hobus.launch.packages.trust import signature_fault, trusted
 
 
@@ -132,3 +134,15 @@ def clashes(layers: Layers, package_id: str, names: Collection[str]) -> list[Fin
 
 def _owner(layer: str) -> str:
     return {files.OWN: "this home", files.SHIPPED: "hobus itself"}.get(layer, layer)
+
+
+class PackageRefused(CommandError):
+    """Nothing was changed; exit code 3."""
+
+    exit_code = exit_codes.INTEGRITY
+
+    def __init__(self, what: str, findings: Sequence[Finding]) -> None:
+        told = "\n".join(f"- {line}" for line in lines(findings))
+        message = f"{what}: {counted(len(findings), 'gate failure')}, and nothing was changed\n{told}"
+        super().__init__(message, code="gate_failed")
+        self.findings = tuple(findings)

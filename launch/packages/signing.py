@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from hobus.bus.clock import SystemClock
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here, of_os_error
-from hobus.launch.packages.new_file import write_new
 
 PUBLIC_KEY = re.compile(r"ed25519:[0-9a-f]{64}")
 _CONTEXT = b"hobus package manifest 1\n"
@@ -159,3 +158,18 @@ def _library() -> tuple[Any, Any]:
         importlib.import_module("cryptography.hazmat.primitives.asymmetric.ed25519"),
         importlib.import_module("cryptography.hazmat.primitives.serialization"),
     )
+
+
+def write_new(path: Path, data: bytes, *, mode: int) -> None:
+    """The file holds this and is on the device. Raises FileExistsError, also for a link that leads nowhere; OSError."""
+    if os.path.lexists(path):
+        raise FileExistsError(17, "File exists", str(path))
+    beside = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(beside, path)  # unlike a rename, it replaces nothing
+    finally:
+        beside.unlink(missing_ok=True)

@@ -22,10 +22,9 @@ from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import Evidence, body_of
 from hobus.launch.sessions.provenance import Used, named_by_run, used_in
 from hobus.launch.sessions.why_context import ContextSeen, contexts_in
-from hobus.launch.sessions.why_failed import FailureSeen, event_of, failures_in, orders_of_type
+from hobus.launch.sessions.why_failed import FailureSeen, WaitSeen, event_of, failures_in, orders_of_type, waits_in
 from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_of, memory_shown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown, with_learned
-from hobus.launch.sessions.why_waits import WaitSeen, waits_in
 
 _SPANS = {
     "WO_DISPATCHED": ("order", ("WO_COMPLETED", "WO_FAILED", "WO_LATE")),

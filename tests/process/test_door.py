@@ -18,7 +18,7 @@ import pytest
 
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus import Client, HttpError
-from hobus.launch.cluster.addresses import parts_of
+from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.http.turns import input_of
 
 pytestmark = pytest.mark.process

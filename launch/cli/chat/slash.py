@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
+from pydantic import ValidationError
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import in_doubt
+from hobus.bus.messages import memory as m
 from hobus.bus.messages.gateway import Budget
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import iso, shown_session
 from hobus.bus.messages.session import SessionConfig, SessionView
 from hobus.launch.cli import intent_rows
-from hobus.launch.cli.chat.about_turn import about_turn
-from hobus.launch.cli.chat.memory_words import about_memory
+from hobus.launch.cli.chat import cells
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
-from hobus.launch.console.errors import next_here
+from hobus.launch.cli.turn_account import run_in
+from hobus.launch.cli.turn_why import explained
+from hobus.launch.cli.why_parts import lines_of
+from hobus.launch.cli.why_view import parts_of
+from hobus.launch.cluster.client import connected
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.record import demand_record
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.output import counted, money, printable, thousands
+from hobus.launch.sessions.journal_files import session_in
 
 _DIM = "bright_black"
 _FURTHER = (
@@ -58,7 +72,7 @@ async def told(line: str, talk: Talk) -> list[Line]:
         case "/model":
             return _model(words, talk)
         case "/memory" | "/why":
-            return await (about_memory if name == "/memory" else about_turn)(words, talk)
+            return await (_about_memory if name == "/memory" else _about_turn)(words, talk)
         case "/session" | "/intent" | "/cost" | "/end" if talk.current_session is None:
             return _NO_SESSION
         case "/session":
@@ -166,3 +180,94 @@ async def _end(talk: Talk) -> list[Line]:
         later = next_here(f"session end {shown_session(ended)}")
         return [(f"left {shown_session(ended)}; nobody could record its end now: {later}", _DIM)]
     return [(f"{shown_session(ended)} ended after {counted(turns, 'turn')}", _DIM)]
+
+
+_WHY_USAGE = "/why, or /why and the number of a turn of this session, or SES-…-n"
+
+
+async def _about_turn(words: list[str], talk: Talk) -> list[Line]:
+    """Why a turn was answered as it was: the last one, unless one is named. Raises RuntimeFault, CommandError."""
+    if len(words) > 1:
+        raise CommandError("/why: expected one turn", hint=_WHY_USAGE, exit_code=exit_codes.USAGE)
+    given = words[0] if words else None
+    if given is None and talk.current_session is None:
+        return [("there is no session yet: the first message begins one", _DIM)]
+    # Beside the loop: what is typed meanwhile is heard, however large the record is.
+    return await asyncio.to_thread(_explained, talk.home, talk.current_session, given)
+
+
+def _explained(home: Home, current: str | None, given: str | None) -> list[Line]:
+    demand_record(home)
+    session, number = _meant(given, current)
+    found = explained(home, session_in(home.ledger, session, called="/why"), number, called="/why")
+    lines = [(cells.printable(line), "") for line in lines_of(parts_of(found))]
+    return [*lines, (f"{next_here(f'why {found.name} --prompts')} prints its prompts whole", _DIM)]
+
+
+def _meant(given: str | None, current: str | None) -> tuple[str, str | None]:
+    """The session and the turn in it; None: its last one. Raises CommandError (usage)."""
+    if given is not None and (named := run_in(given)) is not None:
+        return named
+    if given is not None and (given[:4].upper() == "SES-" or current is None):
+        return given, None
+    assert current is not None  # noqa: S101 - without one, a turn was given
+    return current, given
+
+
+_CHANGES: dict[str, tuple[type[m.DeactivateOverlay | m.ActivateOverlay | m.ConfirmOverlay], str]] = {
+    "off": (m.DeactivateOverlay, "switched off in the chat"),
+    "on": (m.ActivateOverlay, "switched on in the chat"),
+    "confirm": (m.ConfirmOverlay, "confirmed in the chat"),
+    "reject": (m.DeactivateOverlay, "rejected in the chat"),
+}
+_MEMORY_USAGE = "/memory, or /memory off, on, confirm or reject, and ART-…"
+
+
+async def _about_memory(words: list[str], talk: Talk) -> list[Line]:
+    """What is remembered of this machine's clients, or what a change brought. Raises RuntimeFault, CommandError."""
+    place = talk.place()
+    config = place.snapshot.config
+    if config.memory is None:
+        return [("memory is off in this cluster", _DIM)]
+    agent_id = config.host.agent_id
+    if talk.current_session is not None:
+        agent_id = (await talk.view()).agent_id
+    timeout_s = config.launcher.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        if words:
+            change = _change(words, agent_id)
+            with in_doubt():
+                changed = await bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=timeout_s)
+            return [_remembered(changed.overlay)]
+        question = m.ReadOverlays(agent_id=agent_id, principal=m.LOCAL, active_only=False)
+        shown: list[m.Overlay] = []
+        after = question.after
+        while after is not None:  # page after page, as of the first one
+            question = question.model_copy(update={"after": after})
+            found = await bus.request("ho3", question, expect=m.Overlays, timeout_s=timeout_s)
+            shown += [one for one in found.overlays if one.state in ("active", "pending")]
+            as_of = {"as_of_ts": found.as_of.as_of_ts, "as_of_seq": found.as_of.as_of_seq}
+            question, after = question.model_copy(update=as_of), found.next
+    if not shown:
+        return [("nothing is remembered", _DIM)]
+    return [*(_remembered(one) for one in shown), (_MEMORY_USAGE, _DIM)]
+
+
+def _change(words: list[str], agent_id: str) -> m.DeactivateOverlay | m.ActivateOverlay | m.ConfirmOverlay:
+    known = _CHANGES.get(words[0])
+    if known is None or len(words) != 2:  # noqa: PLR2004 - what, and of which
+        raise CommandError("/memory: expected a change and an artifact", hint=_MEMORY_USAGE, exit_code=exit_codes.USAGE)
+    kind, reason = known
+    try:
+        return kind(agent_id=agent_id, artifact_id=words[1], reason=reason, at=iso(SystemClock().now()))
+    except ValidationError:
+        given = cells.printable(words[1][:80])
+        said = f"/memory {words[0]}: {given} is no artifact: expected ART-…, as /memory lists them"
+        raise CommandError(said, hint=_MEMORY_USAGE, exit_code=exit_codes.USAGE) from None
+
+
+def _remembered(overlay: m.Overlay) -> Line:
+    artifact = overlay.artifact
+    colour = "yellow" if overlay.state == "pending" else _DIM
+    whose = "" if artifact.principal == m.LOCAL else f"  (of {artifact.principal or 'everybody'})"
+    return f"{artifact.artifact_id}  {overlay.state}  {cells.printable(artifact.context_line)}{whose}", colour

@@ -17,8 +17,8 @@ from hobus.bus.zeromq.key_book import beyond_bounds, revoke, tokens_in, uses_in,
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import run_file
-from hobus.launch.cluster.addresses import is_every_host, parts_of
 from hobus.launch.cluster.client import cluster_of
+from hobus.launch.cluster.endpoints import is_every_host, parts_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_command, next_here, of_os_error
 from hobus.launch.console.output import day_and_minute, duration, note, say, table, zone

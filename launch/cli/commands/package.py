@@ -27,9 +27,8 @@ from hobus.launch.console.output import (
     table,
 )
 from hobus.launch.packages import building, installing, signing, trust
-from hobus.launch.packages.inspecting import Inspected
-from hobus.launch.packages.inspecting import inspect as inspected
-from hobus.launch.packages.installing import Installed, installed_in, state_faults
+from hobus.launch.packages.installing import Inspected, Installed, installed_in, state_faults
+from hobus.launch.packages.installing import inspect as inspected
 from hobus.launch.packages.judging import config_of
 
 _FILE = click.Path(path_type=Path)

@@ -12,13 +12,11 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import DURATION, filter_given, with_home
 from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
-from hobus.launch.cli.tap.choice import Chooser
+from hobus.launch.cli.tap.choice import Chooser, Replies, TurnBook
 from hobus.launch.cli.tap.live import Live, Watched
 from hobus.launch.cli.tap.look import Look
 from hobus.launch.cli.tap.printer import Printer
-from hobus.launch.cli.tap.replies import Replies
 from hobus.launch.cli.tap.table import Table
-from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import cluster_gone

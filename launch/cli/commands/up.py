@@ -9,7 +9,7 @@ import click
 
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.cli.commands.options import DURATION, with_config_file, with_home
-from hobus.launch.cluster.addresses import parts_of
+from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError

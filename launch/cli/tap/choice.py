@@ -6,18 +6,73 @@ filtered out + lost + beats = last - first + 1; in a capture also plus what was 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.broker.tap_wire import TapBatch
-from hobus.bus.messages.ids import TurnRef
-from hobus.launch.cli.tap.replies import Replies
-from hobus.launch.cli.tap.turns import TurnBook
+from hobus.bus.messages.ids import TurnRef, turn_in
 from hobus.launch.console.output import counted, thousands
 from hobus.launch.filters.meaning import Filter
-from hobus.launch.filters.tap_fields import Frame, is_routine
+from hobus.launch.filters.tap_fields import Frame, ids_of, is_routine
+
+
+@dataclass(slots=True)
+class TurnBook:
+    """Runs of inputs, as far as frames told; the oldest are forgotten beyond `inputs_max`.
+
+    An input gets its run when HO2 takes it: the first order of the run names both, in its own id and in its cause.
+    """
+
+    inputs_max: int | None
+    _runs: OrderedDict[tuple[str, str], int] = field(default_factory=OrderedDict[tuple[str, str], int])
+
+    def learn(self, records: Iterable[TapRecord]) -> None:
+        """What these frames say about runs is known."""
+        for record in records:
+            turn = turn_in(ids_of(record))
+            if turn.run_seq and turn.input_id:
+                self._runs[turn.session_id, turn.input_id] = turn.run_seq
+                if self.inputs_max is not None and len(self._runs) > self.inputs_max:
+                    self._runs.popitem(last=False)
+
+    def turn_of(self, record: TapRecord) -> TurnRef:
+        """The turn of a frame."""
+        turn = turn_in(ids_of(record))
+        if turn.input_id and not turn.run_seq:
+            return turn._replace(run_seq=self._runs.get((turn.session_id, turn.input_id), 0))
+        return turn
+
+
+_ASKS = ("request",)
+_ENDS = ("reply", "failure")
+
+
+@dataclass(slots=True)
+class Replies:
+    """Requests that were shown and are not answered yet; the oldest are forgotten beyond `requests_max`."""
+
+    requests_max: int | None
+    _asked_at: OrderedDict[str, float] = field(default_factory=OrderedDict[str, float])
+
+    def shown(self, record: TapRecord) -> None:
+        """Its answer is awaited if it is a request; a repeated one counts from its first frame."""
+        if record.kind not in _ASKS:
+            return
+        self._asked_at.setdefault(record.message_id, record.at)
+        if self.requests_max is not None and len(self._asked_at) > self.requests_max:
+            self._asked_at.popitem(last=False)
+
+    def latency_ms(self, record: TapRecord) -> float | None:
+        """Milliseconds since the request that this frame answers; None if it answers none that was shown."""
+        asked_at = self._asked_at.get(record.correlation_id) if record.correlation_id else None
+        if asked_at is None or record.kind not in (*_ENDS, "stream"):
+            return None
+        if record.kind in _ENDS:
+            del self._asked_at[record.correlation_id]
+        return round(max(0.0, record.at - asked_at) * 1000, 3)
 
 
 @dataclass(slots=True)

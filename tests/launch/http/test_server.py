@@ -10,7 +10,7 @@ import pytest_asyncio
 import structlog
 
 from bench.builders import shipped_snapshot
-from hobus.launch.cluster.addresses import parts_of
+from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard, names_of

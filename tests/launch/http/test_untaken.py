@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hobus.bus.messages.streams import StreamDelta, StreamReset
-from hobus.launch.http.untaken import Untaken
+from hobus.launch.http.turns import Untaken
 
 
 def delta(index, text, attempt=1):

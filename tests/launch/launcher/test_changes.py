@@ -2,8 +2,8 @@
 
 import pytest
 
-from hobus.launch.launcher.changes import became, line_of
 from hobus.launch.launcher.progress import Said, StateChanged
+from hobus.launch.launcher.starting import became, line_of
 from hobus.launch.launcher.supervision import Member
 
 MEMBER = Member(actor="ho1/1", role="ho1", instance="ho1/1@a", pid=7, ready_after_ms=42, restarts=2)

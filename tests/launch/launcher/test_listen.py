@@ -8,7 +8,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.config.snapshot import Snapshot
-from hobus.launch.cluster.addresses import is_every_host, parts_of
+from hobus.launch.cluster.endpoints import is_every_host, parts_of
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher.options import StartOptions

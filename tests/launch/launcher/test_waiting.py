@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from hobus.launch.launcher.progress import PROGRESS, UnderWay
+from hobus.launch.launcher.progress import PROGRESS, UnderWay, WaitingLine
 from hobus.launch.launcher.starting import _Rows
-from hobus.launch.launcher.waiting import WaitingLine
 
 
 def test_into_a_pipe_a_line_now_and_then(capsys):

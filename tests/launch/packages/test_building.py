@@ -13,7 +13,7 @@ from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.packages.building import build
 from hobus.launch.packages.incoming import read_bundle
 from hobus.launch.packages.installing import install
-from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.judging import PackageRefused
 from tests.launch.packages import parts
 from tests.launch.packages.parts import LIMITS
 

@@ -11,7 +11,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.packages.bundle import Bundle, encode
 from hobus.launch.packages.incoming import checked_bundle, read_bundle
-from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.judging import PackageRefused
 from tests.launch.packages import parts
 from tests.launch.packages.parts import LIMITS
 

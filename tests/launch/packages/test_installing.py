@@ -16,10 +16,8 @@ from hobus.launch.cluster.installed import layers_of, pointer_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.packages import trust
-from hobus.launch.packages.inspecting import inspect
-from hobus.launch.packages.installing import install, installed_in, remove, state_faults, upgrade
-from hobus.launch.packages.judging import judged
-from hobus.launch.packages.refused import PackageRefused
+from hobus.launch.packages.installing import inspect, install, installed_in, remove, state_faults, upgrade
+from hobus.launch.packages.judging import PackageRefused, judged
 from hobus.launch.packages.store import changing
 from tests.launch.packages import parts
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from hobus.launch.packages.new_file import write_new
+from hobus.launch.packages.signing import write_new
 
 
 def test_it_is_there_with_its_mode_and_never_in_place_of_another_one(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.session import Remembered
-from hobus.launch.cli.chat import memory_words
+from hobus.launch.cli.chat import slash
 from hobus.launch.cli.chat.outcome import told_of
 from hobus.launch.cli.chat.slash import told
 from hobus.launch.cli.chat.talk import Talk
@@ -77,7 +77,7 @@ def lines(line: str, talk: Asked, monkeypatch: pytest.MonkeyPatch) -> str:
         assert role == "operator"
         yield talk
 
-    monkeypatch.setattr(memory_words, "connected", connected)
+    monkeypatch.setattr(slash, "connected", connected)
     return "\n".join(text for text, _ in asyncio.run(told(line, cast("Talk", talk))))
 
 

@@ -9,9 +9,7 @@ from hobus.bus.broker.ring import Ring
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import TapAssembler, live_batch
 from hobus.bus.envelope import Kind, header
-from hobus.launch.cli.tap.choice import Chooser
-from hobus.launch.cli.tap.replies import Replies
-from hobus.launch.cli.tap.turns import TurnBook
+from hobus.launch.cli.tap.choice import Chooser, Replies, TurnBook
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch
 from tests.launch.filters.frames import frame

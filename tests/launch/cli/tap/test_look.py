@@ -6,9 +6,8 @@ import pytest
 
 from hobus.bus.errors import LedgerError
 from hobus.bus.record.payloads.governance import BodiesClosed, BodiesRead
-from hobus.launch.cli.tap.choice import Chooser
+from hobus.launch.cli.tap.choice import Chooser, TurnBook
 from hobus.launch.cli.tap.look import CLOSED, OPENED, Look
-from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.filters.tap_fields import tap_filter

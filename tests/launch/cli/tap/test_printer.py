@@ -14,10 +14,9 @@ import pytest
 from hobus.bus.codec import encode
 from hobus.bus.messages.control import ReadPeer
 from hobus.bus.messages.ids import TurnRef
-from hobus.launch.cli.tap.choice import Account, Chooser
+from hobus.launch.cli.tap.choice import Account, Chooser, TurnBook
 from hobus.launch.cli.tap.printer import Printer, Sink, frame_document
 from hobus.launch.cli.tap.table import Table
-from hobus.launch.cli.tap.turns import TurnBook
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch
 from tests.launch.filters.frames import SESSION, frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages.ids import NO_TURN, TurnRef, turn_in, turn_trace
-from hobus.launch.cli.tap.turns import TurnBook
+from hobus.launch.cli.tap.choice import TurnBook
 from tests.launch.filters.frames import OTHER, SESSION, frame
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.launch.cluster.sources import state_of
+from hobus.launch.launcher.zygotes import state_of
 
 
 def written(path: Path, text: str, at_ns: int = 1_000_000_000) -> None:
