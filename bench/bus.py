@@ -28,7 +28,6 @@ import zmq
 from bench.report import arguments, machine, measured_on, say_machine, write_json
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.loop import run_loop
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ledger import Ack, Body, GetBody, Provenance, Write, WriteEntry, Written
 from hobus.bus.peer import Peer
@@ -95,7 +94,7 @@ async def serve(directory: Path) -> None:
 
 
 def worker(directory: Path) -> None:
-    run_loop(serve(directory))
+    asyncio.run(serve(directory))
 
 
 def broker(directory: Path) -> None:
@@ -214,7 +213,7 @@ def run(calls: int, rounds: int) -> list[dict[str, float | int | str]]:
                 for kind in KINDS:
                     for who, found in (
                         ("bare", measure_bare(directory, calls)),
-                        ("bus", run_loop(measure_ours(directory, calls, kind))),
+                        ("bus", asyncio.run(measure_ours(directory, calls, kind))),
                     ):
                         for size, (times, rate) in found.items():
                             samples.setdefault((who, kind, size), []).append((statistics.median(times) * 1e6, rate))

@@ -1,4 +1,4 @@
-"""Whose handler begins next: in fair turns (`bus/fair.py`), and as long as nobody waits a few of them at once.
+"""Whose handler begins next: in fair turns (`bus/fair.py`); the first one in a turn of the loop begins at once.
 
 What one client has sent in a burst does not stand before what others sent meanwhile: of clients' requests one begins in
 each turn of the loop, behind those of services whose turn comes before it. Whoever has much to read yet has no turn.
@@ -13,7 +13,6 @@ from typing import Generic, Protocol, TypeVar
 
 from hobus.bus.catalog import Row
 from hobus.bus.fair import FairQueue, cost_of, is_client, weight_of
-from hobus.bus.loop import CountingSelector, PromptLoop, Promptly, promptly_on
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import RequestKey
 
@@ -34,20 +33,16 @@ T = TypeVar("T", bound=Begins)
 
 @dataclass(slots=True)
 class Beginnings(Generic[T]):
-    """The requests of one inbox that may begin, and those that have begun in this turn of the loop."""
+    """The requests of one inbox that may begin."""
 
     settings: BusSettings
     make_task: Callable[[T], None]
     is_behind: Callable[[str], bool] = lambda _principal: False
     """Whether this principal has so much to read yet that nothing more of it begins."""
     loop: asyncio.AbstractEventLoop = field(init=False)
-    _promptly: Promptly = field(init=False)
-    _news: CountingSelector | None = field(init=False)  # None: turns are not counted
     _next: FairQueue[RequestKey, T] = field(init=False)
     _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
     _is_beginning: bool = False  # others follow in the next turn of the loop
-    _begun_in: int = -1  # the turn in which some have begun
-    _begun: int = 0  # so many
     _goes_on: bool = True  # behind the last of them another one may begin in the same turn
 
     def __post_init__(self) -> None:
@@ -55,55 +50,30 @@ class Beginnings(Generic[T]):
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Told before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
-        self.loop, self._promptly = loop, promptly_on(loop)
-        self._news = loop.news if isinstance(loop, PromptLoop) else None
+        self.loop = loop
 
     def begin(self, one: T) -> None:
-        """Its handler runs from now on, or once those before it have begun.
-
-        Where no task is running, and the loop can, its first step is over when this returns (`bus/loop.py`).
-        """
-        if self._has_turn() and not self._holds(one.principal):
-            self._start(one)
-            return
-        if not self._is_beginning:
+        """Its handler runs from now on, or once those before it have begun."""
+        is_first = not self._is_beginning
+        if is_first:
             self._is_beginning = True
             self.loop.call_soon(self._begin_more)
+        if is_first and not self._holds(one.principal):
+            self._start(one)
+            return
         one.is_queued = True
         self._next.add(one.principal, one.key, one, cost_of(one.size_bytes, self.settings))
         if one.principal in self._held:
             self._next.hold(one.principal)
-
-    def rest(self) -> None:
-        """In this turn of the loop no other one begins: what was cancelled in it hears of that before, in the next."""
-        if self._news is not None:
-            self._begun_in, self._begun, self._goes_on = self._news.turns, 0, False
 
     def forget(self, one: T) -> None:
         """It was queued, and does not begin any more."""
         one.is_queued = False
         self._next.remove(one.principal, one.key)
 
-    def _has_turn(self) -> bool:
-        """Whether the next one may begin in this turn of the loop.
-
-        As long as nobody waits: the first, then others behind services' alone, no more than one turn of the queue has.
-        """
-        if self._is_beginning:
-            return False
-        news = self._news
-        if news is None:
-            self._is_beginning = True
-            self.loop.call_soon(self._begin_more)
-            return True
-        if news.turns != self._begun_in:
-            self._begun_in, self._begun, self._goes_on = news.turns, 0, True
-        self._begun += 1
-        return self._goes_on and self._begun <= self.settings.service_weight
-
     def _start(self, one: T) -> None:
-        self._promptly(self.make_task, one)
-        self._goes_on = not is_client(one.principal) and not _may_have_much_to_read(one)
+        self.make_task(one)
+        self._goes_on = not is_client(one.principal) and not one.row.reads
 
     def _begin_more(self) -> None:
         """In each turn of the loop one client's request, and those of services that come before it."""
@@ -144,8 +114,3 @@ class Beginnings(Generic[T]):
         if self._next.has_turn and not self._is_beginning:
             self._is_beginning = True
             self._begin_more()
-
-
-def _may_have_much_to_read(one: Begins) -> bool:
-    """Whether its principal's next one has to wait until this one's answer is known, or has taken long to make."""
-    return one.row.reads and (one.task is not None or one.row.pages)

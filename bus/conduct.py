@@ -1,27 +1,24 @@
-"""What a server bears from one connection before it cuts it off, and how many it keeps. Plain rules.
+"""What a server bears of callers, in plain rules: of anybody on this machine, and of connections from elsewhere.
 
-A connection that never said hello is heard for `bus.unbound_max_bytes`; one that sends what is no frame of this
-protocol, for `bus.malformed_max` of them. Neither is answered more often than once per beat: a stranger that sends and
-never reads would fill this process's memory with answers, and a peer that means well reads the first one. A garbage
-frame harms nobody but its sender.
+Nobody is answered more often than once per beat: a stranger that sends and never reads would fill this process's memory
+with answers, and a peer that means well reads the first one. A garbage frame is dropped and counted, and not answered.
+On this machine that is all: who reaches a socket is the user that runs the cluster.
 
-A connection costs its server a descriptor before anybody has said a word, and who came last need not be who is too
-many: of those that have said nothing the oldest ends, so that whoever speaks soon after it came is heard under any
-flood of the silent. Of those that were heard, one caller (a process, a key) keeps `bus.connections_per_caller_max`, and
-all together `bus.connections_max`. Where nobody tells who has spoken (the tap) callers come at a pace, too.
-A stranger harms nobody. OpenSSH's MaxStartups is the like of it.
+A connection from another host (TCP, CURVE) is cut off as well: one that never said hello after
+`bus.unbound_max_bytes`, one that sends what is no frame of this protocol at the last of `bus.malformed_max`. It costs
+its server a descriptor before it has proved a key, and who came last need not be who is too many: of those that have
+said nothing the oldest ends, so that whoever speaks soon after it came is heard under any flood of the silent. Of those
+that were heard, one key keeps `bus.connections_per_caller_max`. OpenSSH's MaxStartups is the like of it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Literal
 
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import remember
 
-Malformed = Literal["bear", "tell", "cut off"]
 FRAME_BYTES = 64
 """What a frame costs whatever is in it: ZeroMQ's own record of it."""
 
@@ -33,7 +30,7 @@ class _Record:
 
 
 class Conduct:
-    """Counts per connection; remembers as many of those that gave cause as peers may have requests (mailbox)."""
+    """Counts per connection from elsewhere; remembers as many of those that gave cause as `bus.mailbox_max`."""
 
     def __init__(self, settings: BusSettings) -> None:
         self._unbound_max_bytes = settings.unbound_max_bytes
@@ -41,11 +38,6 @@ class Conduct:
         self._connections_max = settings.mailbox_max
         self._records: OrderedDict[bytes, _Record] = OrderedDict()
         self._proven: OrderedDict[bytes, None] = OrderedDict()
-        beat_s = settings.beat_interval_ms / 1000
-        self.asking = Pace(beat_s, settings.mailbox_max)
-        """How often a connection is asked who it is (Rehello)."""
-        self.refusing = Pace(beat_s, settings.mailbox_max)
-        """How often a connection is told why it was refused."""
 
     def unbound(self, connection: bytes, size_bytes: int) -> str:
         """So much came without a hello; why the connection is cut off now, "" if it is not.
@@ -62,18 +54,14 @@ class Conduct:
         del self._records[connection]
         return f"{record.unbound_bytes} bytes without a hello (bus.unbound_max_bytes)"
 
-    def malformed(self, connection: bytes) -> tuple[Malformed, str]:
-        """Something came that is no frame of this protocol; what is to be done about it, and why.
-
-        It is told half-way: whoever is cut off no longer reads what was sent to it just before.
-        """
+    def malformed(self, connection: bytes) -> str:
+        """Something came that is no frame of this protocol; why the connection is cut off now, "" if it is not."""
         record = self._record(connection)
         record.malformed += 1
-        why = f"{record.malformed} malformed frames, {self._malformed_max} are borne (bus.malformed_max)"
-        if record.malformed >= self._malformed_max:
-            del self._records[connection]
-            return "cut off", why
-        return ("tell" if record.malformed == self._malformed_max // 2 else "bear"), why
+        if record.malformed < self._malformed_max:
+            return ""
+        del self._records[connection]
+        return f"{record.malformed} malformed frames (bus.malformed_max)"
 
     def bound(self, connection: bytes) -> None:
         """It has said hello: what came before is forgiven."""
@@ -89,11 +77,11 @@ class Conduct:
 
 
 class Pace:
-    """At most one answer per connection and interval; remembers a bounded number of connections."""
+    """At most one answer per connection and beat; remembers a bounded number of connections."""
 
-    def __init__(self, interval_s: float, connections_max: int) -> None:
-        self._interval_s = interval_s
-        self._connections_max = connections_max
+    def __init__(self, settings: BusSettings) -> None:
+        self._interval_s = settings.beat_interval_ms / 1000
+        self._connections_max = settings.mailbox_max
         self._answered: OrderedDict[bytes, float] = OrderedDict()
 
     def allows(self, connection: bytes, now: float) -> bool:
@@ -110,12 +98,10 @@ class Doorway:
 
     def __init__(self, settings: BusSettings) -> None:
         self._strangers_max = settings.strangers_max
-        self._connections_max = settings.connections_max
         self._per_caller_max = settings.connections_per_caller_max
         self._strangers: OrderedDict[int, None] = OrderedDict()
         self._heard: dict[int, str] = {}
         self._of_caller: dict[str, set[int]] = {}
-        self._arrivals = Pace(settings.tap_connect_interval_ms / 1000, settings.connections_max)
 
     def accepted(self, inode: int) -> int | None:
         """One more connection; the one that ends now, if one must."""
@@ -129,19 +115,11 @@ class Doorway:
         if inode in self._heard:
             return True
         own = self._of_caller.setdefault(who, set())
-        if len(own) >= self._per_caller_max or len(self._heard) >= self._connections_max:
+        if len(own) >= self._per_caller_max:
             return False
         own.add(inode)
         self._heard[inode] = who
         return True
-
-    def came(self, inode: int, who: str, now: float) -> bool:
-        """Whether one more connection may stay where none is told to have spoken: it counts as heard.
-
-        Of one caller no sooner than `bus.tap_connect_interval_ms` after the last: coming and going costs the server
-        more than a connection that stays.
-        """
-        return self._arrivals.allows(who.encode(), now) and self.heard(inode, who)
 
     def ended(self, inode: int) -> None:
         """The connection with this inode is closed; whoever it was is forgotten."""

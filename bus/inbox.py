@@ -197,7 +197,7 @@ class Inbox:
             is_behind = len(queue) > 1
         if not is_behind:
             self.beginnings.begin(running)
-        if running.deadline is not None and self._running.get(running.key) is running:  # else it is answered already
+        if running.deadline is not None:
             self.deadlines.set(running.key, running.deadline)
             self.on_deadline_set(running.deadline)
 
@@ -335,7 +335,6 @@ class Inbox:
         running.stopped = reason
         if running.task is not None:
             running.task.cancel()
-            self.beginnings.rest()
         if not running.is_started:  # then nothing of `_run` will ever run
             self._finish(running)
             self._answer(running, self._stopped(running))

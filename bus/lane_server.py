@@ -16,7 +16,7 @@ from functools import partial
 from hobus.bus.broker.admission import malformation_of, refusal_of
 from hobus.bus.catalog import Row, rows_of
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
-from hobus.bus.conduct import Conduct
+from hobus.bus.conduct import Pace
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
@@ -37,7 +37,7 @@ _log = Logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)
 _ASKS = (_REQUEST, int(Kind.CANCEL))
 _ALIVE = Beat().to_bytes()
-_COUNTED = counters("welcomed", "refused", "malformed", "denied", "unreachable", "cut_off", "internal_errors")
+_COUNTED = counters("welcomed", "refused", "malformed", "denied", "unreachable", "internal_errors")
 Authenticate = Callable[[Hello], Refused | None]
 OnFrame = Callable[[str, Header, bytes], None]
 """(verdict, header with the stamped sender, body) of every request, cancel and answer: the tap's `lane=direct`."""
@@ -69,12 +69,13 @@ class LaneServer:
     _count: int = 0
     service: str = field(init=False)  # whose lane this is
     _rows: dict[str, Row] = field(init=False)  # of what it takes, by type
-    _conduct: Conduct = field(init=False)
+    _asking: Pace = field(init=False)
+    _refusing: Pace = field(init=False)
 
     def __post_init__(self) -> None:
         self.service = role_of(self.instance)
         self._rows = {name: row for name, row in rows_of(self.service).items() if name in lane_types(self.service)}
-        self._conduct = Conduct(self.settings)
+        self._asking, self._refusing = Pace(self.settings), Pace(self.settings)
 
     def bind(self, transport: LaneTransport) -> None:
         """Frames leave by this transport."""
@@ -121,22 +122,20 @@ class LaneServer:
             if len(frames) == 1 and not frames[0] and routing not in self._by_routing:
                 self._send(routing, Kind.WELCOME, Rehello())  # a new connection: who is it?
             else:
-                self._garbage(routing, frames)
+                self.counters["malformed"] += 1
             return
         try:
             head = unpack_header(frames[0])
         except BusError:
-            self._garbage(routing, frames)
+            self.counters["malformed"] += 1
             return
         if head.kind == _HELLO:
             self._hello(routing, frames[1])
-            self._heard_unbound(routing, frames)
             return
         client = self._by_routing.get(routing)
         if client is None:
-            if self._conduct.asking.allows(routing, self.clock.monotonic()):
+            if self._asking.allows(routing, self.clock.monotonic()):
                 self._send(routing, Kind.WELCOME, Rehello())
-            self._heard_unbound(routing, frames)
             return
         client.heard_at = self.clock.monotonic()
         stamped = header_of((*head[:-2], client.principal, client.instance))  # the lane's word, not the sender's
@@ -153,7 +152,7 @@ class LaneServer:
             self._lose(client)
         elif head.kind not in (Kind.READY, Kind.CREDIT):  # a lane has no use for those two
             self._tapped("malformed", head, frames[1])
-            self._malformed(client.routing)
+            self.counters["malformed"] += 1
 
     def _refuse_malformed(self, client: _Client, head: Header, wrong: str) -> None:
         """Not tapped, and told without what may be too long in it."""
@@ -190,32 +189,6 @@ class LaneServer:
             return BusError("denied", f"the message id {head.message_id} is counted under another peer's name")
         return None
 
-    # --- who misbehaves ---------------------------------------------------------------------------------------------
-
-    def _garbage(self, routing: bytes, frames: Sequence[bytes]) -> None:
-        self._malformed(routing)
-        self._heard_unbound(routing, frames)
-
-    def _malformed(self, routing: bytes) -> None:
-        self.counters["malformed"] += 1
-        what, why = self._conduct.malformed(routing)
-        if what == "tell":
-            self._send(routing, Kind.WELCOME, Refused(code="malformed", detail=why))
-        elif what == "cut off":
-            self._cut_off(routing, why)
-
-    def _heard_unbound(self, routing: bytes, frames: Sequence[bytes]) -> None:
-        if routing not in self._by_routing and (why := self._conduct.unbound(routing, sum(map(len, frames)))):
-            self._cut_off(routing, why)
-
-    def _cut_off(self, routing: bytes, why: str) -> None:
-        self.counters["cut_off"] += 1
-        client = self._by_routing.get(routing)
-        if client is not None:
-            self._lose(client)
-        if self._transport is not None:
-            self._transport.cut(routing, client.instance if client is not None else "", why)
-
     # --- connections ------------------------------------------------------------------------------------------------
 
     def _hello(self, routing: bytes, body: bytes) -> None:
@@ -223,7 +196,7 @@ class LaneServer:
         if refused is None:
             return
         self.counters["refused"] += 1
-        if self._conduct.refusing.allows(routing, self.clock.monotonic()):
+        if self._refusing.allows(routing, self.clock.monotonic()):
             self._send(routing, Kind.WELCOME, refused)
 
     def _checked(self, routing: bytes, body: bytes) -> Refused | None:
@@ -241,7 +214,6 @@ class LaneServer:
         for earlier in (self._by_instance.get(instance), self._by_routing.get(routing)):
             if earlier is not None:
                 self._unbind(earlier)
-        self._conduct.bound(routing)
         client = _Client(routing, instance, principal_of(instance), self.clock.monotonic())
         self._by_routing[routing] = self._by_instance[instance] = client
         self.counters["welcomed"] += 1

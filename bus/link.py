@@ -47,10 +47,6 @@ class LaneTransport(Protocol):
         """Bytes that were handed over and have not left yet, by routing id; those with none are not named."""
         ...
 
-    def cut(self, routing: bytes, peer: str, why: str) -> None:
-        """Ends this connection; `peer` (an instance, or empty) and `why` are for the log."""
-        ...
-
     def close(self) -> None:
         """Nothing is taken or given afterwards."""
         ...

@@ -23,7 +23,6 @@ from hobus.bus.errors import BusError, RuntimeFault, fault_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
 from hobus.bus.lanes import role_of, way_of
-from hobus.bus.loop import Promptly, promptly_on
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Cancelled
 from hobus.bus.messages.failure import Failure
@@ -93,7 +92,6 @@ class Outbox:
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
     _loop: asyncio.AbstractEventLoop | None = None  # the one that runs where none was told
-    _promptly: Promptly | None = None
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _cancels: OrderedDict[str, _Cancel] = field(default_factory=OrderedDict[str, "_Cancel"])  # by the request's id
     _count: int = 0
@@ -104,7 +102,7 @@ class Outbox:
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
         """As `Beginnings.use`."""
-        self._loop, self._promptly = loop, promptly_on(loop)
+        self._loop = loop
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -297,8 +295,7 @@ class Outbox:
         self.deadlines.forget(head.correlation_id)
         if self._pending.window_bytes is not None:
             self._send_held(connection)
-        promptly = self._promptly or promptly_on(asyncio.get_running_loop())
-        promptly(_tell, pending.waiters, (head, body))
+        _tell(pending.waiters, (head, body))
 
     def _is_asked_again(self, connection: Connection, pending: OwnRequest[Waiter], body: bytes) -> bool:
         """Whether this was the end of an earlier request of the same id, which was given up: then this one leaves anew.

@@ -88,9 +88,6 @@ class BusSettings(Section):
     post_hold_ms: Positive = Field(description="how long a post waits for its service")
     tap_ring: Positive = Field(description="recent frames kept for --since")
     tap_ring_max_bytes: Positive = Field(description="the same ring, bounded in bytes")
-    tap_connect_interval_ms: Positive = Field(
-        description="how long after one connection of a process to the tap its next one is let in"
-    )
     tap_replay_ms: Positive = Field(
         description="of each second of the broker's, what answers from that ring take together; one alone may take "
         "what the second before left"
@@ -100,14 +97,17 @@ class BusSettings(Section):
     receive_max: Positive = Field(
         description="messages of one connection that a server's socket holds; beyond that, the sender waits"
     )
-    unbound_max_bytes: Positive = Field(description="a connection is heard for so long without a hello, then cut off")
-    strangers_max: Positive = Field(
-        description="connections of a server's socket that have said nothing yet; beyond that, the oldest of them ends"
+    unbound_max_bytes: Positive = Field(
+        description="a connection from elsewhere is heard for so long without a hello, then cut off"
     )
-    connections_max: Positive = Field(description="connections of a server's socket that have spoken")
-    connections_per_caller_max: Positive = Field(description="the same of one caller: a process, or a worker's key")
-    malformed_max: Positive = Field(description="malformed frames of one connection; at the last of them it is cut off")
-    ban_ms: Positive = Field(description="who was cut off (a process, a key) is not heard for so long")
+    strangers_max: Positive = Field(
+        description="connections from elsewhere that have said nothing yet; beyond that, the oldest of them ends"
+    )
+    connections_per_caller_max: Positive = Field(description="connections of one worker's key that have spoken")
+    malformed_max: Positive = Field(
+        description="malformed frames of a connection from elsewhere; at the last of them it is cut off"
+    )
+    ban_ms: Positive = Field(description="a worker's key that was cut off is not heard for so long")
     record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
     records_max: Positive = Field(description="distinct denials and dead letters kept for one record interval")
     batch_max: Positive = Field(

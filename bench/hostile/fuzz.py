@@ -2,9 +2,9 @@
 
 usage: python -m bench.hostile fuzz [--frames 100000] [--seed 1] [--target NAME ...] [--rate 1000] [--write]
 
-The frames are those of `bench/hostile/frames.py`, the attackers those of `bench/hostile/fuzzer.py`: processes that are
-cut off come again as new ones. For each target: what was sent, how often the attacker was cut off, what the servers
-counted and recorded of it, what died, and the turns of the polite client, alone and beside it.
+The frames are those of `bench/hostile/frames.py`, the attackers those of `bench/hostile/fuzzer.py`: one from elsewhere
+that is cut off comes again with another key. For each target: what was sent, how often the attacker was cut off, what
+the servers counted and recorded of it, what died, and the turns of the polite client, alone and beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`fuzzer.py`: attacks one socket as it is told on its standard input, and prints as JSON what it was told.
 
-One JSON object, `Words`. Every life is a process of its own, forked before it touches ZeroMQ, since whoever is cut off
-is not heard again under its pid, or its key, for a while; a life ends when it is cut off, or after `life_max` frames.
+One JSON object, `Words`. Every life is a process of its own, forked before it touches ZeroMQ; a key that is cut off
+is not heard again for a while. A life ends when it is cut off, or after `life_max` frames.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class BrokerCore:
         elif isinstance(event, Connected):
             self._membership.connected(event.connection)
         elif isinstance(event, FrameGarbage):
-            self._garbage(event.connection, event.detail, event.size_bytes)
+            self._garbage(event.connection, event.detail, event.size_bytes, event.origin)
         else:
             self._enrolment.key_refused(event.fingerprint, event.address)
         if state.own_answers:
@@ -172,7 +172,7 @@ class BrokerCore:
         try:
             frame = unpack_header(data)
         except BusError as fault:
-            self._garbage(connection, fault.detail, len(data) + len(body))
+            self._garbage(connection, fault.detail, len(data) + len(body), origin)
             return
         kind = frame.kind
         if peer is None:
@@ -182,7 +182,7 @@ class BrokerCore:
                 self._membership.join(connection, frame, body, origin)
             else:
                 self._membership.unknown(connection, frame)
-            self._membership.heard_unbound(connection, len(data) + len(body))
+            self._membership.heard_unbound(connection, len(data) + len(body), origin)
             return
         peer.last_seen = state.now
         if kind in _ASKS:
@@ -214,9 +214,9 @@ class BrokerCore:
         elif frame.kind == Kind.PUBLISH:
             self._endings.deny(peer, frame, body, "unknown_type", "nothing is published by this catalog")
         else:
-            self._garbage(peer.connection, f"kind {frame.kind} is not for a broker", len(body))
+            self._garbage(peer.connection, f"kind {frame.kind} is not for a broker", len(body), origin)
 
-    def _garbage(self, connection: bytes, detail: str, size_bytes: int) -> None:
+    def _garbage(self, connection: bytes, detail: str, size_bytes: int, origin: Origin) -> None:
         """Counted, tapped, recorded; nobody but its sender could notice."""
         state = self._state
         peer = state.connections.get(connection)
@@ -224,8 +224,8 @@ class BrokerCore:
         state.counts["malformed"] += 1
         self._records.note("DENIED", "malformed", sender or "unbound", None, "")
         state.tap("malformed", _GARBAGE, sender, code=detail[:80])
-        self._membership.malformed(connection)
-        self._membership.heard_unbound(connection, size_bytes)
+        self._membership.malformed(connection, origin)
+        self._membership.heard_unbound(connection, size_bytes, origin)
 
     def _tick(self) -> None:
         state = self._state

@@ -32,6 +32,7 @@ class FrameGarbage(NamedTuple):
     connection: bytes
     detail: str
     size_bytes: int = 0
+    origin: Origin = LOCAL
 
 
 class Connected(NamedTuple):
@@ -69,7 +70,7 @@ class Send(NamedTuple):
 
 
 class CutOff(NamedTuple):
-    """End this connection; its peer has been told what is to be told, and `why` is for the log."""
+    """End this connection from elsewhere; `why` is for the log."""
 
     connection: bytes
     peer: str

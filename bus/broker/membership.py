@@ -177,23 +177,20 @@ class Membership:
         """A frame of an unbound connection is dropped; its sender is asked to say hello."""
         state = self._state
         state.counts["unbound_frames"] += 1
-        if frame is not None and state.conduct.asking.allows(connection, state.now):
+        if frame is not None and state.asking.allows(connection, state.now):
             state.control(connection, Kind.WELCOME, Rehello())
             state.tap("denied", _without_body(frame), "", code="unbound")
 
-    def heard_unbound(self, connection: bytes, size_bytes: int) -> None:
-        """So much came on a connection that had not said hello; beyond the bound it is cut off."""
-        if connection in self._state.connections:
+    def heard_unbound(self, connection: bytes, size_bytes: int, origin: Origin) -> None:
+        """So much came on a connection that had not said hello; one from elsewhere is cut off beyond the bound."""
+        if not origin.address or connection in self._state.connections:
             return
         if why := self._state.conduct.unbound(connection, size_bytes):
             self.cut_off(connection, why)
 
-    def malformed(self, connection: bytes) -> None:
-        """One more malformed frame: its sender is told half-way to the bound, and cut off at it."""
-        what, why = self._state.conduct.malformed(connection)
-        if what == "tell":
-            self._state.control(connection, Kind.WELCOME, Refused(code="malformed", detail=why))
-        elif what == "cut off":
+    def malformed(self, connection: bytes, origin: Origin) -> None:
+        """One more malformed frame; a connection from elsewhere is cut off at the last that is borne."""
+        if origin.address and (why := self._state.conduct.malformed(connection)):
             self.cut_off(connection, why)
 
     def cut_off(self, connection: bytes, why: str) -> None:
@@ -272,7 +269,7 @@ class Membership:
         state.counts[f"refused_{refused.code}"] += 1
         state.counts["denied"] += 1
         self._records.note("DENIED", refused.code, "unbound", None, "")
-        if state.conduct.refusing.allows(connection, state.now):
+        if state.refusing.allows(connection, state.now):
             state.control(connection, Kind.WELCOME, refused)
             state.tap("denied", _without_body(frame), "", worker=claimed[:160], code=refused.code)
 
@@ -398,10 +395,10 @@ class Membership:
         state.counts["malformed"] += 1
         self._records.note("DENIED", "malformed", peer.instance, None, "")
         state.tap("malformed", frame, peer.instance, body=body, code=fault.code)
-        if state.conduct.refusing.allows(peer.connection, state.now):
+        if state.refusing.allows(peer.connection, state.now):
             state.control(peer.connection, Kind.WELCOME, fault.as_failure())
         if fault.code == "malformed":
-            self.malformed(peer.connection)
+            self.malformed(peer.connection, Origin(address=peer.address))
 
 
 def _without_body(frame: Header) -> Header:

@@ -9,7 +9,7 @@ from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
 from hobus.bus.broker.tap_record import BodyFacts, Tap
 from hobus.bus.catalog import ROLES, ROWS
 from hobus.bus.codec import encode, pack_header
-from hobus.bus.conduct import Conduct
+from hobus.bus.conduct import Conduct, Pace
 from hobus.bus.deadlines import Deadlines
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.fair import Shares
@@ -56,6 +56,7 @@ class State:
         self.sequence = 0
         self.own_answers: list[tuple[Header, bytes]] = []
         self.conduct = Conduct(settings)
+        self.asking, self.refusing = Pace(settings), Pace(settings)  # for a hello; why somebody was refused
 
     def waited(self, elapsed_s: float) -> None:
         """A request that takes a slot has waited so long for one."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from hobus.bus.loop import CountingSelector, PromptLoop
 from hobus.bus.sim.process import CURRENT, SimProcess
 
 T = TypeVar("T")
@@ -36,7 +35,7 @@ class SimTask(asyncio.Task[T]):
         return self._number
 
 
-class _VirtualSelector(selectors.SelectSelector, CountingSelector):
+class _VirtualSelector(selectors.SelectSelector):
     """Nothing ever becomes ready from outside; waiting moves the clock."""
 
     def __init__(self) -> None:
@@ -45,14 +44,13 @@ class _VirtualSelector(selectors.SelectSelector, CountingSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """No events; the clock stands `timeout` later."""
-        self.turns += 1
         if timeout is None:
             raise Deadlock("nothing is scheduled: the awaited result can never come")
         self.now += max(0.0, timeout)
         return []
 
 
-class VirtualLoop(PromptLoop):
+class VirtualLoop(asyncio.SelectorEventLoop):
     """Deterministic: same calls, same order, same times."""
 
     def __init__(self) -> None:
@@ -95,19 +93,6 @@ class VirtualLoop(PromptLoop):
         guard.handle = super().call_soon(guard, *args, context=guard.context)
         return guard.handle
 
-    def _step(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
-        """A killed process's step is passed over, a frozen one's waits; one that ran counts in its turn, as any other.
-
-        There it may be what the process dies of: never in the middle of what called for it.
-        """
-        process = context.get(CURRENT)
-        if process is not None and (process.is_frozen or not process.is_alive):
-            self.call_soon(callback, *args, context=context)
-            return
-        super()._step(callback, args, context)
-        if process is not None:
-            self.call_soon(_has_run, context=context)
-
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
@@ -121,10 +106,6 @@ class VirtualLoop(PromptLoop):
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002 - asyncio's signature
         """Refused: a thread would bring real time into the simulation."""
         raise RuntimeError(f"no threads in the simulation ({getattr(func, '__qualname__', func)})")
-
-
-def _has_run() -> None:
-    """Stands in its turn for a step that ran before it."""
 
 
 @dataclass(slots=True)

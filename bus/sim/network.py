@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Literal
 
 from hobus.bus.broker.core import BrokerCore
-from hobus.bus.broker.events import Connected, ConnectionLost, CutOff, Event, FrameReceived, Send, Tick
+from hobus.bus.broker.events import Connected, ConnectionLost, Event, FrameReceived, Send, Tick
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.lane_server import Authenticate, LaneServer
 from hobus.bus.lanes import role_of
@@ -114,10 +114,6 @@ class LaneEnd:
     def unsent(self) -> Mapping[bytes, int]:
         """Nothing: here every answer is on its way at once."""
         return {}
-
-    def cut(self, routing: bytes, peer: str, why: str) -> None:  # noqa: ARG002 - the transport's signature
-        """This connection ends; a client makes another one and says hello again."""
-        self.network.break_named(routing)
 
     def close(self) -> None:
         """Nothing is taken or given afterwards."""
@@ -214,12 +210,6 @@ class SimNetwork:
         connection.link = 0
         connection.closed_until = max(connection.closed_until, until)
         self._reconnect_later(connection)
-
-    def break_named(self, routing: bytes) -> None:
-        """A server cuts this connection off."""
-        connection = self.connections.get(routing)
-        if connection is not None:
-            self.break_off(connection)
 
     def cut_off(self, connection: SimConnection, directions: Sequence[Direction], *, for_s: float) -> None:
         """What goes in these directions arrives only in `for_s`; both ends give a longer silence up and break off."""
@@ -358,9 +348,7 @@ class SimNetwork:
                         events.append(ConnectionLost(action.connection))
                     else:
                         self.to_client("broker", connection, action.header, action.body)
-                elif isinstance(action, CutOff):
-                    self.break_named(action.connection)
-                elif isinstance(action, Tap) and self.on_tap is not None:  # else a key's: nobody comes from elsewhere
+                elif isinstance(action, Tap) and self.on_tap is not None:  # no cut: nobody comes from elsewhere
                     self.on_tap(action)
         self._set_alarm()
 

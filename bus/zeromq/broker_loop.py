@@ -18,6 +18,7 @@ from hobus.bus import collector
 from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.enrolment import Authenticate
 from hobus.bus.broker.events import (
+    LOCAL,
     Action,
     Connected,
     ConnectionLost,
@@ -36,9 +37,8 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.log import Logger
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
-from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
-from hobus.bus.zeromq.drained import EVENTS, MANY, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
+from hobus.bus.zeromq.drained import EVENTS, MANY, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, receiver_of, sender_of
 from hobus.bus.zeromq.key_book import KeyFiles
 from hobus.bus.zeromq.remote_router import MARK, RemoteRouter
 from hobus.bus.zeromq.tap import TapPublisher
@@ -149,8 +149,7 @@ class BrokerLoop:
             self._zeromq.close()
             raise
         self._option, self._send = option_of(self._router), sender_of(self._router)
-        self._callers = Callers(settings, clock, self._door)
-        self._receive = self._callers.receiver_of(self._router)
+        self._receive = receiver_of(self._router)
         # The sockets' own descriptors: zmq's poller asks every socket for its EVENTS twice per wake-up.
         self._poller = select.poll()
         self._router_descriptor = option_of(self._router)(zmq.FD)
@@ -184,8 +183,8 @@ class BrokerLoop:
             if at is not None and at <= now:
                 core.set_wall(now, clock.now())
                 self._do(self._step(Tick(), now), now)
-                for door in (self._door, tap.door, *((self._remote.door,) if self._remote is not None else ())):
-                    core.count(door.take_counts())
+                if self._remote is not None:
+                    core.count(self._remote.callers.take_counts())
                 more = True
                 at = core.next_wakeup()
             if self._stops or self._told:
@@ -198,7 +197,6 @@ class BrokerLoop:
         """All sockets are closed and the context ended."""
         if self._remote is not None:
             self._remote.close()
-        self._door.close()
         self._router.close(linger=0)
         self._tap.close()
         self._zeromq.close()
@@ -206,7 +204,6 @@ class BrokerLoop:
     def _bound_router(self, endpoint: str) -> zmq.Socket[bytes]:
         router = self._zeromq.bound(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._door = self._zeromq.door(router, self._clock, what="broker")
         router.bind(endpoint)
         private_ipc(endpoint)
         return router
@@ -263,7 +260,7 @@ class BrokerLoop:
             elif len(parts) == _PROBE_PARTS - 1 and not parts[0]:
                 self._do(step(Connected(connection), now), now)
             else:
-                self._do(step(_garbage(connection, parts), now), now)
+                self._do(step(_garbage(connection, parts, Origin(key, address)), now), now)
         return count > 0
 
     def _do(self, actions: list[Action], now: float) -> None:
@@ -320,14 +317,13 @@ class BrokerLoop:
             _log.exception("tap_failed", frames=len(taps))
 
     def _cut_off(self, action: CutOff | CutKey) -> None:
+        """Only what came from elsewhere is cut off."""
+        assert self._remote is not None, "no connection from elsewhere"  # noqa: S101 - a programming error
         if isinstance(action, CutKey):
-            if self._remote is not None:
-                self._remote.callers.cut_everywhere(action.key)
+            self._remote.callers.cut_everywhere(action.key)
             return
-        is_remote = self._remote is not None and action.connection.startswith(MARK)
-        callers = self._remote.callers if self._remote is not None and is_remote else self._callers
-        who = callers.cut(action.connection)
-        _log.warning("connection_cut_off", peer=action.peer, who=who, why=action.why)
+        key = self._remote.callers.cut(action.connection)
+        _log.warning("connection_cut_off", peer=action.peer, key=key, why=action.why)
 
     def _listen(self, ready: dict[int, int]) -> None:
         """A descriptor that has spoken is not watched any more: one that hung up would never be silent again."""
@@ -342,5 +338,5 @@ class BrokerLoop:
         return max(0, math.ceil((min(known) - now) * 1000)) if known else -1
 
 
-def _garbage(connection: bytes, parts: list[bytes]) -> FrameGarbage:
-    return FrameGarbage(connection, f"{len(parts)} parts, not header and body", sum(map(len, parts)))
+def _garbage(connection: bytes, parts: list[bytes], origin: Origin = LOCAL) -> FrameGarbage:
+    return FrameGarbage(connection, f"{len(parts)} parts, not header and body", sum(map(len, parts)), origin)

@@ -1,34 +1,47 @@
-"""Who is at the other end of a server's connections, and how one is cut off: libzmq has no word for that.
+"""The connections of the broker's socket for other hosts: whose each is, how many stay, and how one is cut off.
 
-A message knows the descriptor that it came by, which is the I/O thread's; `shutdown(2)` on it ends the connection, as
-its peer could have. Learned from the first message of each routing id alone, together with who is at the other end:
-everything after it costs a look into a table.
+libzmq has no word for that. A message knows the descriptor that it came by, which is the I/O thread's; `shutdown(2)` on
+it ends the connection, as its peer could have. Learned from the first message of each routing id alone: everything
+after it costs a look into a table.
+
+A process without a free descriptor is at its end: libzmq 4.3.5 aborts when it cannot accept on an ipc socket (`Too many
+open files (ipc_listener.cpp)`), and strangers elsewhere could bring it there before they have proved a key. Its I/O
+thread accepts whatever comes, as fast as it comes, while the broker's loop may be at work: a thread beside that ends
+what `bus/conduct.py` finds too many. libzmq waits when a thousand events of a monitor (its own limit) have not been
+taken, so it is never further ahead than that.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+import os
+import socket
+import stat
+import struct
+import threading
+from collections import Counter, OrderedDict
 from contextlib import suppress
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import zmq
 
+from hobus.bus.conduct import Doorway
+from hobus.bus.log import Logger
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import remember
-from hobus.bus.zeromq.doorkeeper import Doorkeeper, look, shut
-from hobus.bus.zeromq.drained import NOBLOCK, Receive, option_of
 
-_RCVMORE = int(zmq.RCVMORE)
+_EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
+_FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_WATCHED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED) | _FAILED
+_log = Logger("bus")
 
 
 class Caller(NamedTuple):
-    """One connection: its descriptor, its socket's inode, and who is there (`pid 123`, an address, a key)."""
+    """One connection: its descriptor, its socket's inode, and the key that it proved."""
 
     descriptor: int
     inode: int
-    who: str
+    key: str
 
 
 _GONE = Caller(-1, 0, "")
@@ -36,93 +49,135 @@ _GONE = Caller(-1, 0, "")
 
 
 class Callers:
-    """The connections of one bound socket, whose doorkeeper hears of each one that has spoken."""
+    """Of one socket, from before it is bound until it is closed; its methods are for the thread that has the socket."""
 
-    def __init__(self, settings: BusSettings, clock: Clock, door: Doorkeeper | None = None) -> None:
-        self._door = door
+    def __init__(self, bound: zmq.Socket[bytes], settings: BusSettings, clock: Clock) -> None:
+        self._bound = bound
+        self._clock = clock
+        self._doorway = Doorway(settings)
         self._known: OrderedDict[bytes, Caller] = OrderedDict()
         self._known_max = 2 * settings.mailbox_max
         self._ban_s = settings.ban_ms / 1000
         self._banned: OrderedDict[str, float] = OrderedDict()
-        self._clock = clock
-        self.dropped = 0
+        self._lock = threading.Lock()
+        self._inodes: dict[int, int] = {}
+        self._descriptors: dict[int, int] = {}
+        self._counts: Counter[str] = Counter()
+        self._monitor = bound.get_monitor_socket(_WATCHED)
+        self._thread = threading.Thread(target=self._watch, name="callers", daemon=True)
+        self._thread.start()
 
-    def hears(self, connection: bytes, frame: zmq.Frame, who: str = "") -> bool:
-        """Whether this connection may speak; asked for its first message, and whenever the table does not know it."""
-        caller = _caller_of(frame, who)
-        remember(self._known, connection, caller, at_most=self._known_max)
-        is_one_too_many = self._door is not None and caller.inode and not self._door.heard(caller.inode, caller.who)
-        if is_one_too_many or self.is_banned(caller.who):
-            self._end(connection, caller)
-            return False
-        return True
+    def hears(self, connection: bytes, frame: zmq.Frame, key: str) -> bool:
+        """Whether this connection, which proved that key and sent this, may speak."""
+        caller = self._known.get(connection)
+        if caller is None:
+            caller = _caller_of(frame, key)
+            remember(self._known, connection, caller, at_most=self._known_max)
+            with self._lock:
+                is_one_too_many = caller.inode and not self._doorway.heard(caller.inode, key)
+            if is_one_too_many or self.is_banned(key):
+                self._end(connection, caller)
+        return self._known[connection] is not _GONE
 
-    def knows(self, connection: bytes) -> Caller | None:
-        """What was learned of it."""
-        return self._known.get(connection)
-
-    def is_cut(self, connection: bytes) -> bool:
-        """Whether it was cut off, and what still comes is to be dropped."""
-        return self._known.get(connection) is _GONE
-
-    def is_banned(self, who: str) -> bool:
-        """Whether somebody of this name was cut off less than `bus.ban_ms` ago."""
-        until = self._banned.get(who)
+    def is_banned(self, key: str) -> bool:
+        """Whether a connection of this key was cut off less than `bus.ban_ms` ago."""
+        until = self._banned.get(key)
         return until is not None and self._clock.monotonic() < until
 
     def cut(self, connection: bytes) -> str:
-        """The connection is over, and whoever had it comes back no sooner than `bus.ban_ms`; who that was."""
+        """The connection is over, and whoever had it comes back no sooner than `bus.ban_ms`; its key."""
         caller = self._known.get(connection, _GONE)
-        if caller.who:
-            remember(self._banned, caller.who, self._clock.monotonic() + self._ban_s, at_most=self._known_max)
+        if caller.key:
+            remember(self._banned, caller.key, self._clock.monotonic() + self._ban_s, at_most=self._known_max)
         self._end(connection, caller)
-        return caller.who
+        return caller.key
 
-    def cut_everywhere(self, who: str) -> None:
+    def cut_everywhere(self, key: str) -> None:
         """Every connection of this key is over."""
         for connection, caller in list(self._known.items()):
-            if caller.who == who:
+            if caller.key == key:
                 self._end(connection, caller)
 
-    def receiver_of(self, router: zmq.Socket[bytes]) -> Receive:
-        """Takes one whole message of this ROUTER; raises zmq.Again if there is none, or if its sender was cut off."""
-        receive, option, known = cast("Callable[[int], bytes]", router.recv), option_of(router), self._known
+    def take_counts(self) -> Counter[str]:
+        """Since the last call: connections that did not speak the protocol, and those ended as too many."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+            return counts
 
-        def receive_message() -> list[bytes]:
-            parts = [receive(NOBLOCK)]
-            caller = known.get(parts[0])
-            may_speak = caller is not _GONE
-            if caller is None:
-                frame = router.recv(NOBLOCK, copy=False)
-                may_speak = self.hears(parts[0], frame)
-                parts.append(frame.bytes)
-            else:
-                parts.append(receive(NOBLOCK))
-            while option(_RCVMORE):
-                parts.append(receive(NOBLOCK))
-            if not may_speak:
-                self.dropped += 1
-                raise zmq.Again
-            return parts
-
-        return receive_message
+    def close(self) -> None:
+        """Before the socket is closed; connections that come until then are let in."""
+        if self._thread.is_alive():
+            self._bound.disable_monitor()
+            self._thread.join()
 
     def _end(self, connection: bytes, caller: Caller) -> None:
         self._known[connection] = _GONE
         if caller.descriptor >= 0:
             with suppress(OSError):
-                shut(caller.descriptor, caller.inode)
+                _shut(caller.descriptor, caller.inode)
+
+    def _watch(self) -> None:
+        while True:
+            try:
+                event, value = _EVENT.unpack(self._monitor.recv_multipart()[0])
+                if event == zmq.EVENT_MONITOR_STOPPED:
+                    break
+                with self._lock:
+                    self._happened(event, value)
+            except zmq.ContextTerminated:
+                break
+            except Exception:  # noqa: BLE001 - logged with its traceback; if nobody takes events, the I/O thread stands
+                _log.exception("watching_callers_failed")
+        self._monitor.close(linger=0)
+
+    def _happened(self, event: int, value: int) -> None:
+        if event & _FAILED:
+            self._counts["handshakes_failed"] += 1
+            return
+        if (known := self._inodes.pop(value, None)) is not None:
+            self._descriptors.pop(known, None)
+            self._doorway.ended(known)
+        if event == zmq.EVENT_ACCEPTED:
+            with suppress(OSError):  # it has ended since
+                inode, _ = _look(value)
+                self._inodes[value], self._descriptors[inode] = inode, value
+                if (excess := self._doorway.accepted(inode)) is not None:
+                    self._counts["connections_ended"] += 1
+                    _shut(self._descriptors[excess], excess)
 
 
-def _caller_of(frame: zmq.Frame, who: str) -> Caller:
+def _caller_of(frame: zmq.Frame, key: str) -> Caller:
     """By what the message says of its connection; one that has ended meanwhile cannot be cut, and need not be."""
     try:
         descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
-        end = look(descriptor)
-    except (OSError, ValueError, zmq.ZMQError):  # as well where nobody says who is there: dropped, and not cut off
-        return Caller(-1, 0, who)
-    if end.is_local:
-        is_same = address.rpartition(":")[2] == end.who.removeprefix("pid ")
-        return Caller(descriptor if is_same else -1, end.inode, end.who if is_same else "")
-    is_same = address.removeprefix("::ffff:") == end.who
-    return Caller(descriptor if is_same else -1, end.inode, who or address.removeprefix("::ffff:"))
+        inode, there = _look(descriptor)
+    except (OSError, ValueError, zmq.ZMQError):
+        return Caller(-1, 0, key)
+    return Caller(descriptor if _plain(address) == there else -1, inode, key)
+
+
+# A descriptor is the I/O thread's, who may close it, and its number is used again: it is remembered together with the
+# inode of its socket, which is not, and everything below works on a duplicate.
+
+
+def _look(descriptor: int) -> tuple[int, str]:
+    """A connection's inode, and the address at its other end. Raises OSError if it is none (any more)."""
+    with _own(descriptor) as own:
+        return os.fstat(own.fileno()).st_ino, _plain(str(own.getpeername()[0]))
+
+
+def _shut(descriptor: int, inode: int) -> None:
+    """No more of this connection, both ways, if the descriptor is still its own. Raises OSError."""
+    with _own(descriptor) as own:
+        if os.fstat(own.fileno()).st_ino == inode:
+            own.shutdown(socket.SHUT_RDWR)
+
+
+def _own(descriptor: int) -> socket.socket:
+    if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+        raise OSError("no socket any more")
+    return socket.socket(fileno=os.dup(descriptor))
+
+
+def _plain(address: str) -> str:
+    return address.removeprefix("::ffff:")

@@ -14,9 +14,7 @@ from typing import NamedTuple
 
 import zmq
 
-from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
-from hobus.bus.zeromq.doorkeeper import Doorkeeper
 
 
 class ZeroMQ:
@@ -24,7 +22,6 @@ class ZeroMQ:
 
     def __init__(self, settings: BusSettings) -> None:
         self._settings = settings
-        self._doors: list[Doorkeeper] = []
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
 
     def bound(self, kind: int) -> zmq.Socket[bytes]:
@@ -61,16 +58,8 @@ class ZeroMQ:
         socket.setsockopt(zmq.MAXMSGSIZE, settings.body_max_bytes)
         return socket
 
-    def door(self, bound: zmq.Socket[bytes], clock: Clock, *, what: str, speaks: bool = True) -> Doorkeeper:
-        """Who is let in at a socket that is to be bound to an address; closed before the socket is."""
-        door = Doorkeeper(bound, self._settings, clock, what=what, speaks=speaks)
-        self._doors.append(door)
-        return door
-
     def close(self) -> None:
         """Every socket is closed first (by its owner, or here with linger 0), then the context ends."""
-        for door in self._doors:
-            door.close()
         self._context.destroy(linger=0)
 
 

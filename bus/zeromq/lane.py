@@ -13,12 +13,8 @@ import zmq
 
 from hobus.bus.conduct import FRAME_BYTES
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.log import Logger
-from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
-
-_log = Logger("bus")
 
 
 class ZeroMQLane:
@@ -27,14 +23,12 @@ class ZeroMQLane:
     def __init__(self, zeromq: ZeroMQ, server: LaneServer, endpoint: str) -> None:
         socket = zeromq.bound(zmq.ROUTER)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        self._door = zeromq.door(socket, server.clock, what=server.service)
         socket.bind(endpoint)
         self.endpoint: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         private_ipc(self.endpoint)
         self._server = server
         server.bind(self)
-        self._callers = Callers(server.settings, server.clock, self._door)
-        self._socket = DrainedSocket(socket, server.settings, self._received, receive=self._callers.receiver_of(socket))
+        self._socket = DrainedSocket(socket, server.settings, self._received)
         self._unsent = Unsent(socket, self._socket, server.settings.mailbox_max)
 
     def unsent(self) -> Mapping[bytes, int]:
@@ -53,14 +47,8 @@ class ZeroMQLane:
                 return False
             raise
 
-    def cut(self, routing: bytes, peer: str, why: str) -> None:
-        """The connection is over, and whoever had it comes back no sooner than `bus.ban_ms`."""
-        who = self._callers.cut(routing)
-        _log.warning("connection_cut_off", peer=peer, who=who, why=why)
-
     def close(self) -> None:
         """Answers already taken by ZeroMQ still leave within its linger of 0: the requester asks again elsewhere."""
-        self._door.close()
         self._socket.close()
 
 

@@ -122,8 +122,7 @@ class RemoteRouter:
         self._settings = settings
         self._keys = keys
         router = self._zeromq.bound(zmq.ROUTER)
-        self.door = zeromq.door(router, clock, what="remote")
-        self.callers = Callers(settings, clock, self.door)
+        self.callers = Callers(router, settings, clock)
         # Before the socket is bound: nobody can come before there is an answer.
         self._zap = ZapHandler(zeromq, keys.knows, is_banned=self.callers.is_banned)
         self._router = self._bound(router, address)
@@ -158,11 +157,8 @@ class RemoteRouter:
             except zmq.ZMQError:
                 continue  # nobody is let in without a key: this cannot be
             connection = MARK + key.encode() + frames[0].bytes
-            if self.callers.knows(connection) is None:
-                self.callers.hears(connection, frames[0], who=key)
-            if self.callers.is_cut(connection):
-                continue
-            return Received(connection, key, address, [frame.bytes for frame in frames[1:]])
+            if self.callers.hears(connection, frames[0], key):
+                return Received(connection, key, address, [frame.bytes for frame in frames[1:]])
         return None
 
     def send(self, connection: bytes, header: bytes, body: bytes) -> None:
@@ -205,7 +201,7 @@ class RemoteRouter:
 
     def close(self) -> None:
         """Nothing is bound any more."""
-        self.door.close()
+        self.callers.close()
         self._router.close(linger=0)
         self._zap.close()
 

@@ -17,16 +17,12 @@ from hobus.bus.broker.ring import Replays, Ring
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
 from hobus.bus.clock import SystemClock
-from hobus.bus.conduct import Conduct
-from hobus.bus.log import Logger
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
-from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
 
 _SUBSCRIBE, _UNSUBSCRIBE = 1, 0
-_log = Logger("bus")
 _TOPIC_MAX_BYTES = 256
 
 
@@ -37,8 +33,6 @@ class TapPublisher:
         self._epoch = epoch
         self._clock = clock
         self._batch_max = settings.batch_max
-        self._conduct = Conduct(settings)
-        self._callers = Callers(settings, clock)
         self._ring = Ring(frames_max=settings.tap_ring, bytes_max=settings.tap_ring_max_bytes)
         self._replays = Replays(self._ring, ms_per_s=settings.tap_replay_ms, answers_max=settings.tap_hwm)
         self._listened: set[bytes] = set()
@@ -49,7 +43,6 @@ class TapPublisher:
         self.socket.setsockopt(zmq.SNDHWM, settings.tap_hwm)
         self.socket.setsockopt(zmq.MAXMSGSIZE, _TOPIC_MAX_BYTES)
         self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # every subscription is told, and when a topic has none left
-        self.door = zeromq.door(self.socket, clock, what="tap", speaks=False)
         self.socket.bind(endpoint)
         private_ipc(endpoint)
 
@@ -67,7 +60,7 @@ class TapPublisher:
                 self._send_live(topic, taps)
 
     def hear(self) -> None:
-        """Readers that came and went are known, a batch of them at a time; who only asks nonsense is cut off."""
+        """Readers that came and went are known, a batch of them at a time; nonsense is dropped."""
         self.has_sent = self._take_in()
         newly, self._newly = self._newly, set()
         for topic in newly:  # once, however many there are
@@ -81,19 +74,9 @@ class TapPublisher:
             except zmq.Again:
                 return False
             data = message.bytes
-            if not data or not self._subscription(data[0], data[1:], is_said=_is_said(message)):
-                self._bear(message)
+            if data:
+                self._subscription(data[0], data[1:], is_said=_is_said(message))
         return True
-
-    def _bear(self, message: zmq.Frame) -> None:
-        """An XPUB has no routing id: the descriptor stands for the connection."""
-        try:
-            connection = b"%d" % int(message.get(zmq.SRCFD))
-        except zmq.ZMQError:
-            return  # it is gone already
-        what, why = self._conduct.malformed(connection)
-        if what == "cut off" and self._callers.hears(connection, message):
-            _log.warning("tap_reader_cut_off", who=self._callers.cut(connection), why=why)
 
     def answer_some(self) -> None:
         """One more piece of one ring's answer is sent, if there is one and it is time."""
@@ -106,33 +89,25 @@ class TapPublisher:
             ended = self._clock.monotonic()
             self._replays.took(ended - began, ended)
 
-    def _subscription(self, verb: int, topic: bytes, *, is_said: bool) -> bool:
-        """Whether that was one.
+    def _subscription(self, verb: int, topic: bytes, *, is_said: bool) -> None:
+        """That nobody listens any more is believed of ZeroMQ alone, which tells it once the last reader is gone.
 
-        That nobody listens any more is believed of ZeroMQ alone, which tells it once the last reader is gone: it passes
-        on as well what somebody says who never listened. One that says it, and did, is paid for until another has gone.
+        It passes on as well what somebody says who never listened. One that says it, and did, is paid for until another
+        has gone.
         """
         if verb == _UNSUBSCRIBE:
             if not is_said:
                 self._listened.discard(topic)
             self._replays.drop(topic)
-            return True
-        if verb == _SUBSCRIBE and topic in (LIVE, BODIES):
+        elif verb == _SUBSCRIBE and topic in (LIVE, BODIES):
             self._listened.add(topic)
             self._newly.add(topic)
-            return True
-        return verb == _SUBSCRIBE and self._is_asked(topic)
-
-    def _is_asked(self, topic: bytes) -> bool:
-        """Whether that is a question for the ring, and nobody reads so many at once; its answer begins."""
-        question = question_of(topic)
-        if question is None:
-            return False
-        since = self._clock.now() - question.since_s
-        answer = self._ring.answer(
-            self._epoch, since=since, next_sequence=self._next_sequence, with_bodies=question.with_bodies
-        )
-        return self._replays.begin(topic, answer)
+        elif verb == _SUBSCRIBE and (question := question_of(topic)) is not None:
+            since = self._clock.now() - question.since_s
+            answer = self._ring.answer(
+                self._epoch, since=since, next_sequence=self._next_sequence, with_bodies=question.with_bodies
+            )
+            self._replays.begin(topic, answer)
 
     def _send_live(self, topic: bytes, taps: list[Tap]) -> None:
         self._send(topic, live_batch(self._epoch, taps, self._next_sequence, with_bodies=topic == BODIES))
@@ -146,7 +121,6 @@ class TapPublisher:
 
     def close(self) -> None:
         """Closed without another word."""
-        self.door.close()
         self.socket.close(linger=0)
 
 

@@ -19,7 +19,6 @@ from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor, handled_by
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.loop import run_loop
 from hobus.bus.peer import Peer
 from hobus.bus.zeromq.broker_loop import run_broker
 from hobus.bus.zeromq.context import ZeroMQ
@@ -113,7 +112,7 @@ def _live(place: Place, role: str, instance: str, liveness_fd: int) -> Ending:
     made.give(given)
     if given:
         keep_memory_private()
-    return run_loop(_Process(place, role, made).run(instance, secret, liveness_fd))
+    return asyncio.run(_Process(place, role, made).run(instance, secret, liveness_fd))
 
 
 class _Process:

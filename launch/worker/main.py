@@ -21,7 +21,6 @@ from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.join_token import JoinToken
-from hobus.bus.loop import run_loop
 from hobus.bus.peer import Peer
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
@@ -127,7 +126,7 @@ def _work(home: WorkerHome, cluster: Cluster, slots: int | None, handed: int | N
     made = make_elsewhere(snapshot, slots=slots)
     environ = inherited.take(handed)
     made.give(inherited.by_role(snapshot.config, environ).get("ho1", {}))
-    if run_loop(_Life(home, cluster, snapshot).work(made)) == "told":
+    if asyncio.run(_Life(home, cluster, snapshot).work(made)) == "told":
         say("stopped")
         return None
     note("the cluster runs under another configuration now: beginning anew under it")

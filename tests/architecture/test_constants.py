@@ -180,7 +180,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.actors.ho1_executor.held_state._KNOWN_MAX", "hobus.actors.ho1_executor.tools.host_process._UNREAD_MAX",
         "hobus.actors.ho1_executor.tools.child_main._LAG_S",
         "hobus.bus.broker.ring.*", "hobus.launch.http.server._ACCEPTS_AT_ONCE", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK", "hobus.bus.fair._PRINCIPALS_KEPT", "hobus.bus.lanes._ROLES_KEPT", "hobus.config.load.(_ASSETS_KEPT, _SETTINGS_KEPT)",
-        "hobus.bus.loop._PASSES", "hobus.bus.zeromq.drained.MANY",
+        "hobus.bus.zeromq.drained.MANY",
         "hobus.bus.zeromq.lane._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.config.own_settings._DEPTH_MAX", "hobus.gateway_service.places._GROWTH", "hobus.gateway_service.places._NEWEST_SHARE", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
         "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",

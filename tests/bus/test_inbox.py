@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import weakref
 from typing import ClassVar
 
@@ -257,38 +258,39 @@ async def received(peer, *questions, sender="ho1/1@a", names="q"):
     return await over, answers
 
 
-def test_handlers_that_await_nothing_have_answered_when_their_requests_were_taken_in(cluster):
-    """Without a task that waits for its turn, and without a deadline: as many as a service has in one turn of the queue."""
+def turns_of_the_loop():
+    """So many have begun, of the next hundred."""
+    loop, count = asyncio.get_running_loop(), itertools.count()
+    turns = [0]
+
+    def turn():
+        turns[0] = next(count)
+        if turns[0] < 100:
+            loop.call_soon(turn)
+
+    turn()
+    return lambda: turns[0]
+
+
+@pytest.mark.parametrize("sender", ["door/1@a", "ho1/1@a"])
+def test_of_clients_and_of_reads_one_begins_in_each_turn_of_the_loop(cluster, sender):
+    """What a principal has to read yet is looked at in between."""
 
     async def scenario():
-        shelf = Shelf()
+        shelf, turns = Shelf(), []
         shelf.go.set()
         peer = await cluster.start(shelf, role="ledger")
-        at_once, in_all = await received(peer, *(GetBody(ref=f"{n}") for n in range(12)))
-        names = [f"q{n}" for n in range(12)]
-        assert SETTINGS.service_weight == 8
-        assert at_once == names[:8] and in_all == names
+        turn = turns_of_the_loop()
+        shelf.begun = Noting(lambda: turns.append(turn()))
+        _, in_all = await received(peer, *(GetBody(ref=f"{n}") for n in range(3)), sender=sender)
+        assert in_all == ["q0", "q1", "q2"]
+        assert [at - turns[0] for at in turns] == [0, 1, 2]
         assert len(peer._inbox) == len(peer._inbox.deadlines) == 0 and peer._inbox.tasks() == []
 
     cluster.run(scenario())
 
 
-def test_of_clients_one_has_been_answered_when_their_requests_were_taken_in(cluster):
-    """Each other one has a turn of the loop of its own, also behind a service's."""
-
-    async def scenario():
-        shelf = Shelf()
-        shelf.go.set()
-        peer = await cluster.start(shelf, role="ledger")
-        loop, turns = asyncio.get_running_loop(), []
-        shelf.begun = Noting(lambda: turns.append(loop.news.turns))
-        at_once, _ = await received(peer, *(GetBody(ref=f"{n}") for n in range(3)), sender="door/1@a")
-        assert at_once == ["q0"] and turns == [turns[0], turns[0] + 1, turns[0] + 2]
-
-    cluster.run(scenario())
-
-
-def test_a_handler_that_waits_has_begun_when_its_request_was_taken_in_and_keeps_its_deadline(cluster):
+def test_a_handler_that_waits_keeps_its_deadline(cluster):
     """It can be cancelled, and expires, as any other."""
 
     async def scenario():
@@ -298,24 +300,6 @@ def test_a_handler_that_waits_has_begun_when_its_request_was_taken_in_and_keeps_
         assert at_once == [] and len(shelf.begun) == 1 and len(peer._inbox.deadlines) == len(peer._inbox.tasks()) == 1
         await asyncio.sleep(1.1)
         assert len(peer._inbox) == len(peer._inbox.deadlines) == 0
-
-    cluster.run(scenario())
-
-
-def test_a_read_that_waits_lets_the_next_one_begin_in_the_next_turn(cluster):
-    """What it will have to read is not known before; one that was answered at once holds up nobody."""
-
-    async def scenario():
-        shelf = Shelf()
-        peer = await cluster.start(shelf, role="ledger")
-        loop, turns = asyncio.get_running_loop(), []
-        shelf.begun = Noting(lambda: turns.append(loop.news.turns))
-        await received(peer, *(GetBody(ref=f"{n}") for n in range(3)))
-        assert turns == [turns[0], turns[0] + 1, turns[0] + 2]
-        shelf.go.set()
-        del turns[:]
-        await received(peer, *(GetBody(ref=f"{n}") for n in range(10)), names="again")
-        assert turns == [turns[0]] * 8 + [turns[0] + 1] * 2
 
     cluster.run(scenario())
 

@@ -18,7 +18,6 @@ from hobus.bus.dispatch import Actor
 from hobus.bus.lane_server import LaneServer
 from hobus.bus.lanes import LANES
 from hobus.bus.link import Link
-from hobus.bus.loop import PromptLoop
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
 from hobus.bus.settings import BusSettings
@@ -109,7 +108,7 @@ class RealCluster:
     def __init__(self, settings: BusSettings) -> None:
         self.settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="hobus-"))
-        self._runner = asyncio.Runner(loop_factory=PromptLoop)
+        self._runner = asyncio.Runner()
         self._clock = SystemClock()
         self._zeromq = ZeroMQ(settings)
         self._peers: list[Peer] = []

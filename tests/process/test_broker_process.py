@@ -183,7 +183,7 @@ async def until_the_ring_is_read(reader):
 
 
 async def test_many_that_ask_for_the_ring_at_once_have_all_of_it_and_the_broker_goes_on(bench):
-    """One process lets in one at a time (`bus.tap_connect_interval_ms`); nobody has a gap or a frame twice."""
+    """Nobody has a gap or a frame twice."""
     client = bench.peer("ho2/1@a")
     for number in range(500):
         client.ask(f"early-{number}", to="ledger", type_name="wo.execute", body=b"x" * 2_000)

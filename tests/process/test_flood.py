@@ -72,27 +72,16 @@ ANSWER_S = 30.0
 FLOODER = """
 import select, sys, time, zmq
 context = zmq.Context()
-socket = context.socket(zmq.DEALER)
-monitor = socket.get_monitor_socket(zmq.EVENT_CONNECTED | zmq.EVENT_DISCONNECTED)
-socket.setsockopt(zmq.RECONNECT_IVL, 20)
-socket.setsockopt(zmq.IMMEDIATE, 1)
+socket = context.socket(getattr(zmq, sys.argv[2]))
 socket.connect(sys.argv[1])
-size, seconds = int(sys.argv[2]), float(sys.argv[3])
-until, lost, sent, told = time.monotonic() + seconds, 0, 0, b""
-while time.monotonic() < until or lost < 2 or not select.select([sys.stdin], [], [], 0)[0]:
+size = int(sys.argv[3])
+while not select.select([sys.stdin], [], [], 0)[0]:
     try:
         socket.send(b"x" * size, zmq.NOBLOCK)
-        sent += 1
     except zmq.Again:
         time.sleep(0.001)
-    while socket.poll(0):
-        told = told + b" " + socket.recv_multipart()[-1]
-    while monitor.poll(0):
-        event = int.from_bytes(monitor.recv_multipart()[0][:2], sys.byteorder)
-        lost += event == zmq.EVENT_DISCONNECTED
     if size < 100:
         time.sleep(0.0005)
-print(lost, sent, "malformed_max" in repr(told), flush=True)
 """
 
 
@@ -105,54 +94,35 @@ def bench(tmp_path):
     made.end()
 
 
-@pytest.mark.parametrize(("size", "is_told"), [(1, True), (4_000_000, False)], ids=["garbage", "much of it"])
-def test_who_floods_is_cut_off_and_not_heard_again_for_a_while(bench, size, is_told):
-    """Told why if it listens, its connections are ended again and again; a peer of another process notices nothing."""
+@pytest.mark.parametrize(
+    ("kind", "size"), [("DEALER", 1), ("DEALER", 4_000_000), ("XSUB", 1)], ids=["garbage", "much of it", "at the tap"]
+)
+def test_who_floods_a_local_socket_starves_nobody(bench, kind, size):
+    """What it sends is dropped and counted, for as long as it sends: a peer of another process is answered."""
     client = bench.peer("ho2/1@a")
-    flooder = subprocess.Popen(
-        [sys.executable, "-c", FLOODER, bench.endpoint, str(size), "2"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    words = [sys.executable, "-c", FLOODER, bench.tap if kind == "XSUB" else bench.endpoint, kind, str(size)]
+    flooder = subprocess.Popen(words, stdin=subprocess.PIPE, text=True)
     client.idle(1.0)
     client.ask("q", to="ledger", type_name="wo.execute")
     assert client.failure(ANSWER_S) == ("q", "denied")
     assert flooder.poll() is None
-    said, _ = flooder.communicate(timeout=120)
-    lost, _, told = said.split()
-    assert int(lost) > 1
-    assert (told == "True") or not is_told
     token = mint(bench.home, "operator/1@a", "operator", None)
     operator = bench.stranger()
     assert operator.hello("operator/1@a", token).type == "bus.welcome"
     head = header(Kind.REQUEST, "r", type=ReadPeers.TYPE, destination="broker", deadline_ms=5000)
     operator.send(head, encode(ReadPeers(), BIG))
-    counters = next(
-        row for row in decode(Peers, operator.receive(ANSWER_S)[1], BIG).peers if row.role == "broker"
-    ).counters
-    assert counters["cut_off"] == 1
-    assert counters["malformed"] <= bench.settings.malformed_max
-
-
-def test_a_flood_of_nonsense_at_the_tap_is_cut_off_and_starves_nobody(bench):
-    """Subscriptions are taken in a batch at a time; the broker answers, and a reader of the tap still hears of it."""
-    client = bench.peer("ho2/1@a")
-    code = FLOODER.replace("zmq.DEALER", "zmq.XSUB").replace("socket.poll(0)", "False")
-    words = [sys.executable, "-c", code, bench.tap, "1", "1.5"]
-    flooder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    client.idle(0.5)
-    client.ask("q", to="ledger", type_name="wo.execute")
-    assert client.failure(ANSWER_S) == ("q", "denied")
-    assert flooder.poll() is None
-    said, _ = flooder.communicate(timeout=120)
-    assert int(said.split()[0]) > 1
+    row = next(row for row in decode(Peers, operator.receive(ANSWER_S)[1], BIG).peers if row.role == "broker")
+    assert kind == "XSUB" or row.counters["malformed"] > 1
+    assert "cut_off" not in row.counters
+    flooder.communicate("\n", timeout=30)
 
 
 SILENT = """
 import contextlib, resource, socket, sys, time
 
-family, address, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+address, count = sys.argv[1], int(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
-where = address if family == "unix" else (address.rpartition(":")[0], int(address.rpartition(":")[2]))
+where = (address.rpartition(":")[0], int(address.rpartition(":")[2]))
 held = []
 while True:
     for one in held:
@@ -161,7 +131,7 @@ while True:
                 one.close()
     held = [one for one in held if one.fileno() >= 0]
     while len(held) < count:
-        one = socket.socket(socket.AF_UNIX if family == "unix" else socket.AF_INET)
+        one = socket.socket(socket.AF_INET)
         one.settimeout(0.2)
         try:
             one.connect(where)
@@ -179,28 +149,23 @@ LOW = 128
 
 
 @pytest.mark.timeout(240)
-def test_connections_that_say_nothing_end_no_server(cluster: Cluster):
-    """More of them than a process may have descriptors, from elsewhere and here, without a key or a word: turns go on."""
+def test_connections_from_elsewhere_that_say_nothing_do_not_end_the_broker(cluster: Cluster):
+    """More of them than a process may have descriptors, without a key or a word: turns go on."""
     cluster.up("--listen", "127.0.0.1:0")
     before = {row.actor: row.pid for row in cluster.run().children}
-    for actor in ("broker/1", "ledger/1", "gateway/1"):
-        resource.prlimit(before[actor], resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    resource.prlimit(before["broker/1"], resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
     listens = (cluster.home.run / "listening").read_text().strip()
-    local = [cluster.home.run / f"{name}.sock" for name in ("broker", "ledger")]
-    assert all(path.exists() for path in local)
-    for family, address in (("inet", listens), *(("unix", str(path)) for path in local)):
-        words = [sys.executable, "-c", SILENT, family, address, str(DESCRIPTORS + DESCRIPTORS // 2)]
-        flood = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        try:
-            assert flood.stdout is not None
-            assert any(int(line) > 0 for line in flood.stdout)
-            assert cluster.ask("what packages are installed?")["outcome"] == "success"
-            assert flood.poll() is None
-        finally:
-            flood.kill()
-            flood.communicate()
+    words = [sys.executable, "-c", SILENT, listens, str(DESCRIPTORS + DESCRIPTORS // 2)]
+    flood = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        assert flood.stdout is not None
+        assert any(int(line) > 0 for line in flood.stdout)
+        assert cluster.ask("what packages are installed?")["outcome"] == "success"
+        assert flood.poll() is None
+    finally:
+        flood.kill()
+        flood.communicate()
     assert {row.actor: row.pid for row in cluster.run().children} == before
-    assert cluster.home.log("broker-1").read_text().count("connections_ended") > 0
 
 
 def test_processes_have_as_many_descriptors_as_may_be_whatever_they_are_started_with(cluster: Cluster):

@@ -8,7 +8,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hobus.bus.broker.core import BrokerCore
-from hobus.bus.broker.events import ConnectionLost, CutKey, CutOff, Event, FrameGarbage, FrameReceived, Send, Tick
+from hobus.bus.broker.events import (
+    LOCAL,
+    ConnectionLost,
+    CutKey,
+    CutOff,
+    Event,
+    FrameGarbage,
+    FrameReceived,
+    Origin,
+    Send,
+    Tick,
+)
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
@@ -111,8 +122,8 @@ class Rig:
     def frame(self, connection: bytes, head: Header, body: bytes = b"") -> None:
         self.step(FrameReceived(connection, pack_header(head), body))
 
-    def garbage(self, connection: bytes) -> None:
-        self.step(FrameGarbage(connection, "1 parts"))
+    def garbage(self, connection: bytes, origin: Origin = LOCAL) -> None:
+        self.step(FrameGarbage(connection, "1 parts", 10, origin))
 
     def control(self, connection: bytes, kind: Kind, message: Message) -> None:
         self.frame(connection, header(kind, "", type=message.TYPE), encode(message, BIG))

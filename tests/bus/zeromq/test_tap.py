@@ -202,7 +202,7 @@ READY = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
 def test_nobody_but_the_last_reader_ends_what_is_sent_to_readers(tmp_path):
     """Over real sockets: not one of two that leaves, nor a stranger that unsubscribes from what it never had."""
     tmp_path.chmod(0o700)
-    settings = settings_with(tap_connect_interval_ms=1)
+    settings = settings_with()
     zeromq, clock = ZeroMQ(settings), HandClock()
     made = TapPublisher(zeromq, settings, f"ipc://{tmp_path}/t", epoch="e", clock=clock)
     readers, stranger = [zeromq.feed(zmq.SUB) for _ in range(2)], socket.socket(socket.AF_UNIX)
