@@ -125,13 +125,12 @@ def is_overload(fault: GatewayError) -> bool:
 def may_outlast(fault: GatewayError, waited_s: float, config: GatewayConfig) -> bool:
     """Whether a call that nobody else can answer outlasts this fault, however often it was sent.
 
-    Nothing was done for it: its provider cannot be reached, which `gateway.outage_wait_ms` bounds, or takes no more for
-    now, which the call's own time does.
+    Nothing was done for it: its provider cannot be reached, or takes no more for now. `gateway.outage_wait_ms` bounds it.
     """
     if not fault.retryable or fault.facts.get("unbilled") is not True:
         return False
-    if fault.code == "PROVIDER_RATE_LIMITED":
-        return config.on_rate_limit == "wait"
+    if fault.code == "PROVIDER_RATE_LIMITED" and config.on_rate_limit != "wait":
+        return False
     is_away = fault.facts.get("status") is None or is_overload(fault)
     return is_away and waited_s < config.outage_wait_ms / 1000
 

@@ -152,6 +152,7 @@ def configure(cluster: Cluster, url: str) -> None:
     gateway = {
         "providers": providers,
         "attempts_max": ATTEMPTS,
+        "outage_wait_ms": 0,  # else what may pass is waited for
         "answer_max_bytes": 1 << 20,
         "request_timeout_ms": REQUEST_MS,
         "stream_silence_ms": REQUEST_MS,

@@ -52,7 +52,7 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
 
     at = iso(1.0)
     add(TookOver(tenure=1, instance="ho2/1@s1", at=at))
-    config = SessionConfig(provider="offline", model="rules")
+    config = SessionConfig(provider="offline", model="offline-rules-1")
     add(SessionStarted(agent_id="ADMIN", session_config=config, max_in_flight_effects=8, at=at))
     for number in range(turns):
         input_id, text = f"old-{number:06}", f"question {number:06} of a long session, as somebody would ask it"
