@@ -8,3 +8,7 @@ LAGGING_MS = 250
 """A worker's loop that is so far behind gets no more: what it had could wait there only for itself."""
 LAG_MIN_S = 0.02
 """Less is what a timer is off by: a beat that says nothing new stays the same bytes."""
+TOOL_FILES_MAX = 16
+"""Files of one call: one entry of the record names them all."""
+FILE_NAME_CHARS = 100
+"""Of a file's name, and of its media type: they stand in that entry, and in what a model is told."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 from hobus.bus.json_text import object_in
@@ -11,11 +15,13 @@ from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, Tools
 from hobus.bus.messages.ids import direct_order_id, end_key, session_id_of
 from hobus.bus.messages.ledger import Entry, Found, Lookup
 from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.work_order import ToolFile
 from hobus.bus.port import Bus
+from hobus.bus.record.payloads.orders import files_in
 from hobus.config.json_schema import validator_of
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import note_lines
 from hobus.launch.sessions.following import follow
 from hobus.launch.sessions.notifications import Noticed, in_shell
@@ -34,6 +40,7 @@ class Called:
 
     result: TurnResult
     told: ToolText | None
+    files: Sequence[tuple[ToolFile, bytes | None]] = ()  # that it brought; None: erased
 
     @property
     def code(self) -> str:
@@ -89,7 +96,25 @@ async def call(place: Place, turn: ProcessTurn, *, timeout_s: float) -> Called:
         return Called(result, None)
     async with connected(place, "operator") as bus:
         end = await _end_of_order(bus, direct_order_id(result.run_id), place)
-    return Called(result, None if end is None else text_of(end))
+    return Called(result, None) if end is None else Called(result, text_of(end), files_in(end))
+
+
+def save(called: Called, folder: Path) -> list[Path]:
+    """Where the files of a call stand now: in this folder, none over another. Raises CommandError."""
+    saved: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for file, data in called.files:
+            name = file.name.replace("/", "_").lstrip(".") or "file"
+            for number in count(1):
+                path = folder / (name if number == 1 else f"{number}-{name}")
+                with suppress(FileExistsError), path.open("xb") as written:
+                    written.write(data or b"")
+                    saved.append(path)
+                    break
+    except OSError as error:
+        raise CommandError(f"the files cannot be saved in {folder}: {error.strerror}") from None
+    return saved
 
 
 async def _end_of_order(bus: Bus, wo_id: str, place: Place) -> Entry | None:

@@ -127,7 +127,7 @@ class Cluster(SimulatedRig):
         runner = InProcessToolRunner(
             tools=self.tools,
             view=snapshot_view(self.snapshot, self.tools),
-            bounds=Bounds(tools.output_max_bytes, tools.said_max_bytes),
+            bounds=Bounds(tools.output_max_bytes, tools.said_max_bytes, tools.files_max_bytes),
         )
         actor = Executor(self.snapshot, runner, self.tools, files)
         peer = self.world.start(actor, role="ho1", slots=4, tools=runner.available())
