@@ -14,7 +14,7 @@
 
 The name of the entry point is the tool's id. The function stays a plain function; it runs in a killable tool process, a
 `def` alone in it, an `async def` beside others that wait. What it returns is shown as JSON; an `Image` or a `File`,
-alone or in a list beside texts, is kept and shown as what it is. Standard library alone: tool processes load this and
+alone or anywhere in it, is kept and shown as what it is. Standard library alone: tool processes load this and
 nothing else of the bus. See docs/tools.md.
 """
 
@@ -60,23 +60,15 @@ def image_type(data: bytes) -> str:
 class File:
     """A file that a tool returns: `File("report.pdf")`, or `File(data=…, name="report.pdf")`.
 
-    The model is told its name, type and size in a sentence; the record keeps its bytes. `media_type` is found by the
-    name, or by the bytes of an image, unless given. Raises OSError for a path that cannot be read.
+    The model is told its name, type and size; the record keeps its bytes. Raises OSError.
     """
 
     kind = "file"
 
     def __init__(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        data: bytes | None = None,
-        media_type: str = "",
-        name: str = "",
+        self, path: str | os.PathLike[str] | None = None, *, data: bytes = b"", media_type: str = "", name: str = ""
     ) -> None:
-        if (path is None) == (data is None):
-            raise ValueError(f"{type(self).__name__} takes a path or data=, one of them")
-        self.data = Path(path).read_bytes() if path is not None else bytes(data or b"")
+        self.data = data if path is None else Path(path).read_bytes()
         name = name or ("" if path is None else Path(path).name)
         guessed = media_type or image_type(self.data) or mimetypes.guess_type(name)[0]
         self.media_type = guessed or "application/octet-stream"

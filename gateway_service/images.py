@@ -11,34 +11,33 @@ from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptMessage, SeenImage
 from hobus.bus.tool import image_type
 from hobus.gateway_service.limits import IMAGES_MAX_BYTES
+from hobus.gateway_service.records import PromptCall, with_messages
+from hobus.gateway_service.sending import unavailable
 
 
-async def shown(messages: list[PromptMessage], ledger: LedgerClient) -> list[PromptMessage]:
-    """The messages with their images in place, the newest where there are too many; one that was erased is left out.
+async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
+    """The request with its images in place, the newest where there are too many; one that was erased is left out.
 
-    Raises LedgerError(unavailable).
+    Raises GatewayError(UNAVAILABLE) where the record does not answer.
     """
     found: dict[str, SeenImage] = {}
-    left = IMAGES_MAX_BYTES
-    files = [file for message in messages for segment in message.segments for file in segment.files]
-    for file in reversed(files):
-        if not file.media_type.startswith("image/") or file.size_bytes > left:
-            continue
-        try:
-            data = await ledger.body(file.ref)
-        except RuntimeFault as fault:
-            if fault.code in ("erased", "not_found"):
+    left, messages = IMAGES_MAX_BYTES, ask.prompt.messages
+    for file in reversed([file for message in messages for segment in message.segments for file in segment.files]):
+        if file.media_type.startswith("image/") and file.size_bytes <= left:
+            try:
+                data = await ledger.body(file.ref)
+            except RuntimeFault as fault:
+                if fault.code not in ("erased", "not_found"):
+                    raise unavailable(fault) from None
                 continue
-            raise
-        if kind := image_type(data):  # what it is counts: a wrong word of its tool would have the request refused
-            found[file.ref] = made_of(SeenImage, file, data=data, media_type=kind)
-            left -= len(data)
-    return [_with(message, found) for message in messages] if found else messages
+            if kind := image_type(data):  # what it is counts: for a wrong word its provider would refuse the request
+                found[file.ref] = made_of(SeenImage, file, data=data, media_type=kind)
+                left -= len(data)
+    return with_messages(ask, [_with(message, found) for message in messages]) if found else ask
 
 
 def _with(message: PromptMessage, found: dict[str, SeenImage]) -> PromptMessage:
     segments = [
-        segment.model_copy(update={"files": [found.get(file.ref, file) for file in segment.files]})
-        for segment in message.segments
+        one.model_copy(update={"files": [found.get(file.ref, file) for file in one.files]}) for one in message.segments
     ]
     return message.model_copy(update={"segments": segments})

@@ -225,21 +225,13 @@ class Pipeline:
         try:
             async with asyncio.timeout(self._left(running, until)):
                 await self.providers[provider_id].prepare()
-                if any(segment.files for message in ask.prompt.messages for segment in message.segments):
-                    ask = await self._showing(ask)
+                model = routing.model_of(ask.route, self.config.gateway)
+                if model is not None and model.sees:
+                    ask = await images.shown(ask, self.sender.ledger)
         except TimeoutError:
             what = f"provider {provider_id} was still being loaded when the deadline passed"
             raise GatewayError("DEADLINE_EXCEEDED", what) from None
         return ask, pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
-
-    async def _showing(self, ask: PromptCall) -> PromptCall:
-        model = routing.model_of(ask.route, self.config.gateway)
-        if model is None or not model.sees:
-            return ask
-        try:
-            return records.showing(ask, await images.shown(ask.prompt.messages, self.sender.ledger))
-        except RuntimeFault as fault:
-            raise unavailable(fault) from None
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""

@@ -137,7 +137,7 @@ def rerouted(ask: PromptCall, route: Route) -> PromptCall:
     return replace(ask, route=route, digest=_digest(ask.prompt, route, ask.said))
 
 
-def showing(ask: PromptCall, messages: list[PromptMessage]) -> PromptCall:
+def with_messages(ask: PromptCall, messages: list[PromptMessage]) -> PromptCall:
     """The same request with these messages, which hold its images; its key stands for the same."""
     prompt = ask.prompt.model_copy(update={"messages": messages})
     return replace(ask, prompt=prompt, digest=_digest(prompt, ask.route, ask.said))

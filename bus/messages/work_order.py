@@ -53,10 +53,7 @@ class Segment(Record):
     )
     text: str = Field(default="", description="the text itself; blank where only its ref is recorded")
     artifact_id: str | None = Field(default=None, description="ho3_biases: `ART-…` whose context_line this is")
-    files: list[ToolFile] = Field(
-        default_factory=list[ToolFile],
-        description="of a tool's result, each told in the text; a model that sees gets them",
-    )
+    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="of a tool's result; its text names them")
 
 
 class Fence(Record):

@@ -50,7 +50,7 @@ def repeat(times: int) -> str:
 @tool(idempotent=True, writes=False)
 def draw(at: datetime.date) -> list:
     "Draws a chart."
-    return [Image(data=b"\\x89PNG\\r\\n\\x1a\\n", name="chart.png"), at, File(data=b"1,2", name="t.csv")]
+    return [Image(data=b"\\x89PNG\\r\\n\\x1a\\n", name="chart.png"), at.isoformat(), File(data=b"1,2", name="t.csv")]
 
 class Size(enum.Enum):
     SMALL = "small"
@@ -116,10 +116,14 @@ def test_a_tool_of_a_package_answers_in_a_turn(cluster: Cluster, tmp_path: Path)
 def test_a_tool_brings_files_beside_its_values(cluster: Cluster, tmp_path: Path):
     """What else is in the list is what it always was; `hobus tools call` writes them, and a name leads nowhere else."""
     up(cluster, tmp_path)
-    called = cluster("tools call", "draw", '{"at": "2026-11-25"}', "--save", str(tmp_path / "out"))
-    assert called.out == "[image chart.png, image/png, 8 bytes]\n2026-11-25\n[file t.csv, text/csv, 3 bytes]\n"
-    assert (tmp_path / "out" / "t.csv").read_bytes() == b"1,2"
-    assert (tmp_path / "out" / "chart.png").read_bytes() == b"\x89PNG\r\n\x1a\n"
+    called = cluster("tools call", "draw", '{"at": "2026-11-25"}', "--save", str(tmp_path / "out"), "--json").json
+    assert called["value"] == [
+        "[image chart.png, image/png, 8 bytes]", "2026-11-25", "[file t.csv, text/csv, 3 bytes]"
+    ]  # fmt: skip
+    chart, table = map(Path, called["saved"])
+    assert (chart.parents[1], chart.name, table.name) == (tmp_path / "out", "1-chart.png", "2-t.csv")
+    assert table.read_bytes() == b"1,2"
+    assert chart.read_bytes() == b"\x89PNG\r\n\x1a\n"
     assert cluster.record_verdict() == "ok"
 
 

@@ -66,7 +66,7 @@ def test_an_image_is_shown_to_a_model_that_sees_and_told_to_another(sees: bool, 
         result = cluster.ask("draw", input_id="in-1")
         entries = cluster.entries()
         assert cluster.verify().ok
-    text = f"here:\n[image chart.png, image/png, {len(PNG)} bytes]\n[file t.csv, text/csv, 3 bytes]"
+    text = f'["here:", "[image chart.png, image/png, {len(PNG)} bytes]", "[file t.csv, text/csv, 3 bytes]"]'
     assert result.response == f"done: {text}"
     assert provider.shown == [[("chart.png", "image/png", PNG)] if sees else []]
     bodies = {

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NoReturn, Protocol
 
 from hobus.actors.ho1_executor.tools.print_pipe import both_ends
 from hobus.bus.limits import FILE_NAME_CHARS, TOOL_FILES_MAX
@@ -83,10 +83,7 @@ def not_done(code: str, text: str) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bytes: of what models are told, of what people are, of files.
-
-    They are `tools.output_max_bytes`, `said_max_bytes` and `files_max_bytes`.
-    """
+    """Bytes: of what models are told, people are, of files (`tools.output_max_bytes`, `said_…`, `files_max_bytes`)."""
 
     output: int
     said: int
@@ -113,39 +110,23 @@ class KeptFiles:
         self.kept.append((name, media_type, data))
         return f"[{told}]"
 
+    def told(self, value: Any) -> str:
+        """The same for what a tool returns. Raises TypeError for what is no file."""
+        if not isinstance(value, File):
+            raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+        return self.take(value.kind, value.name, value.media_type, value.data)
+
 
 def written(value: Any, bounds: Bounds) -> ToolResult:
-    """A tool's value as JSON text with sorted keys, cut to its bound and marked where it was cut.
-
-    Of a list with files in it each item has a line of its own, and a text stands there as it is.
-    """
+    """A tool's value as JSON text with sorted keys, cut to its bound and marked where it was; its files in words."""
     files = KeptFiles(bounds.files)
     try:
-        if has_files(value):
-            items = cast("list[Any]", value if isinstance(value, list | tuple) else [value])
-            text = "\n".join([_line_of(item, files) for item in items])
-        else:
-            text = _json(value)
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, default=files.told)
     except (TypeError, ValueError, RecursionError) as error:
         said = f"the tool's value is not JSON ({type(error).__name__}: {error})"
         return not_done("tool_failed", cut(said, bounds.output)[0])
     text, truncated = cut(text, bounds.output)
     return ToolResult(ok=True, code="", text=text, truncated=truncated, files=files.kept)
-
-
-def has_files(value: Any) -> bool:
-    """Whether it is a file, or a list with one in it."""
-    return isinstance(value, File) or (isinstance(value, list | tuple) and any(isinstance(one, File) for one in value))
-
-
-def _line_of(item: Any, files: KeptFiles) -> str:
-    if isinstance(item, File):
-        return files.take(item.kind, item.name, item.media_type, item.data)
-    return item if isinstance(item, str) else _json(item)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
 
 
 def failed(error: BaseException, bounds: Bounds) -> ToolResult:

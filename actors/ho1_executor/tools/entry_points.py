@@ -25,10 +25,10 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapte
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
-from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name, has_files
+from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
-from hobus.bus.tool import MARK, Declared, File, Invocation
+from hobus.bus.tool import MARK, Declared, Invocation
 
 
 class NoSchema(Exception):
@@ -199,16 +199,11 @@ def _runner(
         value = function(**named)
         if inspect.isawaitable(value):
             value = await value if inspect.iscoroutinefunction(function) else asyncio.run(_awaited(value))
-        return [_plain(one) for one in value] if isinstance(value, list | tuple) and has_files(value) else _plain(value)
-
-    return run
-
-
-def _plain(value: Any) -> Any:
-    if not isinstance(value, File):
         with suppress(PydanticSerializationError):  # what is no JSON then is said where it is written
             return to_jsonable_python(value)
-    return value
+        return value
+
+    return run
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

@@ -90,7 +90,8 @@ def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
     if frame["op"] != "result" or not _has(frame, {"n": int, **_RESULT}):
         return None
     files = [tuple(file) for file in frame["files"] if [*map(type, file)] == [str, str, bytes]]
-    return ToolResult(**{name: frame[name] for name in _RESULT} | {"files": files})
+    fields: dict[str, Any] = {name: frame[name] for name in _RESULT}
+    return ToolResult(**fields | {"files": files})
 
 
 def is_request(frame: Mapping[str, Any]) -> bool:

@@ -64,9 +64,7 @@ class OrderEnd(NamedTuple):
         Field(description="what its tool told people, not its output: the last bodies, in this order"),
     ] = ()
     tools_withheld: Annotated[tuple[str, ...], Field(description="not told of, as only a wildcard permits them")] = ()
-    files: Annotated[
-        tuple[ToolFile, ...], Field(description="that a tool brought beside its own text: the bodies behind that")
-    ] = ()
+    files: Annotated[tuple[ToolFile, ...], Field(description="of a tool: the bodies behind its own text")] = ()
 
 
 def with_refs(files: Sequence[ToolFile], submission_id: str) -> list[ToolFile]:
@@ -77,7 +75,8 @@ def with_refs(files: Sequence[ToolFile], submission_id: str) -> list[ToolFile]:
 def files_in(entry: Entry) -> list[tuple[ToolFile, bytes | None]]:
     """The files that an end of an order brings; None for an erased one. Raises ValueError for another entry."""
     end = payload_in(OrderEnd, entry)
-    return [] if end is None else list(zip(end.files, entry.bodies[2:], strict=False))
+    files = with_refs(end.files, entry.submission_id) if end is not None else []
+    return list(zip(files, entry.bodies[2:], strict=False))
 
 
 def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
@@ -110,7 +109,7 @@ def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
         completed_at_us=0 if is_now else round(parse_iso(receipt.completed_at) * 1_000_000),
         said=said,
         tools_withheld=tuple(result.tools_withheld),
-        files=tuple([file.model_copy(update={"ref": ""}) for file in result.text.files]) if has_own_text else (),
+        files=tuple([file.model_copy(update={"ref": ""}) for file in result.text.files]),
     )
 
 

@@ -121,18 +121,15 @@ def call_tool(  # noqa: PLR0913 - one per option
         run_overrides=SessionConfig(calls_tool=tool_id),
     )
     try:
-        called = asyncio.run(tool_call.call(place, turn, timeout_s=wait_s))
+        called = asyncio.run(tool_call.call(place, turn, timeout_s=wait_s, folder=save))
     except KeyboardInterrupt:
         note(f"not waiting any more; the call goes on: the same again with --input-id {input_id} (it never runs twice)")
         raise
-    saved = [] if save is None else tool_call.save(called, save)
-    show = partial(
-        _show_called, called, tool_id, input_id, saved=saved, limit=config.tools.output_max_bytes, agent=agent, may=may
-    )
-    return Output(_called_document(tool_id, given, called, saved), show, _exit_code(called))
+    show = partial(_show_called, called, tool_id, input_id, limit=config.tools.output_max_bytes, agent=agent, may=may)
+    return Output(_called_document(tool_id, given, called), show, _exit_code(called))
 
 
-def _called_document(tool_id: str, given: dict[str, Any], called: Called, saved: Sequence[Path]) -> Row:
+def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row:
     result, told = called.result, called.told
     return {
         "tool_id": tool_id,
@@ -143,7 +140,7 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called, saved:
         "truncated": None if told is None else told.truncated,
         "message": called.message if called.code else "",
         "files": [file.model_dump() for file, _data in called.files],
-        "saved": [str(path) for path in saved],
+        "saved": called.saved,
         "printed": "" if told is None else told.printed,
         "traceback": "" if told is None else told.traceback,
         "tool_ms": None if told is None else told.elapsed_ms,
@@ -154,14 +151,7 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called, saved:
 
 
 def _show_called(  # noqa: PLR0913 - what is said of a call
-    called: Called,
-    tool_id: str,
-    input_id: str,
-    *,
-    limit: int,
-    agent: str | None,
-    may: list[str],
-    saved: Sequence[Path] = (),
+    called: Called, tool_id: str, input_id: str, *, limit: int, agent: str | None, may: list[str]
 ) -> None:
     """The result alone on stdout; the rest on stderr. A call without one ends the command as an error.
 
@@ -173,10 +163,9 @@ def _show_called(  # noqa: PLR0913 - what is said of a call
         say(value if isinstance(value, str) else as_json(value, indent=1))
     if called.told is not None and called.told.truncated:
         note_coloured(f"the value is cut: it has more than {limit} bytes (tools.output_max_bytes)", "yellow")
-    for path in saved:
-        note(f"saved {printable(str(path))}")
-    if called.files and not saved:
-        note("its files are in the record; with --save DIR they are written there")
+    if called.files:
+        where = ", ".join(called.saved) or "in the record; --save DIR writes them into a folder"
+        note(f"files: {printable(where)}")
     for line in [] if called.told is None else words_of_tool(called.told):
         note(printable(line))
     if called.told is not None:
