@@ -89,9 +89,9 @@ def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
     """The result that a frame brings, of the call under `n`; None if it is no well-formed one."""
     if frame["op"] != "result" or not _has(frame, {"n": int, **_RESULT}):
         return None
-    files = [tuple(file) for file in frame["files"] if [*map(type, file)] == [str, str, bytes]]
     fields: dict[str, Any] = {name: frame[name] for name in _RESULT}
-    return ToolResult(**fields | {"files": files})
+    fields["files"] = [tuple(file) for file in fields["files"] if [*map(type, file)] == [str, str, bytes]]
+    return ToolResult(**fields)
 
 
 def is_request(frame: Mapping[str, Any]) -> bool:
