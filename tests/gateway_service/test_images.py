@@ -32,7 +32,7 @@ class Bodies:
         return found
 
 
-async def shown(size_bytes: int = len(PNG), **bodies: bytes | Exception) -> tuple[list[str], bool]:
+async def shown(size_bytes: int = len(PNG), /, **bodies: bytes | Exception) -> tuple[list[str], bool]:
     """Refs that the request shows of a tool's images behind these, and whether it is another one than without."""
     files = [ToolFile(name="a", media_type="image/png", size_bytes=size_bytes, ref=ref) for ref in bodies]
     message: Any = PromptMessage(role="tool", segments=[Segment(text="t", files=files)], tool_call_id="1")

@@ -77,7 +77,7 @@ def test_an_image_is_shown_to_a_model_that_sees_and_told_to_another(sees: bool, 
         ("chart.png", "image/png", PNG),
         ("t.csv", "text/csv", b"1,2"),
     ]
-    sent = [payload_of(SentRequest, entry.bodies[1]) for entry in entries if entry.event_type == "PROMPT_SENT"]
+    sent = [payload_of(SentRequest, entry.bodies[1] or b"") for entry in entries if entry.event_type == "PROMPT_SENT"]
     assert [request.images for request in sent if request.images] == ([(call.files[0].ref,)] if sees else [])
     check_record(entries)
 
