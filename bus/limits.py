@@ -10,3 +10,7 @@ LAG_MIN_S = 0.02
 """Less is what a timer is off by: a beat that says nothing new stays the same bytes."""
 LAG = "lag_ms"
 """The counter of a beat that says by how much a peer's loop is behind."""
+TOOL_FILES_MAX = 16
+"""Files of one call: one entry of the record names them all."""
+FILE_NAME_CHARS = 100
+"""Of a file's name, and of its media type: they stand in that entry, and in what a model is told."""

@@ -13,14 +13,18 @@
     open_ticket = "my_package.tools:open_ticket"
 
 The name of the entry point is the tool's id. The function stays a plain function; it runs in a killable tool process, a
-`def` alone in it, an `async def` beside others that wait. Standard library alone: tool processes load this and nothing
-else of the bus. See docs/tools.md.
+`def` alone in it, an `async def` beside others that wait. What it returns is shown as JSON; an `Image` or a `File`,
+alone or anywhere in it, is kept and shown as what it is. Standard library alone: tool processes load this and
+nothing else of the bus. See docs/tools.md.
 """
 
 from __future__ import annotations
 
+import mimetypes
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +47,44 @@ class Invocation:
     agent_id: str
 
 
+_BEGINNINGS = {b"\x89PNG\r\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+
+
+def image_type(data: bytes) -> str:
+    """The media type by which every model that sees takes this image; empty: none does, or it is no image."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for beginning, kind in _BEGINNINGS.items() if data.startswith(beginning)), "")
+
+
+class File:
+    """A file that a tool returns: `File("report.pdf")`, or `File(data=…, name="report.pdf")`.
+
+    The model is told its name, type and size; the record keeps its bytes. Raises OSError.
+    """
+
+    kind = "file"
+
+    def __init__(
+        self, path: str | os.PathLike[str] | None = None, *, data: bytes = b"", media_type: str = "", name: str = ""
+    ) -> None:
+        self.data = data if path is None else Path(path).read_bytes()
+        name = name or ("" if path is None else Path(path).name)
+        guessed = media_type or image_type(self.data) or mimetypes.guess_type(name)[0]
+        self.media_type = guessed or "application/octet-stream"
+        self.name = name or f"{self.kind}{mimetypes.guess_extension(self.media_type) or ''}"
+
+
+class Image(File):
+    """An image that a tool returns, which a model that sees is shown: PNG, JPEG, GIF or WebP."""
+
+    kind = "image"
+
+
+FileBytes = tuple[str, str, bytes]
+"""Name, media type, bytes of a file that a call brought."""
+
+
 @dataclass(slots=True)
 class ToolResult:
     """What a call brought. `code` is empty, or one of a failed order: tool_failed, unknown_outcome and others."""
@@ -53,6 +95,7 @@ class ToolResult:
     truncated: bool = False
     traceback: str = ""  # of what the tool raised and did not mean to
     printed: str = ""  # to its standard output and error
+    files: list[FileBytes] = field(default_factory=list[FileBytes])  # told in the text
     held_by: str = ""  # the process that may hold state for the next call; "": none does
 
 

@@ -115,6 +115,8 @@ _NOT_ABOVE = (
     ("tools.reconnect_min_ms", "tools.reconnect_max_ms"),
     ("tools.output_max_bytes", "bus.body_max_bytes"),
     ("tools.output_max_bytes", "tools.message_max_bytes"),
+    ("tools.files_max_bytes + tools.output_max_bytes + tools.said_max_bytes", "ledger.bodies_max_bytes"),
+    ("twice tools.files_max_bytes", "tools.message_max_bytes"),  # as base64
     ("tools.definition_max_bytes", "tools.message_max_bytes"),
     ("tools.definition_max_bytes", "bus.tool_max_bytes"),
     ("ho2.history_step_turns", "ho2.history_turns_max"),

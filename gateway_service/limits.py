@@ -9,5 +9,11 @@ FIRST_WINDOW = 32
 FRAMES_PER_S = 800
 """Pieces of all answers together: each costs all processes on its way about half a millisecond of a processor."""
 
+IMAGES_MAX_BYTES = 16 * 1024 * 1024
+"""Of one request, the newest ones: as base64, which is a third more, providers take some 20 to 32 MB."""
+
+IMAGE_TOKENS = 1600
+"""Held for each until its provider says what it was: about what the largest that is not scaled down costs."""
+
 TOLD_AFTER_S = 1.0
 """Who listens to a call is told that it waits after so long: a shorter wait is no news."""

@@ -24,7 +24,7 @@ from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import pricing, records, routing, validation
+from hobus.gateway_service import images, pricing, records, routing, validation
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
@@ -157,7 +157,7 @@ class Pipeline:
 
     async def _on_route(self, ask: PromptCall, running: InFlight, until: float | None) -> PromptResponse:
         """One model of the chain with bounded retries, until its time is over (None: nobody is asked after it)."""
-        estimate = await self._prepared(ask, running, until)
+        ask, estimate = await self._prepared(ask, running, until)
         tries = _Tries(may_wait=until is None and not ask.is_degraded)
         while True:
             has_passage = await self._has_passage(ask, running, tries)
@@ -216,8 +216,8 @@ class Pipeline:
         tries.since = now if tries.since is None else tries.since
         return now - tries.since
 
-    async def _prepared(self, ask: PromptCall, running: InFlight, until: float | None) -> int:
-        """The provider has what it needs; tokens of the prompt, by its length.
+    async def _prepared(self, ask: PromptCall, running: InFlight, until: float | None) -> tuple[PromptCall, int]:
+        """The provider has what it needs, and the request its images where the model sees; tokens of it, by its length.
 
         Raises GatewayError, before anything is reserved or recorded as sent.
         """
@@ -225,10 +225,13 @@ class Pipeline:
         try:
             async with asyncio.timeout(self._left(running, until)):
                 await self.providers[provider_id].prepare()
+                model = routing.model_of(ask.route, self.config.gateway)
+                if model is not None and model.sees:
+                    ask = await images.shown(ask, self.sender.ledger)
         except TimeoutError:
             what = f"provider {provider_id} was still being loaded when the deadline passed"
             raise GatewayError("DEADLINE_EXCEEDED", what) from None
-        return pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
+        return ask, pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""

@@ -15,6 +15,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.sections.gateway import ModelConfig
+from hobus.gateway_service.limits import IMAGE_TOKENS
 
 _PER_MILLION = 1_000_000
 _TOOLS_KEPT = 64
@@ -60,6 +61,7 @@ def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
     for message in prompt.messages:
         for segment in message.segments:
             chars += len(segment.text)
+        chars += len(message.images) * IMAGE_TOKENS * chars_per_token
         for call in message.tool_calls:
             chars += len(call.tool_id) + len(_json(call.arguments))
     if prompt.structured_output:

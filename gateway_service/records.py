@@ -137,10 +137,21 @@ def rerouted(ask: PromptCall, route: Route) -> PromptCall:
     return replace(ask, route=route, digest=_digest(ask.prompt, route, ask.said))
 
 
+def with_messages(ask: PromptCall, messages: list[PromptMessage]) -> PromptCall:
+    """The same request with these messages, which hold its images; its key stands for the same."""
+    prompt = ask.prompt.model_copy(update={"messages": messages})
+    return replace(ask, prompt=prompt, digest=_digest(prompt, ask.route, ask.said))
+
+
 def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:
     """SHA-256 of all that stands for this request at its provider."""
     tools = [(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]
-    return hashlib.sha256(pack([route.provider_id, route.model_id, tools]) + said + _manner(prompt)).digest()
+    request = [route.provider_id, route.model_id, tools, *_images(prompt)]
+    return hashlib.sha256(pack(request) + said + _manner(prompt)).digest()
+
+
+def _images(prompt: Prompt) -> tuple[str, ...]:
+    return tuple([image.ref for message in prompt.messages for image in message.images])
 
 
 def _manner(prompt: Prompt) -> bytes:
@@ -180,8 +191,9 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
     )
     of_pack = packs.of(prompt)
     request = SentRequest(
-        ask.digest, ask.asked, tuple([_message(message, of_pack) for message in prompt.messages]), ask.said
-    )
+        ask.digest, ask.asked, tuple([_message(message, of_pack) for message in prompt.messages]), ask.said,
+        _images(prompt),
+    )  # fmt: skip
     return entry(
         "PROMPT_SENT",
         attempt.name,

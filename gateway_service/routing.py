@@ -125,7 +125,7 @@ def is_overload(fault: GatewayError) -> bool:
 def may_outlast(fault: GatewayError, waited_s: float, config: GatewayConfig) -> bool:
     """Whether a call that nobody else can answer outlasts this fault, however often it was sent.
 
-    Nothing was done for it: its provider cannot be reached, or takes no more for now. `gateway.outage_wait_ms` bounds it.
+    Nothing was done for it: its provider cannot be reached, or takes no more for now (`gateway.outage_wait_ms`).
     """
     if not fault.retryable or fault.facts.get("unbilled") is not True:
         return False

@@ -1,8 +1,8 @@
 """What programs use: `from hobus import Client` (over HTTP), `ClusterClient` (over the bus, on the same machine).
 
 Each has a sister with `Async` before its name, for programs with an event loop; all of them raise `HobusError` alone.
-What offers tools to agents imports
-`tool`, `Invocation` and `ToolFault`. A name is loaded when it is asked for: every process of a cluster reads this file.
+What offers tools to agents imports `tool`, `Invocation`, `ToolFault`, `Image` and `File`. A name is loaded when it is
+asked for: every process of a cluster reads this file.
 
 The folders of the repository are packages in here, by links beside this file: `bus/peer.py` is `hobus.bus.peer`.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
-    from hobus.bus.tool import Invocation, ToolFault, tool
+    from hobus.bus.tool import File, Image, Invocation, ToolFault, tool
     from hobus.launch.sessions.client_errors import ClusterError, HobusError, HttpError, RequestError
     from hobus.launch.sessions.cluster_client import AsyncClusterClient, ClusterClient
     from hobus.launch.sessions.http_client import AsyncClient, Client
@@ -28,8 +28,10 @@ __all__ = [
     "ClusterError",
     "CommandVerdict",
     "Event",
+    "File",
     "HobusError",
     "HttpError",
+    "Image",
     "Invocation",
     "Piece",
     "RequestError",
@@ -41,7 +43,7 @@ __all__ = [
 
 _FROM = {
     "hobus.bus.messages.session": ("CommandVerdict", "SessionView", "TurnResult"),
-    "hobus.bus.tool": ("Invocation", "ToolFault", "tool"),
+    "hobus.bus.tool": ("File", "Image", "Invocation", "ToolFault", "tool"),
     "hobus.launch.sessions.client_errors": ("ClusterError", "HobusError", "HttpError", "RequestError"),
     "hobus.launch.sessions.cluster_client": ("AsyncClusterClient", "ClusterClient"),
     "hobus.launch.sessions.http_client": ("AsyncClient", "Client"),

@@ -34,7 +34,8 @@ READS: dict[str, frozenset[str]] = {
 """role -> streams whose entries and bodies it reads. A role without a line (door, broker) reads nothing."""
 
 BY_REF: dict[str, dict[str, frozenset[str]]] = {
-    "ho1": {"ho1m": frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"}), "prompts": frozenset({"PROMPT_RECEIVED"})}
+    "ho1": {"ho1m": frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"}), "prompts": frozenset({"PROMPT_RECEIVED"})},
+    "gateway": {"ho1m": frozenset({"WO_COMPLETED"})},  # images of tools
 }
 """role -> stream -> event types whose bodies it gets one by one alone, by exact id, once key or ref: never a page."""
 

@@ -213,12 +213,12 @@ class Executor(Actor):
 
         So for a model's answer at its first delivery: all of it stands in the gateway's records already, and whoever
         executes this order again gets the same answer by its call key. So too for the output of an idempotent tool,
-        which the supervisor records with the receipt that it takes; of any other tool nobody may act on an output that
-        a crash could take back. Another end can only stand if this delivery was given up; then the supervisor has, or
-        gets, another receipt, the broker drops this one as late, and this end is kept as WO_LATE. A repeat may have
-        lost to an end that was answered.
+        which the supervisor records with the receipt that it takes, but for files, which stand in this end alone; of
+        any other tool nobody may act on an output that a crash could take back. Another end can only stand if this
+        delivery was given up; then the supervisor has, or gets, another receipt, the broker drops this one as late, and
+        this end is kept as WO_LATE. A repeat may have lost to an end that was answered.
         """
-        if job.is_repeat or receipt.state != "completed":
+        if job.is_repeat or receipt.state != "completed" or job.said.files:
             return False
         return bool(job.usage.received_ids) or all(self._is_idempotent(tool_id) for tool_id in job.usage.tool_ids)
 

@@ -25,7 +25,7 @@ from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.order_states import moved
 from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError
 from hobus.bus.record.payload import pack_payload
-from hobus.bus.record.payloads.orders import ToldPeople, ToolStarted, end_of, receipt_in
+from hobus.bus.record.payloads.orders import ToldPeople, ToolStarted, end_of, receipt_in, with_refs
 
 STREAM = "ho1m"
 _STEP = re.compile(r"\.(\d+)\.\d+(?:\.\d+)?$")
@@ -84,10 +84,14 @@ class OrderUsage:
 
 @dataclass(slots=True)
 class ToolSaid:
-    """What an order's tool told people beside its output: the record keeps it, no receipt and no model has it."""
+    """What an order's tool brought beside its text: the record keeps it, and no receipt has it.
+
+    What it told people, which no model has, and its files, which the receipt names.
+    """
 
     printed: str = ""
     traceback: str = ""
+    files: list[bytes] = field(default_factory=list[bytes])
 
     def named(self) -> dict[ToldPeople, str]:
         """What there is of it, by the names that `OrderEnd.said` has."""
@@ -116,8 +120,9 @@ def completed(order: WorkOrder, result: OutputResult, usage: OrderUsage, stamp: 
     """The receipt of an order that brought something; a new text is named by the ref that its record will give it."""
     text = result.text
     if text.text and text.ref is None:
-        ref = body_ref(end_id("WO_COMPLETED", order.wo_id, stamp.instance), 1)
-        result = result.model_copy(update={"text": text.model_copy(update={"ref": ref})})
+        own_id = end_id("WO_COMPLETED", order.wo_id, stamp.instance)
+        named = {"ref": body_ref(own_id, 1), "files": with_refs(text.files, own_id)}
+        result = result.model_copy(update={"text": text.model_copy(update=named)})
     return _receipt(order, usage, stamp, state="completed", output_result=result)
 
 
@@ -171,7 +176,7 @@ def end_entry(  # noqa: PLR0913 - all that an end says
         reason=receipt.error.code if receipt.error else "",
         parents=parents,
         texts=[
-            *([text.text.encode()] if text is not None and has_own_text else []),
+            *([text.text.encode(), *said.files] if text is not None and has_own_text else []),
             *[words.encode() for words in told.values()],
         ],
         once=None if is_late else end_key(order.wo_id),

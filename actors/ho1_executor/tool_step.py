@@ -18,7 +18,7 @@ from hobus.actors.ho1_executor.tools.table import builtin_view
 from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry
-from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
+from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, ToolFile, WorkOrder
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config.assets import Agent, names, why_withheld
@@ -77,7 +77,11 @@ class ToolStep:
         if output.held_by:
             output.text = await self.held.word(order.session_id, tool.source, output.held_by) + output.text
         if output.ok:
-            return OutputResult(text=Segment(name=call.call_id, text=output.text), truncated=output.truncated)
+            job.said.files = [data for _name, _type, data in output.files]
+            files = [ToolFile(name=name, media_type=kind, size_bytes=len(data)) for name, kind, data in output.files]
+            return OutputResult(
+                text=Segment(name=call.call_id, text=output.text, files=files), truncated=output.truncated
+            )
         # Nothing is unknown about a call that may simply be made again.
         code = "tool_failed" if tool.idempotent and output.code == "unknown_outcome" else output.code
         raise WorkOrderFault(code, output.text)

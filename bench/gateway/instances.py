@@ -12,7 +12,13 @@ from hobus.config.sections.gateway import AnyProvider
 from hobus.gateway_service.providers.http.provider import HttpProvider
 
 KEY = "sk-planted-8f2b6c1d9e"
-MODEL = {"model_id": "tiny", "input_usd_per_million": 1.0, "output_usd_per_million": 2.0, "cached_usd_per_million": 0.5}
+MODEL = {
+    "model_id": "tiny",
+    "sees": False,
+    "input_usd_per_million": 1.0,
+    "output_usd_per_million": 2.0,
+    "cached_usd_per_million": 0.5,
+}
 COMMON: dict[str, Any] = {"models": [MODEL], "any_model": False, "concurrency_max": 8, "key": "env:THE_KEY", "omit": []}
 OPENAI: dict[str, Any] = {
     **COMMON, "kind": "openai", "max_tokens_field": "max_tokens", "structured": "json_schema",

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from hobus.bus.messages.base import Count, Message, Record, Timestamp
-from hobus.bus.messages.work_order import Segment, ToolCall, ToolChoice, ToolSpec
+from hobus.bus.messages.work_order import Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
 
 DEGRADED = "PRC-DEGRADED-001"
 """The contract of the one call that a session's host makes where nobody else answers, whatever the agent."""
@@ -24,6 +24,12 @@ ERROR_CODES = (
 not for this key (REFUSED), not now (RATE_LIMITED), it failed (ERROR), it took too long (TIMEOUT)."""
 
 
+class SeenImage(ToolFile):
+    """A file of a tool as a provider is given it; no message that crosses the wire holds one."""
+
+    data: bytes = Field(description="the image, of the type that is named")
+
+
 class PromptMessage(Record):
     """One message of a chat transcript; its text is the concatenation of its segments."""
 
@@ -36,6 +42,11 @@ class PromptMessage(Record):
     def text(self) -> str:
         """The exact text that the provider gets."""
         return "".join([segment.text for segment in self.segments])
+
+    @property
+    def images(self) -> list[SeenImage]:
+        """What the provider gets beside its text: what its model sees."""
+        return [file for segment in self.segments for file in segment.files if isinstance(file, SeenImage)]
 
 
 class Prompt(Message, wire="gateway.prompt"):

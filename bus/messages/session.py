@@ -14,7 +14,7 @@ from pydantic import Field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId
-from hobus.bus.messages.work_order import Cost, ToolChoice, ToolSpec
+from hobus.bus.messages.work_order import Cost, ToolChoice, ToolFile, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
 ReasoningEffort = Literal["Low", "Medium", "High"]
@@ -172,6 +172,7 @@ class ToolCallSummary(Record):
     tool_id: str = Field(description="name of the tool")
     status: Literal["Succeeded", "Failed", "IgnoredStale", "Cancelled"] = Field(description="how it ended")
     code: str = Field(default="", description="closed code; empty: none")
+    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="that it brought beside its text")
 
 
 class CallerCall(Record):

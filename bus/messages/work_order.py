@@ -34,6 +34,15 @@ IN_DOUBT = "in_doubt"
 """Fact of a fault: the order's tool was begun and must not run twice, and its end is not in the record."""
 
 
+class ToolFile(Record):
+    """A file that a tool brought; its bytes are a body of the record."""
+
+    name: str = Field(description="as its tool says")
+    media_type: str = Field(description="as its tool says")
+    size_bytes: Count = Field(description="of its bytes")
+    ref: str = Field(default="", description="`<submission id>/<n>` of the body that holds its bytes")
+
+
 class Segment(Record):
     """A piece of text with its provenance: recorded by `ref` where it has one, stored where it has none."""
 
@@ -44,6 +53,7 @@ class Segment(Record):
     )
     text: str = Field(default="", description="the text itself; blank where only its ref is recorded")
     artifact_id: str | None = Field(default=None, description="ho3_biases: `ART-…` whose context_line this is")
+    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="of a tool's result; its text names them")
 
 
 class Fence(Record):

@@ -74,6 +74,9 @@ class ToolsConfig(Section):
     children_idle_ms: Positive = Field(description="without a call for so long, a tool process is ended")
     timeout_ms: Positive = Field(description="one call of a tool that declares no other time; then it is stopped")
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
+    files_max_bytes: Positive = Field(
+        description="images and other files of one call together; one beyond it is not kept, and that is said"
+    )
     said_max_bytes: Positive = Field(
         description="kept of what a call's tool prints, and of the traceback of what it raises: both ends of each; log "
         "and record have them, for people, and no model is told"

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hobus.bus.json_text import object_in
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, Tools
-from hobus.bus.messages.ids import direct_order_id, end_key, session_id_of
+from hobus.bus.messages.ids import direct_order_id, end_key, session_id_of, shown_session
 from hobus.bus.messages.ledger import Entry, Found, Lookup
 from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.work_order import ToolFile
 from hobus.bus.port import Bus
+from hobus.bus.record.payloads.orders import files_in
 from hobus.config.json_schema import validator_of
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.output import note_lines
 from hobus.launch.sessions.following import follow
 from hobus.launch.sessions.notifications import Noticed, in_shell
@@ -28,12 +32,17 @@ REFUSALS = frozenset({_DENIED, "tool_not_permitted"})
 """Codes of a call that nobody made: an operator refused it, or the agent may not use the tool."""
 
 
+Files = Sequence[tuple[ToolFile, bytes | None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Called:
     """What became of a call; `told` is what its order's end says besides, None where there is none to be read."""
 
     result: TurnResult
     told: ToolText | None
+    files: Files = ()  # that it brought; None: erased
+    saved: Sequence[str] = ()  # where they stand
 
     @property
     def code(self) -> str:
@@ -74,7 +83,7 @@ def checked_arguments(tool_id: str, text: str, tools: Tools) -> dict[str, Any]:
     return arguments
 
 
-async def call(place: Place, turn: ProcessTurn, *, timeout_s: float) -> Called:
+async def call(place: Place, turn: ProcessTurn, *, timeout_s: float, folder: Path | None = None) -> Called:
     """The call made as a turn of a session of its own, which its supervisor ends with it.
 
     Meanwhile it is told on stderr when it waits for an approval. Raises RuntimeFault, CommandError.
@@ -89,7 +98,24 @@ async def call(place: Place, turn: ProcessTurn, *, timeout_s: float) -> Called:
         return Called(result, None)
     async with connected(place, "operator") as bus:
         end = await _end_of_order(bus, direct_order_id(result.run_id), place)
-    return Called(result, None if end is None else text_of(end))
+    if end is None:
+        return Called(result, None)
+    files = files_in(end)
+    return Called(
+        result, text_of(end), files, [] if folder is None else _saved(files, folder / shown_session(session_id))
+    )
+
+
+def _saved(files: Files, folder: Path) -> list[str]:
+    """Where the files stand now. Raises CommandError."""
+    paths = [folder / f"{number}-{file.name.replace('/', '_')}" for number, (file, _data) in enumerate(files, 1)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, (_file, data) in zip(paths, files, strict=True):
+            path.write_bytes(data or b"")
+    except OSError as error:
+        raise CommandError(f"the files cannot be saved in {folder}: {error.strerror}") from None
+    return [*map(str, paths)]
 
 
 async def _end_of_order(bus: Bus, wo_id: str, place: Place) -> Entry | None:

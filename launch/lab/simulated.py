@@ -109,7 +109,9 @@ class SimulatedCluster:
                 runner = InProcessToolRunner(
                     tools=self._tools,
                     view=snapshot_view(snapshot, self._tools),
-                    bounds=Bounds(config.tools.output_max_bytes, config.tools.said_max_bytes),
+                    bounds=Bounds(
+                        config.tools.output_max_bytes, config.tools.said_max_bytes, config.tools.files_max_bytes
+                    ),
                     checks=dict.fromkeys(("verify_ledger", "verify_whole_ledger"), self._verify_for_tool),
                 )
                 executor = Executor(snapshot=snapshot, tools=runner, tool_specs=self._tools)

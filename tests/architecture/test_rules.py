@@ -79,6 +79,7 @@ SHELLS: dict[str, str] = {
     "hobus.gateway_service.pipeline": "the pipeline that each runs through",
     "hobus.gateway_service.account": "budgets rebuilt from the record",
     "hobus.gateway_service.breakers": "notes in the record when a breaker changes",
+    "hobus.gateway_service.images": "reads images from the record",
     "hobus.gateway_service.calls": "calls in flight, joined by key",
     "hobus.gateway_service.providers.http.clients": "loads the SDKs, and bounds the connection to a provider",
     "hobus.gateway_service.providers.http.provider": "asks a provider",

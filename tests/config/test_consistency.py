@@ -117,8 +117,15 @@ def test_an_entry_fits_a_batch() -> None:
 def test_a_message_of_a_user_fits_the_bodies_of_an_entry() -> None:
     """What the host accepts, the record can take, results of calls beside their words too; the fault names both."""
     needed = 2 * GOVERNED.config.host.prompt_max_bytes
-    assert faults(changed("ledger", bodies_max_bytes=needed)) == []
-    (fault,) = faults(changed("ledger", bodies_max_bytes=needed - 1))
+    whole = GOVERNED.config.model_dump()
+    whole["tools"]["files_max_bytes"] = 1
+
+    def with_bodies_of(size: int) -> list[str]:
+        whole["ledger"]["bodies_max_bytes"] = size
+        return faults(AdminConfig.model_validate(whole))
+
+    assert with_bodies_of(needed) == []
+    (fault,) = with_bodies_of(needed - 1)
     assert fault.startswith(f"twice host.prompt_max_bytes: {needed} is above ledger.bodies_max_bytes ({needed - 1})")
 
 

@@ -23,7 +23,7 @@ from tests.gateway_service.rig import (
     snapshot,
 )  # fmt: skip
 
-PRICES = {"input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}
+PRICES = {"sees": False, "input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}
 MODELS = {name: f"{name}-1" for name in ("offline", "second", "third")}
 GATEWAY = {
     "providers": {

@@ -23,13 +23,15 @@ from hobus.gateway_service.validation import (
 )
 from tests.gateway_service.rig import SHIPPED, answered, snapshot
 
-MODEL = ModelConfig(model_id="m", input_usd_per_million=2.0, output_usd_per_million=8.0, cached_usd_per_million=0.5)
+MODEL = ModelConfig(
+    model_id="m", sees=False, input_usd_per_million=2.0, output_usd_per_million=8.0, cached_usd_per_million=0.5
+)
 ROUTED = snapshot(
     gateway={
         "providers": {
             name: {
                 "kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 1,
-                "models": [{"model_id": f"{name}-{n}", "input_usd_per_million": 0.0, "output_usd_per_million": 0.0,
+                "models": [{"model_id": f"{name}-{n}", "sees": False, "input_usd_per_million": 0.0, "output_usd_per_million": 0.0,
                             "cached_usd_per_million": 0.0} for n in (1, 2)],
             }
             for name in ("offline", "big")

@@ -596,7 +596,7 @@ def test_budgets_and_breakers_are_read(make):
 
 def test_an_unknown_price_is_unknown_and_not_zero(make):
     """A model without a price costs None, in the response and in the report."""
-    model = {"model_id": "offline-rules-1", "input_usd_per_million": None, "output_usd_per_million": 1.0,
+    model = {"model_id": "offline-rules-1", "sees": False, "input_usd_per_million": None, "output_usd_per_million": 1.0,
              "cached_usd_per_million": None}  # fmt: skip
     provider = {"kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 4, "models": [model]}
     cluster = make(gateway={"providers": {"offline": provider}})

@@ -8,6 +8,7 @@ tools), `late4` (answers its handshake after four seconds), `held` (not as long 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -41,7 +42,20 @@ def say(message: dict[str, Any]) -> None:
 
 def tools() -> list[Any]:
     """What it lists."""
-    names = ["effect", "slow", "deaf", "polite", "die", "huge", "nonsense", "sample", "key", "daemon"]
+    names = [
+        "effect",
+        "slow",
+        "deaf",
+        "polite",
+        "die",
+        "huge",
+        "nonsense",
+        "sample",
+        "key",
+        "daemon",
+        "picture",
+        "poster",
+    ]
     if HOW == "stateful":
         names.append("count")
     listed: list[Any] = [{"name": name, "description": f"Does {name}.", "inputSchema": OBJECT} for name in names]
@@ -94,6 +108,11 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
     if name == "count":
         _counted.append(name)
         say({"id": request_id, "result": {"content": [{"type": "text", "text": f"{len(_counted)} in {os.getpid()}"}]}})
+        return
+    if name in ("picture", "poster"):
+        png = b"\x89PNG\r\n\x1a\n".ljust(100 if name == "picture" else 2000, b"x")
+        image = {"type": "image", "mimeType": "image/png", "data": base64.b64encode(png).decode()}
+        say({"id": request_id, "result": {"content": [{"type": "text", "text": "look"}, image]}})
         return
     text = "x" * 1_000_000 if name == "huge" else str(params.get("_meta")) if name == "key" else f"did {name}"
     say({"id": request_id, "result": {"content": [{"type": "text", "text": text}]}})

@@ -42,7 +42,7 @@ class Doors:
 @pytest.fixture
 def doors(cluster):
     """Open, with a key of alice."""
-    free = {"input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}
+    free = {"sees": False, "input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}
     model = {"model_id": "offline-rules-1", **free}
     slow = {"kind": "offline", "latency_ms": 400, "concurrency_max": 64, "models": [model]}
     bounds = {"http.head_timeout_ms": round(HEAD_S * 1000), "http.body_timeout_ms": 1000, "http.connections_max": 150}

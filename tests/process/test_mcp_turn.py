@@ -57,6 +57,27 @@ def test_the_reference_time_server_answers_in_a_turn(cluster: Cluster):
     assert cluster.verify().tail == "clean"
 
 
+def test_an_image_of_a_server_is_kept_named_and_saved(cluster: Cluster, tmp_path: Path):
+    """By a real server over stdio; one beyond the bound is told; the answer's calls name what is kept."""
+    servers = {"s": scripted(tmp_path, reads=["picture", "poster"])}
+    cluster.up(*configure(cluster, servers, tools=["s__*"], permitted=["s__*"], tools__files_max_bytes=1000))
+    wait_ready(cluster, "s")
+    png = b"\x89PNG\r\n\x1a\n" + b"x" * 92
+    told = "look\n[image image-1.png, image/png, 100 bytes]"
+    saved = cluster("tools call", "s__picture", "--save", str(tmp_path / "out"), "--json").json
+    (path,) = saved["saved"]
+    assert (saved["value"], path.endswith("/1-image-1.png"), Path(path).read_bytes()) == (told, True, png)
+    assert saved["files"][0]["ref"].startswith("WO_COMPLETED:")
+    assert "files: in the record; --save DIR" in cluster("tools call", "s__picture").err
+    result = cluster.ask(use("s__picture"))
+    assert "[image image-1.png, image/png, 100 bytes]" in result["response"]
+    (file,) = result["tool_calls"][0]["files"]
+    assert (file["name"], file["media_type"], file["size_bytes"]) == ("image-1.png", "image/png", 100)
+    poster = cluster("tools call", "s__poster", "--json").json
+    assert "2000 bytes, not kept: tools.files_max_bytes is 1000]" in poster["value"] and poster["files"] == []
+    assert cluster.verify().tail == "clean"
+
+
 def test_a_pasted_block_is_all_that_a_server_needs(cluster: Cluster):
     """The example of docs/tools.md, word for word, beside an agent that may use it."""
     page = (ROOT / "docs" / "tools.md").read_text(encoding="utf-8")
@@ -75,7 +96,7 @@ def test_a_pasted_block_is_all_that_a_server_needs(cluster: Cluster):
 
 
 def test_the_reference_everything_server_answers_in_a_turn(cluster: Cluster):
-    """Text, an image that is described, and two calls side by side; what writes is refused without its exact name."""
+    """Text, an image that is told, and two calls side by side; what writes is refused without its exact name."""
     servers = {"everything": stdio(*everything_server(), reads=["echo", "get-tiny-image", "get-sum"])}
     words = configure(cluster, servers, tools=["everything__*"], permitted=["everything__*"])
     cluster.up(*words)
@@ -84,7 +105,7 @@ def test_the_reference_everything_server_answers_in_a_turn(cluster: Cluster):
     result = cluster.ask(text)
     assert result["outcome"] == "success", result
     assert "is 42" in result["response"]
-    assert "[image image/png, 4033 bytes, not shown]" in result["response"]
+    assert "[image image-1.png, image/png, 4033 bytes]" in result["response"]
     refused = cluster.ask(use("everything__get-env"))
     assert "I was not given a tool everything__get-env" in refused["response"]
 

@@ -23,7 +23,7 @@ import datetime, enum, os, sys, time
 from dataclasses import dataclass
 from typing import Annotated, Any
 from pydantic import Field
-from hobus import Invocation, ToolFault, tool
+from hobus import File, Image, Invocation, ToolFault, tool
 
 @tool(idempotent=True, writes=False)
 def double(number: int) -> int:
@@ -46,6 +46,11 @@ def blunder(path: str) -> str:
 def repeat(times: int) -> str:
     "Says x."
     return "x" * times
+
+@tool(idempotent=True, writes=False)
+def draw(at: datetime.date) -> list:
+    "Draws a chart."
+    return [Image(data=b"\\x89PNG\\r\\n\\x1a\\n", name="chart.png"), at.isoformat(), File(data=b"1,2", name="t.csv")]
 
 class Size(enum.Enum):
     SMALL = "small"
@@ -85,7 +90,7 @@ def put(directory: str, *, call: Invocation) -> str:
     return _effect(directory, call)
 """
 
-NAMES = ["double", "refuse", "blunder", "invite", "pay", "put", "repeat"]
+NAMES = ["double", "refuse", "blunder", "invite", "pay", "put", "repeat", "draw"]
 
 
 def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:
@@ -106,6 +111,20 @@ def test_a_tool_of_a_package_answers_in_a_turn(cluster: Cluster, tmp_path: Path)
     assert (rows["pay"]["source"], rows["pay"]["idempotent"], rows["pay"]["writes"]) == ("python", False, True)
     assert rows["pay"]["agents"] == ["ADMIN"]
     assert "double" in cluster.ask("which tools do you have?")["response"]
+
+
+def test_a_tool_brings_files_beside_its_values(cluster: Cluster, tmp_path: Path):
+    """What else is in the list is what it always was; `hobus tools call` writes them, and a name leads nowhere else."""
+    up(cluster, tmp_path)
+    called = cluster("tools call", "draw", '{"at": "2026-11-25"}', "--save", str(tmp_path / "out"), "--json").json
+    assert called["value"] == [
+        "[image chart.png, image/png, 8 bytes]", "2026-11-25", "[file t.csv, text/csv, 3 bytes]"
+    ]  # fmt: skip
+    chart, table = map(Path, called["saved"])
+    assert (chart.parents[1], chart.name, table.name) == (tmp_path / "out", "1-chart.png", "2-t.csv")
+    assert table.read_bytes() == b"1,2"
+    assert chart.read_bytes() == b"\x89PNG\r\n\x1a\n"
+    assert cluster.record_verdict() == "ok"
 
 
 def test_a_tool_gets_what_its_annotations_say(cluster: Cluster, tmp_path: Path):

@@ -24,7 +24,14 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.config.sections.tools import ToolsConfig
 from hobus.config.snapshot import load_snapshot
 from tests.actors.ho1_executor.tools.packages import install
-from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, SAID_MAX_BYTES, VIEW, RunnerSuite, run
+from tests.actors.ho1_executor.tools.runner_suite import (
+    FILES_MAX_BYTES,
+    OUTPUT_MAX_BYTES,
+    SAID_MAX_BYTES,
+    VIEW,
+    RunnerSuite,
+    run,
+)
 from tests.actors.ho1_executor.tools.suite_tools import ALL
 from tests.process.started_here import ROOT, importable, lives, until  # noqa: F401 - a fixture
 
@@ -36,7 +43,7 @@ SUITE = "tests.actors.ho1_executor.tools.suite_tools"
 def make(children: int = 2, **changed: Any) -> ChildToolRunner:
     """A runner whose processes know the suite's tools; what is changed of its settings goes to these."""
     update = {"children_max": children, "output_max_bytes": OUTPUT_MAX_BYTES, "kill_grace_ms": 2000, "entry_points": []}
-    update["said_max_bytes"] = SAID_MAX_BYTES
+    update |= {"said_max_bytes": SAID_MAX_BYTES, "files_max_bytes": FILES_MAX_BYTES}
     update |= {name: changed.pop(name) for name in list(changed) if name in ToolsConfig.model_fields}
     fields: dict[str, Any] = {
         "tools": ALL,
@@ -159,7 +166,7 @@ async def test_a_process_outlives_whatever_a_tool_raises() -> None:
     "garbage",
     [
         b"\xff\xff\xff\xff",
-        (OUTPUT_MAX_BYTES + SAID_MAX_BYTES + FRAME_OVERHEAD_BYTES + 1).to_bytes(4, "big"),
+        (OUTPUT_MAX_BYTES + SAID_MAX_BYTES + FILES_MAX_BYTES + FRAME_OVERHEAD_BYTES + 1).to_bytes(4, "big"),
         b"\x00\x00\x00\x01\xc1",
         b"\x00\x00\x00\x01\x80",
         pack_frame("result", n=999, ok=True, code="", text="forged", truncated=False, traceback=""),

@@ -79,7 +79,7 @@ class Refuses(AsksForTools):
 def test_a_turn_that_fails_after_paid_calls_says_what_they_cost():
     """Classification, the answers that broke, and the last resort, which goes to a provider that has not just failed."""
     snapshot = with_fallback(shipped_snapshot())
-    prices = {"input_usd_per_million": 1e6, "output_usd_per_million": 1e6, "cached_usd_per_million": 1e6}
+    prices = {"sees": False, "input_usd_per_million": 1e6, "output_usd_per_million": 1e6, "cached_usd_per_million": 1e6}
     config = snapshot.config.model_dump()
     config["gateway"]["attempts_max"] = 1
     for provider in config["gateway"]["providers"].values():

@@ -1,17 +1,19 @@
 """What a server says, in terms of this system: its listing as tools, its results as texts for the model. Pure.
 
 Of a listing: names that every provider takes, schemas that are schemas. Nothing that a server says of itself is
-believed: whether its tools write or may run twice stands in the configuration. Of a result: texts as they are, the rest
-described, nothing left out unsaid.
+believed: whether its tools write or may run twice stands in the configuration. Of a result: texts as they are, files
+kept and told, nothing left out unsaid.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import mimetypes
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.definition import KeptFiles, ToolDefinition
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.messages.control import SEPARATOR
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
@@ -116,46 +118,48 @@ def _bounded(refused: list[str]) -> list[str]:
     return [*refused[:_REFUSED_SHOWN], f"and {len(refused) - _REFUSED_SHOWN} more"]
 
 
-_BASE64_CHARS, _BASE64_BYTES = 4, 3
-
-
-def told(content: Sequence[Mapping[str, Any]], structured: Any) -> str:
+def told(content: Sequence[Mapping[str, Any]], structured: Any, files: KeptFiles) -> str:
     """The blocks in order, a line between them; structured content only where no block brings a text."""
-    parts = [_block(block) for block in content]
+    parts = [_block(block, files) for block in content]
     if structured is not None and not any(block.get("type") == "text" for block in content):
         parts.append(json.dumps(structured, sort_keys=True, ensure_ascii=False))
     return "\n".join(parts)
 
 
-def _block(block: Mapping[str, Any]) -> str:
+def _block(block: Mapping[str, Any], files: KeptFiles) -> str:
     match block.get("type"):
         case "text":
             return str(block.get("text", ""))
         case "image" | "audio" as kind:
-            return f"[{kind} {_word(block, 'mimeType')}, {_bytes_of(block.get('data'))} bytes, not shown]"
+            return _file(kind, f"{kind}-{len(files.kept) + 1}", block, block.get("data"), files)
         case "resource":
-            return _resource(block.get("resource"))
+            return _resource(block.get("resource"), files)
         case "resource_link":
             return f"[link to the resource {_word(block, 'name')}: {_word(block, 'uri')}]"
         case other:
             return f"[content of the unknown kind {str(other)[:40]!r}, not shown]"
 
 
-def _resource(resource: Any) -> str:
+def _resource(resource: Any, files: KeptFiles) -> str:
     if not isinstance(resource, Mapping):
         return "[an embedded resource without content]"
-    head = f"resource {_word(resource, 'uri')} {_word(resource, 'mimeType')}".rstrip()
     if isinstance(resource.get("text"), str):
+        head = f"resource {_word(resource, 'uri')} {_word(resource, 'mimeType')}".rstrip()
         return f"[{head}]\n{resource['text']}"
-    return f"[{head}, {_bytes_of(resource.get('blob'))} bytes, not shown]"
+    return _file(
+        "resource", _word(resource, "uri").rstrip("/").rpartition("/")[2], resource, resource.get("blob"), files
+    )
+
+
+def _file(kind: str, name: str, block: Mapping[str, Any], data: Any, files: KeptFiles) -> str:
+    media_type = _word(block, "mimeType") or "application/octet-stream"
+    if "." not in name:
+        name += mimetypes.guess_extension(media_type) or ""
+    try:
+        return files.take(kind, name, media_type, base64.b64decode(data, validate=True))
+    except (ValueError, TypeError):
+        return f"[{kind} {name}, {media_type}, not kept: its data is not base64]"
 
 
 def _word(block: Mapping[str, Any], name: str) -> str:
     return str(block.get(name) or "")[:200]
-
-
-def _bytes_of(data: Any) -> int:
-    """How many bytes a base64 text holds."""
-    if not isinstance(data, str):
-        return 0
-    return len(data) * _BASE64_BYTES // _BASE64_CHARS - data[-2:].count("=")

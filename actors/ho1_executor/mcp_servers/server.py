@@ -28,7 +28,8 @@ from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
 State = Literal["starting", "ready", "failed"]
 _BOUNDS = {
-    "limits", "output_max_bytes", "message_max_bytes", "listed_max", "definition_max_bytes", "errors_max_bytes",
+    "limits", "output_max_bytes", "files_max_bytes", "message_max_bytes", "listed_max", "definition_max_bytes",
+    "errors_max_bytes",
 }  # fmt: skip
 _log = structlog.get_logger("ho1_executor")
 

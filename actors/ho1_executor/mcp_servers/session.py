@@ -26,7 +26,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, told
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
-from hobus.actors.ho1_executor.tools.definition import ToolResult, cut, not_done
+from hobus.actors.ho1_executor.tools.definition import KeptFiles, ToolResult, cut, not_done
 from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
 from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields
 
@@ -219,8 +219,10 @@ class _Link:
         content, is_error = answer.get("content", []), answer.get("isError", False)
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
             return not_done("tool_failed", "the MCP server answered with something that is not a result")
-        text, truncated = cut(told(content, answer.get("structuredContent")), self._settings["output_max_bytes"])
-        return ToolResult(ok=not is_error, code="tool_failed" if is_error else "", text=text, truncated=truncated)
+        files = KeptFiles(0 if is_error else self._settings["files_max_bytes"])
+        text, truncated = cut(told(content, answer.get("structuredContent"), files), self._settings["output_max_bytes"])
+        code = "tool_failed" if is_error else ""
+        return ToolResult(ok=not is_error, code=code, text=text, truncated=truncated, files=files.kept)
 
     async def _request(
         self, method: str, params: Mapping[str, Any], *, request_id: str | None = None

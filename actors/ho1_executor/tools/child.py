@@ -47,7 +47,7 @@ class ToolChild(HostProcess):
         `on_blocked` hears of a tool that keeps the others of a shared process waiting; `on_late` what is printed for
         calls that have their end already. Raises OSError.
         """
-        size = bounds.output + bounds.said
+        size = bounds.output + bounds.said + bounds.files
         super().__init__(start, frame_max_bytes=size, kill_grace_s=kill_grace_s, has_line=True)
         self.is_shared = is_shared
         self.is_spent = False

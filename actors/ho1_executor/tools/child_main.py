@@ -56,7 +56,7 @@ class ToolProcess:
         self._this = os.getpid()
         self._tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
         self._faults: dict[str, str] = {}  # of those that cannot be loaded
-        self._bounds = Bounds(settings["output_max_bytes"], settings["said_max_bytes"])
+        self._bounds = Bounds(*(settings[f"{name}_max_bytes"] for name in ("output", "said", "files")))
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._asked: dict[int, deque[asyncio.Future[dict[str, Any]]]] = {}
         self._lags = 0

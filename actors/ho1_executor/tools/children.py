@@ -28,6 +28,8 @@ from hobus.config.sections.tools import ToolsConfig
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
 _log = structlog.get_logger("ho1_executor")
 
+_BOUNDS = ("output_max_bytes", "said_max_bytes", "files_max_bytes")
+
 
 class ChildToolRunner:
     """`bus.port.ToolRunner`; calls that need a process each wait in order while `children_max` are at work."""
@@ -54,9 +56,7 @@ class ChildToolRunner:
         self._settings = settings
         self._environment: Mapping[str, str] = {}
         own = {"view": view, "registry": registry, "checks": checks or {}}
-        self._fields = own | settings.model_dump(
-            include={"output_max_bytes", "said_max_bytes", "definition_max_bytes", "entry_points", "limits"}
-        )
+        self._fields = own | settings.model_dump(include={*_BOUNDS, "definition_max_bytes", "entry_points", "limits"})
         self._nursery = Nursery()
         self._alone = {name for name, tool in tools.items() if tool.is_alone} | set(self.entry_points)
         self._places = asyncio.Semaphore(settings.children_max)
@@ -163,7 +163,7 @@ class ChildToolRunner:
         child = ToolChild(
             self._nursery.tool_process,
             first_frame=pack_frame("configure", environment=self._environment, is_shared=is_shared, **self._fields),
-            bounds=Bounds(settings.output_max_bytes, settings.said_max_bytes),
+            bounds=Bounds(settings.output_max_bytes, settings.said_max_bytes, settings.files_max_bytes),
             kill_grace_s=settings.kill_grace_ms / 1000,
             leftovers_max=settings.leftovers_max,
             is_shared=is_shared,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, NoReturn, Protocol
 
 from hobus.actors.ho1_executor.tools.print_pipe import both_ends
-from hobus.bus.tool import ToolFault, ToolResult
+from hobus.bus.limits import FILE_NAME_CHARS, TOOL_FILES_MAX
+from hobus.bus.tool import File, FileBytes, ToolFault, ToolResult
 
 Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """(service, message type, body) -> the reply's fields; raises ToolFault."""
@@ -80,23 +81,52 @@ def not_done(code: str, text: str) -> ToolResult:
     return ToolResult(ok=False, code=code, text=text)
 
 
-def written(value: Any, max_bytes: int) -> ToolResult:
-    """A tool's value as JSON text with sorted keys, cut to `max_bytes` of UTF-8 and marked where it was cut."""
-    try:
-        text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        said = f"the tool's value is not JSON ({type(error).__name__}: {error})"
-        return not_done("tool_failed", cut(said, max_bytes)[0])
-    text, truncated = cut(text, max_bytes)
-    return ToolResult(ok=True, code="", text=text, truncated=truncated)
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bytes of UTF-8: of what models are told, of what people are (`tools.output_max_bytes`, `said_max_bytes`)."""
+    """Bytes: of what models are told, people are, of files (`tools.output_max_bytes`, `said_…`, `files_max_bytes`)."""
 
     output: int
     said: int
+    files: int
+
+
+@dataclass(slots=True)
+class KeptFiles:
+    """The files of one call, as far as they may be kept; each is told in a sentence."""
+
+    max_bytes: int  # 0: of a call that failed, which keeps none
+    kept: list[FileBytes] = field(default_factory=list[FileBytes])
+
+    def take(self, kind: str, name: str, media_type: str, data: bytes) -> str:
+        """The sentence that stands for a file in its call's text; it says so where the file is not kept."""
+        name, media_type = ("".join(filter(str.isprintable, one))[:FILE_NAME_CHARS] for one in (name, media_type))
+        told = f"{kind} {name}, {media_type}, {len(data)} bytes"
+        if not self.max_bytes:
+            return f"[{told}, not kept: the call failed]"
+        if len(self.kept) >= TOOL_FILES_MAX:
+            return f"[{told}, not kept: a call brings at most {TOOL_FILES_MAX} files]"
+        if len(data) > self.max_bytes - sum(len(one) for _name, _type, one in self.kept):
+            return f"[{told}, not kept: tools.files_max_bytes is {self.max_bytes}]"
+        self.kept.append((name, media_type, data))
+        return f"[{told}]"
+
+    def told(self, value: Any) -> str:
+        """The same for what a tool returns. Raises TypeError for what is no file."""
+        if not isinstance(value, File):
+            raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+        return self.take(value.kind, value.name, value.media_type, value.data)
+
+
+def written(value: Any, bounds: Bounds) -> ToolResult:
+    """A tool's value as JSON text with sorted keys, cut to its bound and marked where it was; its files in words."""
+    files = KeptFiles(bounds.files)
+    try:
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, default=files.told)
+    except (TypeError, ValueError, RecursionError) as error:
+        said = f"the tool's value is not JSON ({type(error).__name__}: {error})"
+        return not_done("tool_failed", cut(said, bounds.output)[0])
+    text, truncated = cut(text, bounds.output)
+    return ToolResult(ok=True, code="", text=text, truncated=truncated, files=files.kept)
 
 
 def failed(error: BaseException, bounds: Bounds) -> ToolResult:
@@ -150,7 +180,7 @@ async def run_tool(
     if tool is None:
         return not_done("tool_not_found", f"no tool {tool_id[:64]}")
     try:
-        return written(await tool.run(arguments, host), bounds.output)
+        return written(await tool.run(arguments, host), bounds)
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
         return failed(error, bounds)
     except SystemExit as error:

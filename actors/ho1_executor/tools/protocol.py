@@ -11,7 +11,7 @@ Every frame is a map with its kind under `op`. A process of tools takes one call
                       cancel    {n}                                                         if shared; its result comes
                       reply     {n, value} | {n, fault}                                     answer to a request
     child  -> worker  request   {n, service, type, body}                                    while it works on call n
-                      result    {n, ok, code, text, truncated, traceback}                   ends call or describe n
+                      result    {n, ok, code, text, truncated, traceback, files}            ends call or describe n
                       spent     {}                                                          it takes no other call
                       blocked   {tool_id}                                                   nor then: this one holds up
                                                                                             all others of a shared one
@@ -19,13 +19,13 @@ Every frame is a map with its kind under `op`. A process of tools takes one call
 The process of an MCP server any number:
 
     worker -> process  configure {server, given, limits, output_max_bytes,                  once, first
-                                  message_max_bytes, listed_max, definition_max_bytes,
-                                  errors_max_bytes, end_grace_s}
+                                  files_max_bytes, message_max_bytes, listed_max,
+                                  definition_max_bytes, errors_max_bytes, end_grace_s}
                        call      {n, tool, arguments, idempotency_key}                      any number at once
                        cancel    {n}                                                        its result still comes
     process -> worker  listed    {server, tools: [{name, description, schema}]}             ready; again after a change
                        failed    {detail}                                                   not connected; it ends
-                       result    {n, ok, code, text, truncated, traceback}                  ends call n
+                       result    {n, ok, code, text, truncated, traceback, files}           ends call n
 
 What a process prints is no frame: each `call` and `describe` comes with a pipe for it, on a socket beside this one
 (`print_pipe`).
@@ -47,7 +47,7 @@ FRAME_OVERHEAD_BYTES = 4096
 """What a result frame holds beside its texts, and the most that a request may be: the format's own bound."""
 
 
-_RESULT: Mapping[str, type] = {"ok": bool, "code": str, "text": str, "truncated": bool, "traceback": str}
+_RESULT: Mapping[str, type] = {"ok": bool, "code": str, "text": str, "truncated": bool, "traceback": str, "files": list}
 _REQUEST: Mapping[str, type] = {"service": str, "type": str, "body": dict}
 
 
@@ -89,7 +89,9 @@ def result_in(frame: Mapping[str, Any]) -> ToolResult | None:
     """The result that a frame brings, of the call under `n`; None if it is no well-formed one."""
     if frame["op"] != "result" or not _has(frame, {"n": int, **_RESULT}):
         return None
-    return ToolResult(**{name: frame[name] for name in _RESULT})
+    fields: dict[str, Any] = {name: frame[name] for name in _RESULT}
+    fields["files"] = [tuple(file) for file in fields["files"] if [*map(type, file)] == [str, str, bytes]]
+    return ToolResult(**fields)
 
 
 def is_request(frame: Mapping[str, Any]) -> bool:

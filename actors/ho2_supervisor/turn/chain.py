@@ -71,7 +71,8 @@ def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[To
 def summary(tool_id: str, receipt: Receipt, *, is_stale: bool = False) -> ToolCallSummary:
     """What became of a tool call whose order ended so."""
     status = "IgnoredStale" if is_stale else call_status(receipt)
-    return ToolCallSummary(tool_id=tool_id, status=status, code=failure_code(receipt))
+    files = [] if receipt.output_result is None else receipt.output_result.text.files
+    return ToolCallSummary(tool_id=tool_id, status=status, code=failure_code(receipt), files=files)
 
 
 def call_status(receipt: Receipt) -> CallEnd:

@@ -11,7 +11,16 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from hobus.bus.messages.ids import RunId, body_ref, by_writer, iso, parse_iso
-from hobus.bus.messages.work_order import Cost, Fence, OutputResult, Receipt, Segment, ToolCall, WorkOrderError
+from hobus.bus.messages.work_order import (
+    Cost,
+    Fence,
+    OutputResult,
+    Receipt,
+    Segment,
+    ToolCall,
+    ToolFile,
+    WorkOrderError,
+)
 from hobus.bus.record.entry import Entry, WriteEntry
 from hobus.bus.record.payload import payload_in
 
@@ -55,6 +64,19 @@ class OrderEnd(NamedTuple):
         Field(description="what its tool told people, not its output: the last bodies, in this order"),
     ] = ()
     tools_withheld: Annotated[tuple[str, ...], Field(description="not told of, as only a wildcard permits them")] = ()
+    files: Annotated[tuple[ToolFile, ...], Field(description="of a tool: the bodies behind its own text")] = ()
+
+
+def with_refs(files: Sequence[ToolFile], submission_id: str) -> list[ToolFile]:
+    """The files of a tool under the refs that they have in this end of their order."""
+    return [file.model_copy(update={"ref": body_ref(submission_id, number)}) for number, file in enumerate(files, 2)]
+
+
+def files_in(entry: Entry) -> list[tuple[ToolFile, bytes | None]]:
+    """The files that an end of an order brings; None for an erased one. Raises ValueError for another entry."""
+    end = payload_in(OrderEnd, entry)
+    files = with_refs(end.files, entry.submission_id) if end is not None else []
+    return list(zip(files, entry.bodies[2:], strict=False))
 
 
 def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
@@ -87,6 +109,7 @@ def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
         completed_at_us=0 if is_now else round(parse_iso(receipt.completed_at) * 1_000_000),
         said=said,
         tools_withheld=tuple(result.tools_withheld),
+        files=tuple([file.model_copy(update={"ref": ""}) for file in result.text.files]),
     )
 
 
@@ -140,7 +163,7 @@ def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
     elif end.text == _LAST_ANSWER:
         ref = body_ref(entry.parents[-1], 1) if entry.parents else None
     return OutputResult(
-        text=Segment(name=end.text_name, ref=ref),
+        text=Segment(name=end.text_name, ref=ref, files=with_refs(end.files, entry.submission_id)),
         parsed=end.parsed,
         tool_calls=list(end.tool_calls),
         finish_reason=end.finish_reason,

@@ -108,6 +108,7 @@ class SentRequest(NamedTuple):
     asked_sha256: Annotated[bytes, Field(description="of what the call's key stands for, whoever is asked")]
     messages: Annotated[tuple[SentMessage, ...], Field(description="the transcript")]
     messages_sha256: Annotated[bytes, Field(description="of its texts, for a reader to check; empty: not known")] = b""
+    images: Annotated[tuple[str, ...], Field(description="refs of the images that the model is shown")] = ()
 
 
 class AnswerCalls(NamedTuple):

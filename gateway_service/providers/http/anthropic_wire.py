@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -171,7 +172,7 @@ def _messages(messages: Sequence[PromptMessage], names: ToolNames) -> list[dict[
     for message, ids in with_call_ids(messages):
         blocks: list[dict[str, Any]] = []
         if message.role == "tool":
-            blocks.append({"type": "tool_result", "tool_use_id": ids[0], "content": message.text})
+            blocks.append({"type": "tool_result", "tool_use_id": ids[0], "content": _result(message)})
         elif message.text.strip():  # a blank block is refused
             blocks.append({"type": "text", "text": message.text})
         blocks += [
@@ -184,6 +185,16 @@ def _messages(messages: Sequence[PromptMessage], names: ToolNames) -> list[dict[
         elif blocks:
             told.append({"role": role, "content": blocks})
     return told
+
+
+def _result(message: PromptMessage) -> str | list[dict[str, Any]]:
+    """What a tool brought; its images stand behind its text, which names them."""
+    sources = [
+        {"type": "base64", "media_type": image.media_type, "data": b64encode(image.data).decode()}
+        for image in message.images
+    ]
+    text = {"type": "text", "text": message.text}
+    return [text, *({"type": "image", "source": source} for source in sources)] if sources else message.text
 
 
 def _usage(known: dict[str, int], value: Any) -> dict[str, int]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage
 from hobus.bus.messages.work_order import REFUSAL
 from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http.wire import (
@@ -128,7 +129,12 @@ class OpenAIAnswer(AnswerRead):
 
 
 def _messages(prompt: Prompt, names: ToolNames) -> Iterable[dict[str, Any]]:
+    images: list[dict[str, Any]] = []  # of the results so far: a message of a tool holds text alone
     for message, ids in with_call_ids(prompt.messages):
+        if images and message.role != "tool":
+            yield {"role": "user", "content": images}
+            images = []
+        images += [part for image in message.images for part in _image(image)]
         match message.role:
             case "tool":
                 yield {"role": "tool", "tool_call_id": ids[0], "content": message.text}
@@ -144,6 +150,14 @@ def _messages(prompt: Prompt, names: ToolNames) -> Iterable[dict[str, Any]]:
                 yield {"role": "assistant", "content": message.text or None, "tool_calls": calls}
             case role:
                 yield {"role": role, "content": message.text}
+    if images:
+        yield {"role": "user", "content": images}
+
+
+def _image(image: SeenImage) -> list[dict[str, Any]]:
+    url = f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
+    said = f"[the image {image.name} of the tool's result above]"
+    return [{"type": "text", "text": said}, {"type": "image_url", "image_url": {"url": url}}]
 
 
 def _format(schema: dict[str, Any], structured: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -86,10 +87,18 @@ def _notes(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) -> I
 @with_agent
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this call; the same key never runs it twice.")
+@click.option("--save", metavar="DIR", type=click.Path(path_type=Path), help="Where the files that it brings go.")
 @with_json
 @with_cluster
 def call_tool(  # noqa: PLR0913 - one per option
-    *, place: Place, tool_id: str, arguments: str, agent: str | None, timeout_s: float | None, input_id: str | None
+    *,
+    place: Place,
+    tool_id: str,
+    arguments: str,
+    agent: str | None,
+    timeout_s: float | None,
+    input_id: str | None,
+    save: Path | None,
 ) -> Output:
     """Call one tool as its agent would, without a model; JSON `-` reads standard input, without it {} is given.
 
@@ -112,7 +121,7 @@ def call_tool(  # noqa: PLR0913 - one per option
         run_overrides=SessionConfig(calls_tool=tool_id),
     )
     try:
-        called = asyncio.run(tool_call.call(place, turn, timeout_s=wait_s))
+        called = asyncio.run(tool_call.call(place, turn, timeout_s=wait_s, folder=save))
     except KeyboardInterrupt:
         note(f"not waiting any more; the call goes on: the same again with --input-id {input_id} (it never runs twice)")
         raise
@@ -130,6 +139,8 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
         "value": None if called.code else called.value,
         "truncated": None if told is None else told.truncated,
         "message": called.message if called.code else "",
+        "files": [file.model_dump() for file, _data in called.files],
+        "saved": called.saved,
         "printed": "" if told is None else told.printed,
         "traceback": "" if told is None else told.traceback,
         "tool_ms": None if told is None else told.elapsed_ms,
@@ -152,6 +163,9 @@ def _show_called(  # noqa: PLR0913 - what is said of a call
         say(value if isinstance(value, str) else as_json(value, indent=1))
     if called.told is not None and called.told.truncated:
         note_coloured(f"the value is cut: it has more than {limit} bytes (tools.output_max_bytes)", "yellow")
+    if called.files:
+        where = ", ".join(called.saved) or "in the record; --save DIR writes them into a folder"
+        note(f"files: {printable(where)}")
     for line in [] if called.told is None else words_of_tool(called.told):
         note(printable(line))
     if called.told is not None:

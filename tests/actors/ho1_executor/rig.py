@@ -85,6 +85,7 @@ class Effects:
     def __init__(self) -> None:
         self.runs: list[str] = []
         self.gate: asyncio.Event | None = None
+        self.brings: dict[str, Any] = {}
 
     def tools(self) -> dict[str, ToolDefinition]:
         """`list_packages` replaced by a tool that is safe to repeat, `show_config` by one that is not."""
@@ -98,7 +99,7 @@ class Effects:
             self.runs.append(f"{tool_id} {host.context['idempotency_key']}")
             if self.gate is not None:
                 await self.gate.wait()
-            return {"done": tool_id}
+            return {"done": tool_id, **self.brings}
 
         schema = {"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": False}
         return ToolDefinition(tool_id, f"does {tool_id}", schema, idempotent, run)
@@ -127,7 +128,7 @@ class Cluster(SimulatedRig):
         runner = InProcessToolRunner(
             tools=self.tools,
             view=snapshot_view(self.snapshot, self.tools),
-            bounds=Bounds(tools.output_max_bytes, tools.said_max_bytes),
+            bounds=Bounds(tools.output_max_bytes, tools.said_max_bytes, tools.files_max_bytes),
         )
         actor = Executor(self.snapshot, runner, self.tools, files)
         peer = self.world.start(actor, role="ho1", slots=4, tools=runner.available())

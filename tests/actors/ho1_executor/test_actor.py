@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bench.builders import SESSION, WO, order, shipped_snapshot, tool_order
+from hobus import File
 from hobus.actors.ho1_executor.model_step import is_stand_in as stands_in
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
@@ -471,10 +472,16 @@ def test_a_models_answer_does_not_wait_for_its_end_in_the_record() -> None:
         made.world.run(main())
 
 
-@pytest.mark.parametrize(("tool_id", "waits"), [("list_packages", False), ("show_config", True)])
-def test_an_answer_waits_for_its_end_in_the_record_unless_the_tool_is_idempotent(tool_id: str, waits: bool) -> None:
-    """While the ledger is away there is no receipt of what must not be done twice; another one's end follows."""
+@pytest.mark.parametrize(
+    ("tool_id", "brings", "waits"),
+    [("list_packages", {}, False), ("show_config", {}, True), ("list_packages", {"file": File(data=b"1")}, True)],
+)
+def test_an_answer_waits_for_its_end_in_the_record_unless_the_tool_is_idempotent(
+    tool_id: str, brings: dict[str, Any], waits: bool
+) -> None:
+    """While the ledger is away there is no receipt of what must not be done twice, nor of files, which stand there alone."""
     effects = Effects()
+    effects.brings = brings
     gate = effects.gate = asyncio.Event()
     with cluster(None, tools=effects.tools()) as made:
 

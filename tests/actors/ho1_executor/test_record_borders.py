@@ -111,7 +111,7 @@ async def run_tool(ledger: LedgerOnPaper, effects: Effects, tool_id: str, begun:
         bus=bus,
         ledger=as_client(ledger),
         ends=OrderEnds(as_client(ledger), retry_s=1.0),
-        runner=InProcessToolRunner(tools=tools, view={}, bounds=Bounds(output=100, said=100)),
+        runner=InProcessToolRunner(tools=tools, view={}, bounds=Bounds(output=100, said=100, files=100)),
         specs=tools,
         config=shipped_snapshot().config,
         held=HeldState(as_client(ledger), "ho1/1@a", page=10),

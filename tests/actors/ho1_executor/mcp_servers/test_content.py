@@ -7,6 +7,7 @@ import base64
 import pytest
 
 from hobus.actors.ho1_executor.mcp_servers.listing import told
+from hobus.actors.ho1_executor.tools.definition import KeptFiles
 
 DATA = base64.b64encode(b"x" * 100).decode()
 
@@ -15,14 +16,21 @@ DATA = base64.b64encode(b"x" * 100).decode()
     ("block", "words"),
     [
         ({"type": "text", "text": "ä\nb"}, "ä\nb"),
-        ({"type": "image", "mimeType": "image/png", "data": DATA}, "[image image/png, 100 bytes, not shown]"),
-        ({"type": "audio", "mimeType": "audio/wav", "data": DATA}, "[audio audio/wav, 100 bytes, not shown]"),
-        ({"type": "image"}, "[image , 0 bytes, not shown]"),
+        ({"type": "image", "mimeType": "image/png", "data": DATA}, "[image image-1.png, image/png, 100 bytes]"),
+        ({"type": "audio", "mimeType": "audio/x-wav", "data": DATA}, "[audio audio-1.wav, audio/x-wav, 100 bytes]"),
+        ({"type": "image"}, "[image image-1.bin, application/octet-stream, not kept: its data is not base64]"),
         (
             {"type": "resource", "resource": {"uri": "a:b", "mimeType": "text/plain", "text": "T"}},
             "[resource a:b text/plain]\nT",
         ),
-        ({"type": "resource", "resource": {"uri": "a:b", "blob": DATA}}, "[resource a:b, 100 bytes, not shown]"),
+        (
+            {"type": "resource", "resource": {"uri": "file:///b/c.pdf", "mimeType": "application/pdf", "blob": DATA}},
+            "[resource c.pdf, application/pdf, 100 bytes]",
+        ),
+        (
+            {"type": "resource", "resource": {"uri": "a:b", "mimeType": "image/png", "blob": "ä"}},
+            "[resource a:b.png, image/png, not kept: its data is not base64]",
+        ),
         ({"type": "resource"}, "[an embedded resource without content]"),
         ({"type": "resource_link", "uri": "a:b", "name": "N"}, "[link to the resource N: a:b]"),
         ({"type": "hologram"}, "[content of the unknown kind 'hologram', not shown]"),
@@ -31,11 +39,26 @@ DATA = base64.b64encode(b"x" * 100).decode()
 )
 def test_each_kind_of_content_is_shown_or_described(block, words):
     """Nothing is left out unsaid."""
-    assert told([block], None) == words
+    assert told([block], None, KeptFiles(100)) == words
 
 
 def test_structured_content_stands_in_where_no_text_does():
     """Servers give both; the text is for the model."""
-    assert told([], {"b": 1, "a": "ä"}) == '{"a": "ä", "b": 1}'
-    assert told([{"type": "text", "text": "T"}], {"b": 1}) == "T"
-    assert told([], None) == ""
+    assert told([], {"b": 1, "a": "ä"}, KeptFiles(100)) == '{"a": "ä", "b": 1}'
+    assert told([{"type": "text", "text": "T"}], {"b": 1}, KeptFiles(100)) == "T"
+    assert told([], None, KeptFiles(100)) == ""
+
+
+def test_files_are_kept_within_their_bound_and_none_of_a_call_that_failed():
+    """Each is told; what is not kept says why."""
+    image = {"type": "image", "mimeType": "image/png", "data": DATA}
+    kept = KeptFiles(150)
+    assert told([image, {"type": "text", "text": "T"}, image], None, kept).splitlines() == [
+        "[image image-1.png, image/png, 100 bytes]",
+        "T",
+        "[image image-2.png, image/png, 100 bytes, not kept: tools.files_max_bytes is 150]",
+    ]
+    assert kept.kept == [("image-1.png", "image/png", b"x" * 100)]
+    failed = KeptFiles(0)
+    assert told([image], None, failed) == "[image image-1.png, image/png, 100 bytes, not kept: the call failed]"
+    assert failed.kept == []

@@ -16,7 +16,8 @@ from tests.actors.ho1_executor.tools.suite_tools import BOTH
 
 OUTPUT_MAX_BYTES = 100
 SAID_MAX_BYTES = 2000
-BOUNDS = Bounds(OUTPUT_MAX_BYTES, SAID_MAX_BYTES)
+FILES_MAX_BYTES = 100
+BOUNDS = Bounds(OUTPUT_MAX_BYTES, SAID_MAX_BYTES, FILES_MAX_BYTES)
 VIEW = {"digest": "sha256:0", "packages": ["a"]}
 
 

@@ -1,0 +1,43 @@
+"""What a model that sees is shown: the images that tools brought, read from the record by their refs.
+
+Another model is not: the text of a result names each of them.
+"""
+
+from __future__ import annotations
+
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.base import made_of
+from hobus.bus.messages.gateway import PromptMessage, SeenImage
+from hobus.bus.tool import image_type
+from hobus.gateway_service.limits import IMAGES_MAX_BYTES
+from hobus.gateway_service.records import PromptCall, with_messages
+from hobus.gateway_service.sending import unavailable
+
+
+async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
+    """The request with its images in place, the newest where there are too many; one that was erased is left out.
+
+    Raises GatewayError(UNAVAILABLE) where the record does not answer.
+    """
+    found: dict[str, SeenImage] = {}
+    left, messages = IMAGES_MAX_BYTES, ask.prompt.messages
+    for file in reversed([file for message in messages for segment in message.segments for file in segment.files]):
+        if file.media_type.startswith("image/") and file.size_bytes <= left:
+            try:
+                data = await ledger.body(file.ref)
+            except RuntimeFault as fault:
+                if fault.code not in ("erased", "not_found"):
+                    raise unavailable(fault) from None
+                continue
+            if kind := image_type(data):  # what it is counts: for a wrong word its provider would refuse the request
+                found[file.ref] = made_of(SeenImage, file, data=data, media_type=kind)
+                left -= len(data)
+    return with_messages(ask, [_with(message, found) for message in messages]) if found else ask
+
+
+def _with(message: PromptMessage, found: dict[str, SeenImage]) -> PromptMessage:
+    segments = [
+        one.model_copy(update={"files": [found.get(file.ref, file) for file in one.files]}) for one in message.segments
+    ]
+    return message.model_copy(update={"segments": segments})

@@ -1,0 +1,63 @@
+"""Images and other files that a Python tool returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hobus import File, Image
+from hobus.actors.ho1_executor.tools.definition import Bounds, written
+from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields, result_in, unpack_frame
+
+PNG = b"\x89PNG\r\n\x1a\nrest"
+BOUNDS = Bounds(output=1000, said=1000, files=20)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Image(data=PNG), '"[image image.png, image/png, 12 bytes]"'),
+        (
+            ["Sales:", Image(data=PNG, name="sales.png"), {"a": 1}],
+            '["Sales:", "[image sales.png, image/png, 12 bytes]", {"a": 1}]',
+        ),
+        ({"table": File(data=b"1,2", name="t.csv")}, '{"table": "[file t.csv, text/csv, 3 bytes]"}'),
+        (File(data=b"?"), '"[file file.bin, application/octet-stream, 1 bytes]"'),
+        (File(data=b"?", media_type="a/b", name="x\ny"), '"[file xy, a/b, 1 bytes]"'),
+    ],
+)
+def test_a_file_is_told_in_a_sentence_and_kept(value: Any, text: str) -> None:
+    """Alone or anywhere in a value, and so it leaves its process."""
+    result = written(value, BOUNDS)
+    assert (result.ok, result.text, len(result.files)) == (True, text, 1)
+    assert result_in(unpack_frame(pack_frame("result", **result_fields(1, result))[4:])) == result
+
+
+def test_what_does_not_fit_is_told_and_not_kept() -> None:
+    """By its bytes together with those before it, and by number."""
+    result = written([Image(data=PNG), Image(data=PNG)], BOUNDS)
+    assert "[image image.png, image/png, 12 bytes, not kept: tools.files_max_bytes is 20]" in result.text
+    assert [data for _name, _type, data in result.files] == [PNG]
+    many = written([File(data=b"") for _ in range(17)], BOUNDS)
+    assert len(many.files) == 16
+    assert many.text.endswith('not kept: a call brings at most 16 files]"]')
+
+
+def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
+    """Its name is the path's."""
+    path = tmp_path / "chart.webp"
+    path.write_bytes(b"RIFF0000WEBPrest")
+    found = Image(path)
+    assert (found.name, found.media_type, found.data) == ("chart.webp", "image/webp", b"RIFF0000WEBPrest")
+    with pytest.raises(FileNotFoundError):
+        File(tmp_path / "nothing")
+
+
+def test_what_else_stands_in_the_value_is_json() -> None:
+    """Or the call fails with a sentence, as it does without files."""
+    assert written(["a", 1], BOUNDS).text == '["a", 1]'
+    assert written([Image(data=PNG), {1}], BOUNDS).text.endswith(
+        "(TypeError: Object of type set is not JSON serializable)"
+    )

@@ -1,0 +1,93 @@
+"""Images of tools on both wires: as a model that sees is sent them, and as another one is."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from bench.builders import prompt, shipped_snapshot
+from hobus.bus.messages.gateway import Prompt, PromptMessage, SeenImage
+from hobus.bus.messages.work_order import Segment, ToolCall, ToolFile
+from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
+from hobus.gateway_service import pricing
+from hobus.gateway_service.limits import IMAGE_TOKENS
+from hobus.gateway_service.providers.http import anthropic_wire, openai_wire
+from hobus.gateway_service.providers.http.wire import ToolNames
+
+PNG = b"\x89PNG\r\n\x1a\nrest"
+TOLD = "[image a.png, image/png, 12 bytes]"
+URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+OPENAI = OpenAIProvider(
+    kind="openai", base_url="http://127.0.0.1:1/v1", key=None, models=[], any_model=True, concurrency_max=None,
+    max_tokens_field="max_tokens", structured="none", omit=[],
+)  # fmt: skip
+ANTHROPIC = AnthropicProvider(
+    kind="anthropic", base_url="http://127.0.0.1:1", key=None, models=[], any_model=True, concurrency_max=None,
+    structured="none", omit=[],
+)  # fmt: skip
+
+
+def after_a_round(*, sees: bool) -> Prompt:
+    """A round of two calls, the first of which brought an image."""
+    about = {"name": "a.png", "media_type": "image/png", "size_bytes": len(PNG), "ref": "WO_COMPLETED:w/i/2"}
+    file = SeenImage(**about, data=PNG) if sees else ToolFile(**about)
+    calls = [ToolCall(call_id=n, provider_call_id=f"p{n}", tool_id="draw", arguments={}) for n in ("1", "2")]
+    return prompt().model_copy(
+        update={
+            "messages": [
+                PromptMessage(role="user", segments=[Segment(text="draw")]),
+                PromptMessage(role="assistant", tool_calls=calls),
+                PromptMessage(role="tool", segments=[Segment(text=TOLD, files=[file])], tool_call_id="1"),
+                PromptMessage(role="tool", segments=[Segment(text="nothing")], tool_call_id="2"),
+                PromptMessage(role="user", segments=[Segment(text="hurry")]),
+            ]
+        }
+    )
+
+
+def test_chat_completions_show_images_behind_all_results_of_a_round():
+    """A message of a tool holds text alone there, and the results of a round may not be parted."""
+    wanted = after_a_round(sees=True)
+    told = openai_wire.request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
+    assert [one["role"] for one in told] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert told[2]["content"] == TOLD
+    assert told[4]["content"] == [
+        {"type": "text", "text": "[the image a.png of the tool's result above]"},
+        {"type": "image_url", "image_url": {"url": URL}},
+    ]
+    ending = wanted.model_copy(update={"messages": wanted.messages[:-1]})
+    assert openai_wire.request(ending, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"] == told[:-1]
+
+
+def test_messages_show_images_in_the_result_of_their_tool():
+    """As blocks behind its text."""
+    wanted = after_a_round(sees=True)
+    told = anthropic_wire.request(wanted, "m", ToolNames.of(wanted), ANTHROPIC, stream=False)["messages"]
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
+    assert [block["content"] for block in told[2]["content"][:2]] == [
+        [{"type": "text", "text": TOLD}, {"type": "image", "source": source}],
+        "nothing",
+    ]
+
+
+@pytest.mark.parametrize(("wire", "config"), [(openai_wire, OPENAI), (anthropic_wire, ANTHROPIC)])
+def test_a_model_that_does_not_see_is_told_a_sentence(wire, config):
+    """The same request as if there were no file at all."""
+    wanted = after_a_round(sees=False)
+    bare = [
+        message.model_copy(update={"segments": [one.model_copy(update={"files": []}) for one in message.segments]})
+        for message in wanted.messages
+    ]
+    names = ToolNames.of(wanted)
+    plain = wanted.model_copy(update={"messages": bare})
+    assert wire.request(wanted, "m", names, config, stream=False) == wire.request(
+        plain, "m", names, config, stream=False
+    )
+
+
+def test_an_image_is_held_for_before_its_provider_counts_it():
+    """No budget is passed by for free."""
+    ratio = shipped_snapshot().config.attention.chars_per_token
+    blind, seeing = (pricing.input_tokens(after_a_round(sees=sees), ratio) for sees in (False, True))
+    assert seeing - blind == IMAGE_TOKENS
