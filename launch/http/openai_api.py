@@ -87,8 +87,8 @@ async def read(request: Request, cls: type[W]) -> W:
         ) from None
 
 
-async def session_id_in(door: Door, principal: str, given: str) -> str:
-    """The full id of a session of this principal, named whole or by its beginning.
+async def session_id_in(door: Door, principal: str | None, given: str) -> str:
+    """The full id of a session of this principal (None: of anybody), named whole or by its beginning.
 
     Raises Problem: one of somebody else is one that is not there.
     """
@@ -99,11 +99,13 @@ async def session_id_in(door: Door, principal: str, given: str) -> str:
         except UsageFault as fault:
             raise Problem(404, "session_not_found", fault.message, param="session_id") from None
         known = {one for one in await sessions_begun(door.bus, timeout_s=door.timeout_s) if one.startswith(begins)}
-        own = [one for one in known if door.ownership.owns(principal, one)]
+        own = [one for one in known if principal is None or door.ownership.owns(principal, one)]
         if len(own) > 1:
             raise Problem(400, "invalid_input", f"{len(own)} sessions of this key begin so", param="session_id")
         session_id = own[0] if own else ""
-    if not door.ownership.owns(principal, session_id):
+    if principal is None and session_id:
+        return session_id
+    if principal is None or not door.ownership.owns(principal, session_id):
         raise Problem(404, "session_not_found", "no such session of this key", param="session_id")
     return session_id
 
@@ -113,9 +115,8 @@ def of_session(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[R
 
     async def handled(request: Request) -> Response:
         given = request.path_params["session_id"]
-        whole = full_session_id(given) if is_approver(request) else None
-        found = whole or await session_id_in(door_of(request), principal_of(request), given)
-        request.path_params["session_id"] = found
+        owner = None if is_approver(request) else principal_of(request)
+        request.path_params["session_id"] = await session_id_in(door_of(request), owner, given)
         return await handler(request)
 
     return handled

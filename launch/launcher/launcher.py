@@ -323,19 +323,26 @@ class Launcher:
         self._looked_at = now
 
     async def _renew_sockets(self, crew: Crew) -> None:
-        """A socket that somebody removed lets in nobody new: it is made again by the restart of whoever binds it."""
+        """A socket that somebody removed lets in nobody new: it is made again by the restart of whoever binds it.
+
+        One after the other, the broker first: by it the next one is told to finish what it is at work on, which may
+        take the third one.
+        """
         if not self._sockets.is_dir():
             return
         if not (self._sockets / control.SOCKET).exists():
             with suppress(OSError):
                 await self._take_commands(crew)
-        for member in crew:
-            missing = [name for name in BOUND_BY.get(member.role, ()) if not socket_of(self._sockets, name).exists()]
-            if missing and member.state in ("ready", "degraded"):
+        binders = sorted((one for one in crew if one.role in BOUND_BY), key=lambda one: list(BOUND_BY).index(one.role))
+        if any(one.state not in ("ready", "degraded") for one in binders):
+            return
+        for member in binders:
+            missing = [name for name in BOUND_BY[member.role] if not socket_of(self._sockets, name).exists()]
+            if missing:
                 self._log.warning("socket_gone", member=member.actor, missing=missing)
-                # The broker keeps nothing; what others are at work on they finish first.
-                kill = member.role == "broker"
+                kill = member.role == "broker"  # it keeps nothing
                 crew.happened(member.actor, LeaveAsked("start", self._clock.now(), kill=kill))
+                return
 
     def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
         """The broker is no peer of itself: its answer is its sign of life."""

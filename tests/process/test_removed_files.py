@@ -25,13 +25,17 @@ def test_without_its_logs_a_cluster_goes_on(cluster: Cluster) -> None:
     assert cluster.ask("hello")["outcome"] == "success"
 
 
-@pytest.mark.parametrize("name", ["broker", "tap", "ledger", "gateway", "control"])
-def test_a_socket_that_was_removed_is_made_again(cluster: Cluster, name: str) -> None:
-    """Without a command: whoever comes next is answered."""
+NAMES = ("broker", "tap", "ledger", "gateway", "control")
+
+
+@pytest.mark.parametrize("names", [*((name,) for name in NAMES), NAMES])
+def test_sockets_that_were_removed_are_made_again(cluster: Cluster, names: tuple[str, ...]) -> None:
+    """One, or all at once, without a command: whoever comes next is answered."""
     cluster.up()
-    socket = cluster.home.run / f"{name}.sock"
-    socket.unlink()
-    eventually(socket.exists, within_s=20)
+    sockets = [cluster.home.run / f"{name}.sock" for name in names]
+    for socket in sockets:
+        socket.unlink()
+    eventually(lambda: all(socket.exists() for socket in sockets), within_s=30)
     eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=20)
     assert cluster.ask("hello")["outcome"] == "success"
     assert cluster("scale", "ho1=2").code == 0

@@ -282,7 +282,7 @@ def test_a_key_lists_its_own_sessions_and_what_waits_with_its_arguments(held):
                 await carol.get(path),
                 await bob.post(f"{path}/commands", json=approve),
                 await http.post(f"{path}/commands", json=approve),
-                await carol.post(f"{path}/commands", json=approve),
+                await carol.post(f"/v1/sessions/SES-{session[:8]}/commands", json=approve),
             ]
             return session, seen, (await asking).json(), (await bob.get("/v1/sessions?all=true")).json()
 
