@@ -163,11 +163,11 @@ async def test_garbage_between_messages_harms_nothing(tmp_path: Path) -> None:
 async def test_two_hundred_tools(tmp_path: Path) -> None:
     """All there, and each can be called; of more than listed_max the rest is refused."""
     async with kept(tmp_path, "many") as server:
-        assert len(server.tools) == 210
+        assert len(server.tools) == 212
         assert await call(server, "tool_199") == (True, "", "did tool 199")
     async with kept(tmp_path, "many", LIMITS.model_copy(update={"listed_max": 100})) as server:
         assert len(server.tools) == 100
-        assert "110 more" in server.refused[-1]
+        assert "112 more" in server.refused[-1]
 
 
 async def test_what_is_no_tool_is_refused_and_the_others_work(tmp_path: Path) -> None:
@@ -181,7 +181,9 @@ async def test_what_is_no_tool_is_refused_and_the_others_work(tmp_path: Path) ->
             "huge",
             "key",
             "nonsense",
+            "picture",
             "polite",
+            "poster",
             "sample",
             "slow",
             "slow_",
