@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hobus.launch.sessions.cluster_client import AsyncClusterClient, ClusterClient
     from hobus.launch.sessions.http_client import AsyncClient, Client
     from hobus.launch.sessions.session_client import Event, Piece
+    from hobus.launch.sessions.summary import SessionRow
 
 __all__ = [
     "AsyncClient",
@@ -35,6 +36,7 @@ __all__ = [
     "Invocation",
     "Piece",
     "RequestError",
+    "SessionRow",
     "SessionView",
     "ToolFault",
     "TurnResult",
@@ -48,7 +50,12 @@ _FROM = {
     "hobus.launch.sessions.cluster_client": ("AsyncClusterClient", "ClusterClient"),
     "hobus.launch.sessions.http_client": ("AsyncClient", "Client"),
     "hobus.launch.sessions.session_client": ("Event", "Piece"),
+    "hobus.launch.sessions.summary": ("SessionRow",),
 }
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -68,6 +68,12 @@ def checked_seconds(given: Any) -> float:
     return float(given)
 
 
+def checked_limit(given: Any) -> None:
+    """Raises RequestError for a bound that is none."""
+    if given is not None and (not isinstance(given, int) or given < 1):
+        raise RequestError("invalid_input", "limit: expected a whole number above zero")
+
+
 @contextmanager
 def as_hobus_errors() -> Generator[None]:
     """Whatever is expected to go wrong in here is raised as one of these."""

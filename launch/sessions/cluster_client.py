@@ -36,7 +36,7 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
-from hobus.launch.sessions.client_errors import checked_seconds, raises_hobus_errors
+from hobus.launch.sessions.client_errors import checked_limit, checked_seconds, raises_hobus_errors
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
 from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.named import named_session
@@ -100,7 +100,8 @@ class AsyncClusterClient(AsyncSessions):
             asking.cancel()
 
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
-        """The newest sessions of the cluster, whoever's. Raises RuntimeFault, CommandError."""
+        """The newest sessions of the cluster, whoever's."""
+        checked_limit(limit)
         async with connected(self._place, "operator") as bus:
             journals = FromLedger(bus, timeout_s=self._timeout_s)
             return await rows_of(journals, limit or self._place.snapshot.config.http.sessions_max, is_all=is_all)

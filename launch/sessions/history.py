@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import HostCommand
+from hobus.bus.messages.session import HostCommand, LeaseHeartbeat
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, reply_in, result_in, why_failed
 from hobus.bus.record.journal import Recorded, own_text, recorded
@@ -58,6 +58,8 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
     for entry in entries:
         taken = recorded(entry)
         match None if taken is None else taken.event.event:
+            case events.HostCommandReceived(command=HostCommand(command=LeaseHeartbeat())):
+                pass  # nobody's word: a client that waits is there
             case events.HostCommandReceived(command=command, principal=principal, door=door, at=at):
                 assert taken is not None  # noqa: S101 - its event was matched
                 seen[command.command_id] = CommandSeen(

@@ -23,7 +23,13 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.base import faults_in
 from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from hobus.bus.port import Clock
-from hobus.launch.sessions.client_errors import HttpError, RequestError, checked_seconds, raises_hobus_errors
+from hobus.launch.sessions.client_errors import (
+    HttpError,
+    RequestError,
+    checked_limit,
+    checked_seconds,
+    raises_hobus_errors,
+)
 from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Question, Sessions, one_by_one
 from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.which import check_prefix
@@ -122,6 +128,7 @@ class AsyncClient(AsyncSessions):
 
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
         """The newest sessions of the key, and what waits for an approval."""
+        checked_limit(limit)
         wanted = (["all=true"] if is_all else []) + ([] if limit is None else [f"limit={limit}"])
         path = f"/v1/sessions?{'&'.join(wanted)}"
         return _read(_SessionList, await self._asked("GET", path, None)).sessions

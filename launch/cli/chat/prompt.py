@@ -31,6 +31,7 @@ from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.search import accept_search
 
 from hobus.bus.messages.base import Message
 from hobus.launch.cli.chat.answer_view import Provisional, say_answer, say_rows
@@ -285,6 +286,13 @@ def _keys(on_interrupt: Callable[[], None]) -> KeyBindings:
     @keys.add("enter", filter=typing)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.validate_and_handle()
+
+    @keys.add("enter", filter=is_searching)
+    def _(event: KeyPressEvent) -> None:
+        """What was found stands as a line just typed: whoever types on goes on behind it."""
+        accept_search()
+        found = event.app.current_buffer
+        found.cursor_position = len(found.text)
 
     @keys.add("escape", "enter", filter=typing)
     def _(event: KeyPressEvent) -> None:
