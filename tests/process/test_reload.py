@@ -146,7 +146,7 @@ def test_processes_that_must_be_are_started_anew_without_a_turn_lost(cluster: Cl
     before = {row.actor: row.instance for row in cluster.run().children}
 
     def change() -> dict[str, Any]:
-        say(cluster, tools__children=3, ho2__sessions_max=500)
+        say(cluster, tools__children_max=3, ho2__sessions_max=500)
         return reloaded(cluster)
 
     results, done = asyncio.run(asked(cluster, change))
@@ -181,7 +181,7 @@ def test_a_process_that_is_killed_in_the_middle_costs_nothing(cluster: Cluster, 
 def test_a_command_that_is_killed_leaves_the_launcher_to_finish_and_two_at_once_are_one(cluster: Cluster) -> None:
     """The first is killed behind its word; the second is told that one is under way, or finds it done."""
     slow(cluster)
-    say(cluster, tools__children=3, ho2__sessions_max=500)
+    say(cluster, tools__children_max=3, ho2__sessions_max=500)
     first = cluster.begin("reload")
     eventually(lambda: cluster.run().reload is not None)
     first.kill()
@@ -200,7 +200,7 @@ def test_a_launcher_that_is_killed_in_the_middle_leaves_a_home_that_starts_under
     """The command says that it has ended; a start goes by the new one, and finds every turn of before."""
     slow(cluster)
     result = cluster.ask(QUESTION)
-    say(cluster, tools__children=3, ho2__sessions_max=500)
+    say(cluster, tools__children_max=3, ho2__sessions_max=500)
     command = cluster.begin("reload")
     eventually(lambda: cluster.run().reload is not None)
     run = cluster.run()
@@ -287,7 +287,7 @@ def test_a_worker_on_another_host_hears_fetches_and_where_needed_begins_anew(clu
         eventually(lambda: kept.snapshot(done["digest"]) is not None)
         for _ in range(4):
             assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"
-        say(cluster, tools__children=3)
+        say(cluster, tools__children_max=3)
         done = reloaded(cluster)
         eventually(lambda: (now := row())[0] not in ("", instance) and now[1] == done["digest"])
         assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"
