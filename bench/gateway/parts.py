@@ -26,7 +26,6 @@ MODEL_ID = str(MODEL["model_id"])
 TIRELESS = {
     "launcher.crash_budget": MANY, "launcher.restart_backoff_max_ms": 200, "gateway.breaker.failures": 1_000_000,
     "budget.agent_token_limit": MANY, "budget.provider_token_limit": MANY, "gateway.backoff_min_ms": 10,
-    "bus.client_rate": 100_000, "bus.client_burst": 100_000, "bus.client_open_max": 1024,
 }  # fmt: skip
 """Of a drill that kills the gateway, or fails its calls, more often than anybody else would stand."""
 

@@ -223,7 +223,8 @@ async def test_who_forks_them_may_be_killed(runner: ChildToolRunner) -> None:
     (nursery,) = [
         child.pid
         for child in children
-        if "hobus.actors.ho1_executor.tools.nursery" in child.cmdline()
+        if child.status() != psutil.STATUS_ZOMBIE
+        and "hobus.actors.ho1_executor.tools.nursery" in child.cmdline()
         and child.pid not in runner.pids()
         and child.num_fds() < 5
     ]
