@@ -271,10 +271,6 @@ def end_with(body: Callable[[], None]) -> NoReturn:
         os._exit(code)
 
 
-if __name__ == "__main__":
-    main()
-
-
 STANDARD = (0, 1, 2)
 _CLOSED_BELOW = 1 << 20
 """`closerange` up to here is one system call where the kernel has `close_range`."""
@@ -303,3 +299,7 @@ def _highest() -> int:
         return max(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers, not paths
     except OSError:
         return _CLOSED_BELOW
+
+
+if __name__ == "__main__":
+    main()
