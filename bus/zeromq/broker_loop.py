@@ -142,12 +142,13 @@ class BrokerLoop:
                 self._remote = RemoteRouter(self._zeromq, settings, *remote, clock=clock)
             self._router = self._bound_router(endpoint)
             self._tap = TapPublisher(self._zeromq, settings, tap_endpoint, epoch=epoch, clock=clock)
-        except zmq.ZMQError as error:
+        except (zmq.ZMQError, ConfigError) as error:
+            if self._remote is not None:
+                self._remote.close()
             self._zeromq.close()
+            if isinstance(error, ConfigError):
+                raise
             raise ConfigError(f"cannot bind {endpoint} or {tap_endpoint}: {error}; is another one running?") from error
-        except ConfigError:
-            self._zeromq.close()
-            raise
         self._option, self._send = option_of(self._router), sender_of(self._router)
         self._receive = receiver_of(self._router)
         # The sockets' own descriptors: zmq's poller asks every socket for its EVENTS twice per wake-up.

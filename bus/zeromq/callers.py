@@ -126,10 +126,6 @@ class Callers:
                     self._happened(event, value)
             except zmq.ContextTerminated:
                 break
-            except zmq.ZMQError as error:
-                if error.errno == zmq.ENOTSOCK:
-                    return  # the context was destroyed, and its sockets with it
-                _log.exception("watching_callers_failed")
             except Exception:  # noqa: BLE001 - logged with its traceback; if nobody takes events, the I/O thread stands
                 _log.exception("watching_callers_failed")
         self._monitor.close(linger=0)

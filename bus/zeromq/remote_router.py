@@ -123,9 +123,13 @@ class RemoteRouter:
         self._keys = keys
         router = self._zeromq.bound(zmq.ROUTER)
         self.callers = Callers(router, settings, clock)
-        # Before the socket is bound: nobody can come before there is an answer.
-        self._zap = ZapHandler(zeromq, keys.knows, is_banned=self.callers.is_banned)
-        self._router = self._bound(router, address)
+        try:
+            # Before the socket is bound: nobody can come before there is an answer.
+            self._zap = ZapHandler(zeromq, keys.knows, is_banned=self.callers.is_banned)
+            self._router = self._bound(router, address)
+        except (zmq.ZMQError, ConfigError):
+            self.callers.close()  # its thread must not wait at a socket that somebody else closes: libzmq aborts
+            raise
         self._option, self._send = option_of(self._router), sender_of(self._router)
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT).removeprefix("tcp://")
         keys.listens = self.address
