@@ -133,7 +133,7 @@ async def turn(request: Request) -> Response:
     asked = AskedTurn(
         api="native", principal=principal_of(request), session_id=session_id, input_id=body.input_id or input_id,
         text=_words_of(body), results=tuple(body.results), comes_back=not body.lease, overrides=body.run_overrides,
-        arrived=door.bus.clock.monotonic(),
+        arrived=door.bus.clock.monotonic(), timeout_s=turns.timeout_of(request.headers, door.config.host),
     )  # fmt: skip
     headers = {"x-hobus-session": session_id, "x-hobus-input": asked.input_id}
     gone = partial(disconnected, request.receive)

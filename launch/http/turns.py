@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -34,7 +34,9 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.streams import StreamDelta, StreamReset
 from hobus.bus.streaming import Continuity
+from hobus.config.sections.processes import HostConfig
 from hobus.launch.http.context import Door
+from hobus.launch.http.limits import TIMEOUT_MAX_S
 from hobus.launch.http.problems import Problem, of_error, of_result
 from hobus.launch.http.sse import ClientGone, Gone, until_gone
 from hobus.launch.sessions.turns import asked_of_owner, process_turn
@@ -43,6 +45,7 @@ T = TypeVar("T")
 Pieces = AsyncGenerator[Message | TurnResult | None]
 """What a turn says, its result last; None for a silence."""
 _KEY_MAX_CHARS = 200
+TIMEOUT_HEADERS = ("x-hobus-timeout", "x-stainless-read-timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class AskedTurn:
     comes_back: bool  # it can ask for the same answer again
     overrides: SessionConfig | None
     arrived: float  # on the bus's monotonic clock
+    timeout_s: float
     results: tuple[CallResult, ...] = ()  # of open calls, in place of a text
     agent_id: str | None = None  # whose session it has to be; None: whoever's it is
 
@@ -80,6 +84,23 @@ def input_of(key: str | None, drawn: str) -> tuple[str, bool]:
     if not key or len(key) > _KEY_MAX_CHARS:
         raise Problem(400, "invalid_input", f"Idempotency-Key: 1 to {_KEY_MAX_CHARS} characters")
     return f"key-{sha256(key.encode('utf-8', 'replace')).hexdigest()[:40]}", True
+
+
+def timeout_of(headers: Mapping[str, str], config: HostConfig) -> float:
+    """The client's own time-out in seconds, as hobus' or OpenAI's client names it; else that of the configuration.
+
+    Raises Problem for what is no number above zero; more than a day is a day.
+    """
+    given = next((headers[name] for name in TIMEOUT_HEADERS if name in headers), None)
+    if given is None:
+        return config.turn_timeout_ms / 1000
+    try:
+        timeout_s = float(given)
+    except ValueError:
+        timeout_s = 0.0
+    if not timeout_s > 0:  # also where it is no number
+        raise Problem(400, "invalid_input", f"{TIMEOUT_HEADERS[0]}: a number of seconds above zero")
+    return min(timeout_s, TIMEOUT_MAX_S)
 
 
 async def start(
@@ -189,7 +210,7 @@ async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None]
         result = await process_turn(
             door.bus,
             asked.turn(stream=heard is not None),
-            timeout_s=config.host.turn_timeout_ms / 1000,
+            timeout_s=asked.timeout_s,
             retry_interval_s=config.host.retry_interval_ms / 1000,
             on_stream=heard,
         )

@@ -65,7 +65,10 @@ class AsyncClient(AsyncSessions):
         self._timeout_s = checked_seconds(timeout_s)
         self._clock = clock or SystemClock()
         self._http = httpx2.AsyncClient(
-            base_url=base_url, headers={"authorization": f"Bearer {key}"}, timeout=self._timeout_s, transport=transport
+            base_url=base_url,
+            headers={"authorization": f"Bearer {key}", "x-hobus-timeout": f"{self._timeout_s:g}"},
+            timeout=self._timeout_s,
+            transport=transport,
         )
 
     async def _session_named(self, given: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from bench.builders import changed
 from hobus.bus.messages.given_history import own_words
+from hobus.bus.messages.ids import parse_iso
 from hobus.bus.record.journal import event_in
 from hobus.config.assets import Approval
 from hobus.launch.http.events import shown
@@ -53,6 +54,23 @@ def test_a_turn_and_its_retry_at_another_door(door):
     assert one == two and one["outcome"] == "success" and one["run_id"]["run_seq"] == 1
     assert conflict.status_code == 409 and conflict.json()["error"]["code"] == "input_conflict"
     assert len([entry for entry in door.cluster.entries() if entry.event_type == "RunRequested"]) == 1
+
+
+@pytest.mark.parametrize("header", ["x-hobus-timeout", "x-stainless-read-timeout"])
+def test_a_client_s_own_time_out_is_the_deadline_of_its_turn(door, header):
+    """A model that takes a minute is waited for as long as the client waits, and no longer."""
+
+    async def work():
+        async with door.http() as http:
+            session = await session_of(http)
+            path = f"/v1/sessions/{session}/turns"
+            return [await http.post(path, json={"text": ASKED}, headers={header: said}) for said in ("900", "0", "nan")]
+
+    *_, long, none, nan = door.run(work())
+    requested = next(entry for entry in door.cluster.entries() if entry.event_type == "RunRequested")
+    event = event_in(requested).event
+    assert long.status_code == 200 and none.status_code == nan.status_code == 400
+    assert 895 < parse_iso(event.deadline_at) - requested.at_us / 1_000_000 < 900
 
 
 def test_a_streamed_turn_names_itself_first_and_ends_with_its_result(door):
