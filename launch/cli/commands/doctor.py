@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 import click
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.control import PeerRow
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.launch.cli import checkup
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Output, with_json
-from hobus.launch.cli.commands.ps import rows_of
+from hobus.launch.cli.commands.ps import rows_of, waits_for
 from hobus.launch.cli.commands.tools import tools_of
 from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.home import Home
@@ -55,7 +57,15 @@ def _health(home: Home, run: RunFile, now: float) -> list[Finding]:
     states = [(row.actor, row.state, row.note) for row in rows if not row.host]
     damaged = [child.actor for child in run.children if child.is_damaged]
     elsewhere = [peer.role for peer in (answer.peers if answer else ()) if peer.address and peer.state == "ready"]
-    return checkup.health(states, broker_answers=answer is not None, home=home, damaged=damaged, elsewhere=elsewhere)
+    return [
+        *checkup.health(states, broker_answers=answer is not None, home=home, damaged=damaged, elsewhere=elsewhere),
+        *bounds(answer.peers if answer else ()),
+    ]
+
+
+def bounds(peers: Iterable[PeerRow]) -> list[Finding]:
+    """What bounds the cluster's work now: one line for each process where something waits, and for what."""
+    return [finding.warn(peer.instance.partition("@")[0], said) for peer in peers for said in waits_for(peer)]
 
 
 def _tools(home: Home, run: RunFile) -> list[Finding]:

@@ -275,18 +275,24 @@ def _missing_tools(peer: PeerRow) -> str:
 
 
 def _bounded_by(peer: PeerRow) -> str:
-    """What waits here and for what, by the counters of its beats: processor time, or a provider."""
+    """Models that are not called, and what waits here and for what."""
     told, count = peer.counters.get, counted
     states = (("breakers_open", "not called"), ("breakers_half_open", "tried again"))
     models = [f"{count(number, 'model')} {what}" for name, what in states if (number := told(name, 0))]
     said = [f"{', '.join(models)} ({next_here('breaker')})"] if models else []
+    return "; ".join([*said, *waits_for(peer)])
+
+
+def waits_for(peer: PeerRow) -> list[str]:
+    """What bounds the work of a process, by the counters of its beats: processor time, or a provider."""
+    told, count, said = peer.counters.get, counted, list[str]()
     if waiting := told("runs_waiting", 0):
         said.append(f"{count(waiting, 'turn')} wait{'s' * (waiting == 1)} to begin: no processor time is left")
     if waiting := told("places_waiting", 0):
         said.append(f"{count(waiting, 'call')} wait{'s' * (waiting == 1)} for a provider that takes no more at once")
     if (lag_ms := told(LAG, 0)) >= LAGGING_MS:
         said.append(f"its loop is {lag_ms} ms behind: it gets no more work until it has caught up")
-    return "; ".join(said)
+    return said
 
 
 def _rss(pid: int) -> int | None:

@@ -3,6 +3,7 @@
 import pytest
 
 from hobus.bus.messages.control import PeerRow, Peers, RefusedKey
+from hobus.launch.cli.commands.doctor import bounds
 from hobus.launch.cli.commands.ps import actor_row, listening, remote_row, shown
 from hobus.launch.launcher.supervision import Member
 
@@ -133,3 +134,16 @@ def test_what_bounds_a_process_now_is_told_beside_it(counters, note):
     """By the counters of its beats: no further question. What else is to be said of it comes first."""
     assert row("ready", "ready", counters=counters).note == note
     assert row("ready", "degraded", reason="ledger: no_route", counters=counters).note == "ledger: no_route"
+
+
+def test_the_doctor_names_what_bounds_the_cluster_now():
+    """One warning for each place where something waits, and none where nothing does."""
+    peer = PeerRow(
+        instance="ho2/1@a", role="ho2", offers=["ho2"], state="ready", slots=0, in_flight=0, keys=0,
+        last_beat_ms=0, connected_ms=0, counters={"runs_waiting": 3, "places_waiting": 1, "breakers_open": 1},
+    )  # fmt: skip
+    found = bounds([peer, peer.model_copy(update={"counters": {}})])
+    assert [(one.check, one.verdict) for one in found] == [("ho2/1", "warn")] * 2
+    assert [one.detail.partition(":")[0] for one in found] == [
+        "3 turns wait to begin", "1 call waits for a provider that takes no more at once",
+    ]  # fmt: skip
