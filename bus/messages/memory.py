@@ -16,11 +16,13 @@ from hobus.bus.messages.ids import SessionId
 LOCAL = "local"
 """The principal of whoever uses this machine's own clients: its operating system user, however many terminals."""
 KEY_PREFIX = "key/"
+PRINCIPAL_PATTERN = r"(local|key/[a-z0-9][a-z0-9_-]{0,39}(/[a-z0-9][a-z0-9_-]{0,39})?)"
 Principal = Annotated[
     str,
     Field(
-        pattern=r"^(local|key/[a-z0-9][a-z0-9_-]{0,39})$",
-        description="whose it is: `local` (clients of this machine), `key/<name>` (who has that key of the HTTP door)",
+        pattern=rf"^{PRINCIPAL_PATTERN}$",
+        description="whose it is: `local` (clients of this machine), `key/<name>` (who has that key of the HTTP door), "
+        "`key/<name>/<user>` (a user whom that key speaks for)",
     ),
 ]
 ArtifactType = Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]

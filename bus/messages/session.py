@@ -14,6 +14,7 @@ from pydantic import Field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId
+from hobus.bus.messages.memory import PRINCIPAL_PATTERN
 from hobus.bus.messages.work_order import Cost, ToolChoice, ToolFile, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
@@ -133,9 +134,9 @@ class Deny(Record):
 StatedPrincipal = Annotated[
     str,
     Field(
-        pattern=r"^(local|key/[a-z0-9][a-z0-9_-]{0,39})?$",
-        description="on whose behalf, as an HTTP door says (`key/<name>`); of every other client it is `local`, and "
-        "this is not read",
+        pattern=rf"^{PRINCIPAL_PATTERN}?$",
+        description="on whose behalf, as an HTTP door says (`key/<name>[/<user>]`); of every other client it is "
+        "`local`, and this is not read",
     ),
 ]
 

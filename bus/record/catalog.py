@@ -149,7 +149,9 @@ _IN_SESSION = Form("<session>/... or <session>-<run>", _of_session)
 _ORDER_ID = Form("<wo_id of the session>", _order_of_session)
 _INPUT_ID = Form("<session>/<input>, or that and /delivered", _input_of_session)
 _CONSOLIDATION_ID = Form("<wo_id>", _matching(r"WO-CONS-[A-Za-z0-9-]+"))
-_TRANSCRIPT_ID = Form("<principal>/<SHA-256 of what was said>", _matching(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{64}"))
+_TRANSCRIPT_ID = Form(
+    "<key>[/<user>]/<SHA-256 of what was said>", _matching(r"([a-z0-9][a-z0-9_-]{0,39}/){1,2}[0-9a-f]{64}")
+)
 _HTTP_KEY_ID = Form("<principal>/<fingerprint>", _matching(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}"))
 # Of which no other writer makes entries: a repeat is meant to add nothing.
 _ATTEMPT = Form("<call key>/<attempt>", _anything)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
@@ -42,11 +43,16 @@ _HOBUS_SESSION = {"name": "X-Hobus-Session", "in": "header", "schema": {"type": 
 
 
 def make_app(door: Door) -> ASGIApp:
-    """The application, guarded."""
+    """The application, guarded; pages of `http.origins` may call it from a browser (CORS)."""
     handlers = [openai_api.of_session(one.handler) if _SESSION in one.parameters else one.handler for one in OPERATIONS]
     routes = [Route(one.path, of, methods=[one.method]) for one, of in zip(OPERATIONS, handlers, strict=True)]
     routes += [Route("/openapi.json", openapi), Route("/docs", docs)]
-    return Guard(Router(routes, redirect_slashes=False), door)  # a path is what it is
+    guarded = Guard(Router(routes, redirect_slashes=False), door)  # a path is what it is
+    if not (origins := door.config.http.origins):
+        return guarded
+    return CORSMiddleware(
+        guarded, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=_TOLD
+    )
 
 
 async def healthz(_request: Request) -> Response:
@@ -126,6 +132,8 @@ class Operation(NamedTuple):
 _ONE = "/v1/sessions/{session_id}"
 _LINE = "/v1/memory/{artifact_id}"
 _BOTH = (_KEY, _HOBUS_SESSION)
+_TOLD = [f"X-Hobus-{name}" for name in ("Session", "Input", "Outcome", "Ignored", "Remembered", "Over-Budget")]
+"""Headers of an answer that a page's scripts may read."""
 OPERATIONS = (
     Operation("GET", "/v1/models", openai_api.models, "Agents, and models of providers"),
     Operation("GET", "/v1/models/{model:path}", openai_api.model, "One of them"),

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 import structlog
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hobus.bus.fair import key_principal
 from hobus.launch.http.context import Door
-from hobus.launch.http.keys import HttpKey
+from hobus.launch.http.keys import HttpKey, person_of
 from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error, whole
 from hobus.launch.http.sse import ClientGone
 
@@ -40,6 +41,9 @@ def names_of(listen_host: str, further: list[str]) -> frozenset[str]:
     own = listen_host.lower()
     local = _LOOPBACK if own in _LOOPBACK or own in ("*", "0.0.0.0", "[::]") else frozenset[str]()  # noqa: S104 - compared
     return local | {own} | {name.lower() for name in further}
+
+
+USER_HEADERS = ("x-hobus-user", "x-openwebui-user-id")
 
 
 @dataclass(slots=True)
@@ -72,7 +76,7 @@ class Guard:
         principal = ""
         try:
             key = self._let_in(scope)
-            principal = key.principal if key else ""
+            principal = _principal(scope, key) if key else ""
             scope.update(key=key, principal=principal, door=self.door, app=self)
             body.check_length()
             with self.door.bus.on_behalf_of(principal and key_principal(principal)):
@@ -125,6 +129,13 @@ class Guard:
         if not key.opens(method, path):
             raise Problem(403, "key_not_for_this", f"this key was made for `{key.may}` alone (hobus token create)")
         return key
+
+
+def _principal(scope: Scope, key: HttpKey) -> str:
+    """The key's name, or the user of it that a header names."""
+    headers = Headers(scope=scope)
+    user = next(filter(None, map(headers.get, USER_HEADERS)), None)
+    return person_of(key.principal, user) if user else key.principal
 
 
 class _RequestBody:

@@ -45,6 +45,11 @@ _SETTLED_NS = 1_000_000_000
 """A directory that changed less than this ago may change again without another time: it is read again."""
 
 
+def person_of(name: str, user: str) -> str:
+    """The principal of a user whom the key of this name speaks for; by its digest if it cannot stand in an id."""
+    return f"{name}/{user if PRINCIPAL.fullmatch(user) else 'u-' + _hash(user)[:32]}"
+
+
 May = Literal["use", "approve", "metrics"]
 _OPENS = {"use": ".*", "approve": "GET /v1/sessions|POST /v1/sessions/[^/]+/commands", "metrics": "(GET|HEAD) /metrics"}
 """What a key of this kind opens, by method and path."""

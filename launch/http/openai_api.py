@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -15,11 +15,12 @@ from starlette.responses import JSONResponse, Response
 
 from hobus.actors.session_host.turns import refusal_of
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.fair import key_principal
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.http import openai_requests, transcript, turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.keys import HttpKey
+from hobus.launch.http.keys import HttpKey, person_of
 from hobus.launch.http.openai_answers import (
     ChatEvents,
     Delivered,
@@ -151,9 +152,26 @@ async def _turn(
     request: Request, api: str, cls: type[B], answer_of: Callable[[B, str, str, int], ChatEvents | ResponseEvents]
 ) -> Response:
     """One turn behind a request of either API, answered whole or as a stream."""
+    body = await read(request, cls)
+    with _on_behalf_of(request, body.user or body.safety_identifier):
+        return await _turn_of(request, api, body, answer_of)
+
+
+@contextmanager
+def _on_behalf_of(request: Request, user: str | None) -> Generator[None]:
+    """The request is of this user below its key, unless a header named one."""
+    door, key = door_of(request), request.scope["key"]
+    if user and principal_of(request) == key.principal:
+        request.scope["principal"] = person_of(key.principal, user)
+    with door.bus.on_behalf_of(key_principal(principal_of(request))):
+        yield
+
+
+async def _turn_of(
+    request: Request, api: str, body: B, answer_of: Callable[[B, str, str, int], ChatEvents | ResponseEvents]
+) -> Response:
     door = door_of(request)
     door.require_room(principal_of(request))
-    body = await read(request, cls)
     ignored = openai_requests.check(body)
     said = body.transcript(door.config.http.messages_max)
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)

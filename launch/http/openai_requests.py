@@ -132,6 +132,7 @@ class _Request(_Words):
     stream: bool | None = False
     metadata: Metadata | None = None
     user: str | None = None
+    safety_identifier: str | None = None
 
 
 class ChatRequest(_Request):

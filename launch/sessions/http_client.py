@@ -43,18 +43,24 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 class AsyncClient(AsyncSessions):
     """Asks one door on behalf of one key."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a client is made of, each by its name
         self,
         base_url: str,
         key: str,
         *,
         timeout_s: float = 600.0,
+        user: str | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`timeout_s` bounds each call with all its tries; `transport` and `clock` for tests."""
+        """`timeout_s` bounds each call with all its tries; `transport` and `clock` for tests.
+
+        `user`: whom the key's program asks for; sessions, memory and shares are that person's own. Raises RequestError.
+        """
         if not (f"{key}".isascii() and f"{key}".isprintable()):
             raise RequestError("invalid_input", "key: expected the bearer key of a client, as it was printed")
+        if user is not None and not (user.isascii() and user.isprintable()):
+            raise RequestError("invalid_input", "user: expected an id in printable ASCII")
         try:
             is_address = httpx2.URL(base_url).scheme in ("http", "https")
         except httpx2.InvalidURL:
@@ -66,7 +72,8 @@ class AsyncClient(AsyncSessions):
         self._clock = clock or SystemClock()
         self._http = httpx2.AsyncClient(
             base_url=base_url,
-            headers={"authorization": f"Bearer {key}", "x-hobus-timeout": f"{self._timeout_s:g}"},
+            headers={"authorization": f"Bearer {key}", "x-hobus-timeout": f"{self._timeout_s:g}"}
+            | ({"x-hobus-user": user} if user else {}),
             timeout=self._timeout_s,
             transport=transport,
         )
@@ -232,9 +239,9 @@ class AsyncClient(AsyncSessions):
 class Client(Sessions[AsyncClient]):
     """`AsyncClient` for programs without an event loop; raises HttpError where that does."""
 
-    def __init__(self, base_url: str, key: str, *, timeout_s: float = 600.0) -> None:
+    def __init__(self, base_url: str, key: str, *, timeout_s: float = 600.0, user: str | None = None) -> None:
         async def made() -> AsyncClient:
-            return AsyncClient(base_url, key, timeout_s=timeout_s)
+            return AsyncClient(base_url, key, timeout_s=timeout_s, user=user)
 
         super().__init__(made)
 

@@ -37,7 +37,7 @@ def _as_of(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _principal(command: Callable[..., Any]) -> Callable[..., Any]:
-    said = "Only of this principal: local (this machine's clients) or key/NAME (who has that HTTP key)."
+    said = "Only of this principal: local (this machine's clients), key/NAME (who has that HTTP key), key/NAME/USER."
     return click.option("--principal", metavar="NAME", help=said)(command)
 
 

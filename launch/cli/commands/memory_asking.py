@@ -66,10 +66,11 @@ def principal(there: Place, name: str | None) -> str | None:
     if name is None or name == m.LOCAL:
         return name
     if _is(m.Principal, name):
-        if name not in {f"{m.KEY_PREFIX}{key.principal}" for key in (*keys_in(there.home), *revoked_in(there.home))}:
-            note(f"no key {name.removeprefix(m.KEY_PREFIX)} was ever made here: {next_here('keys list')}")
+        key_name = name.split("/")[1]
+        if key_name not in {key.principal for key in (*keys_in(there.home), *revoked_in(there.home))}:
+            note(f"no key {key_name} was ever made here: {next_here('keys list')}")
         return name
-    raise UsageFault(f"--principal {name[:80]!r}: expected local or key/NAME", hint=next_here("keys list"))
+    raise UsageFault(f"--principal {name[:80]!r}: expected local or key/NAME[/USER]", hint=next_here("keys list"))
 
 
 def agent(there: Place, agent_id: str | None) -> str:

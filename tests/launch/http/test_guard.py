@@ -1,10 +1,12 @@
 """What comes in at all: by which name, from which page, how large, whose."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.launch.http.guard import host_of, names_of
-from tests.launch.http.door import SimulatedDoor
+from tests.launch.http.door import SNAPSHOT, SimulatedDoor
 
 LIMIT = shipped_snapshot().config.http.body_max_bytes
 
@@ -58,6 +60,24 @@ def test_a_page_of_another_origin_is_refused(door):
     for path in ("/v1/models", "/readyz"):
         answer = answer_to(door, "GET", path, headers={"origin": "https://evil.example"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (403, "origin_not_allowed")
+
+
+PAGE = "https://chat.example"
+
+
+def test_a_page_of_an_allowed_origin_asks_and_reads_by_cors():
+    """Its browser's preflight needs no key, the answer may be read, and of no other page."""
+    config = SNAPSHOT.config
+    http = config.http.model_copy(update={"origins": [PAGE]})
+    with SimulatedDoor(replace(SNAPSHOT, config=config.model_copy(update={"http": http}))) as door:
+        asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        preflight = answer_to(door, "OPTIONS", "/v1/chat/completions", headers={"origin": PAGE, **asks})
+        other = answer_to(door, "OPTIONS", "/v1/models", headers={"origin": "https://evil.example", **asks})
+        models = answer_to(door, "GET", "/v1/models", headers={"origin": PAGE})
+    assert preflight.status_code == 200 and "authorization" in preflight.headers["access-control-allow-headers"]
+    assert models.status_code == 200 and models.headers["access-control-allow-origin"] == PAGE
+    assert "x-hobus-session" in models.headers["access-control-expose-headers"].lower()
+    assert other.status_code == 400 and "access-control-allow-origin" not in other.headers
 
 
 @pytest.mark.parametrize(

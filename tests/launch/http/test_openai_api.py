@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.bus.record.journal import event_in
 from tests.launch.http.door import SimulatedDoor, sdk
 
 ASKED = "what packages are installed?"
@@ -46,6 +47,40 @@ def test_a_transcript_goes_on_in_its_session_and_a_changed_one_does_not(door):
     assert second.session_id == first.session_id
     assert ASKED in second.choices[0].message.content
     assert len({first.session_id, branch.session_id, other.session_id, stranger.session_id}) == 4
+
+
+UUID = "0b7a4c7e-8f0e-4c8e-9a53-2a54b6a0f0aa"
+
+
+@pytest.mark.parametrize(
+    ("named", "principal"),
+    [
+        ({"user": "bob"}, "key/alice/bob"),
+        ({"extra_body": {"safety_identifier": "bob"}}, "key/alice/bob"),
+        ({"extra_headers": {"X-OpenWebUI-User-Id": UUID}}, f"key/alice/{UUID}"),
+        ({"extra_headers": {"X-Hobus-User": "carol"}, "user": "bob"}, "key/alice/carol"),
+        ({"user": ""}, "key/alice"),
+        ({"user": "Bob <bob@example.org>"}, "key/alice/u-cee807a550a0fc43ed59a2a3fafe81f7"),
+    ],
+)
+def test_a_user_whom_a_client_names_is_a_principal_below_its_key(door, named, principal):
+    """By OpenAI's fields or a header: what is asked is that person's, and no other user of the key goes on with it."""
+
+    async def work():
+        said = [{"role": "user", "content": ASKED}]
+        first = await door.openai().chat.completions.create(model="ADMIN", messages=said, **named)
+        said = [*said, {"role": "assistant", "content": first.choices[0].message.content}]
+        said = [*said, {"role": "user", "content": "hello"}]
+        again = await door.openai().chat.completions.create(model="ADMIN", messages=said, **named)
+        other = await door.openai().chat.completions.create(model="ADMIN", messages=said, user="somebody-else")
+        return first.session_id, again.session_id, other.session_id
+
+    first, again, other = door.run(work())
+    assert first == again != other
+    asked = [event_in(entry).event for entry in door.requested()]
+    assert [one.principal for one in asked[:2]] == [f"client/{principal}"] * 2
+    began = next(entry for entry in door.cluster.entries() if entry.event_type == "SESSION_START")
+    assert event_in(began).event.principal == principal
 
 
 def test_a_transcript_does_not_go_on_with_another_agent():
