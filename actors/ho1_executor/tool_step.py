@@ -14,6 +14,7 @@ from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import ReadText, requests_over
+from hobus.actors.ho1_executor.tools.schema_check import with_defaults
 from hobus.actors.ho1_executor.tools.table import builtin_view
 from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
@@ -68,6 +69,7 @@ class ToolStep:
                 "idempotency_key": order.wo_id,
                 "more_tools": self._more_tools(agent),
                 "holder": job.holder,
+                "remaining_s": job.remaining_s,
                 "request": requests_over(self.bus, timeout_s=timeout_s, about=about, read_file=self.read_file),
                 **({} if snapshot.digest == (self.own_digest or snapshot.digest) else {"view": builtin_view(snapshot)}),
             },
@@ -98,6 +100,7 @@ class ToolStep:
             raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
         if agent is None or not agent.may_use(call.tool_id, writes=tool.writes):
             raise WorkOrderFault("tool_not_permitted", _refusal(order.agent_id, agent, tool))
+        call = call.model_copy(update={"arguments": with_defaults(tool.parameters, call.arguments)})
         if faults := schema_faults(_validator_of(tool), call.arguments):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
         return call, tool, agent

@@ -3,7 +3,7 @@
 Each call of `effect` adds a line to DIR/effects; `pid` of the newest server stands in DIR/pid. HOW: `garbage` (prints
 nonsense between its messages), `silent` (never answers), `wild` (lists what is no tool beside what is one), `many` (200
 tools), `late4` (answers its handshake after four seconds), `held` (not as long as there is DIR/hold), `stateful` (has
-`count`, which says its process and how often it was called there).
+`count`, which says its process and how often it was called there), `odd` (has tools that answer oddly, or go on for long).
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ def tools() -> list[Any]:
     ]
     if HOW == "stateful":
         names.append("count")
+    if HOW == "odd":
+        names += ["half", "steady", "endless", "huge_id_last"]
     listed: list[Any] = [{"name": name, "description": f"Does {name}.", "inputSchema": OBJECT} for name in names]
     if HOW == "many":
         listed += [{"name": f"tool {n}", "description": "x" * 500, "inputSchema": OBJECT} for n in range(200)]
@@ -99,6 +101,19 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
             return
         if name == "deaf":
             time.sleep(60)
+    if name in ("steady", "endless"):
+        for step in range(8 if name == "steady" else 10_000):
+            if _cancelled[request_id].wait(0.2):
+                return
+            token = params["_meta"]["progressToken"]
+            say({"method": "notifications/progress", "params": {"progressToken": token, "progress": step}})
+    if name == "half":
+        text = "cut \ud83d, whole \ud83d\ude00"
+        say({"id": request_id, "result": {"content": [{"type": "text", "text": text}]}})
+        return
+    if name == "huge_id_last":
+        say({"result": {"content": [{"type": "text", "text": "x" * 1_000_000}]}, "id": request_id})
+        return
     if name == "nonsense":
         say({"id": request_id, "result": {"content": "nothing of the kind"}})
         return

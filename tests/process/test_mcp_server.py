@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from hobus.actors.ho1_executor.mcp_servers.server import McpSource
+from hobus.actors.ho1_executor.mcp_servers.server import CallTimes, McpSource
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.config.snapshot import load_snapshot
@@ -59,7 +59,7 @@ async def call(server: McpSource, tool: str, timeout_s: float = 10.0, holder: st
     """One call: ok, code, text."""
     asked = ToolCall(call_id="001", tool_id=f"s__{tool}", arguments={})
     result = await server.call(
-        server.tools[f"s__{tool}"], asked, holder=holder, idempotency_key="WO-7", timeout_s=timeout_s
+        server.tools[f"s__{tool}"], asked, holder=holder, idempotency_key="WO-7", times=CallTimes(timeout_s, 10.0)
     )
     return result.ok, result.code, result.text
 
@@ -200,17 +200,39 @@ async def test_a_server_that_never_answers_is_given_up_and_tried_again(tmp_path:
     """Within connect_timeout_ms, saying so; its tools are called by nobody."""
     async with kept(tmp_path, "silent", connect_timeout_ms=6000) as server:
         assert server.state == "failed"
-        assert "within 6.000 s" in server.detail
+        assert "within 6 s (its connect_timeout_ms)" in server.detail
         first = server_pid(tmp_path)
         await until(lambda: server_pid(tmp_path) != first)
 
 
-async def test_a_message_without_end_ends_the_connection(tmp_path: Path) -> None:
-    """No memory is filled: what a call made of it is in doubt."""
+async def test_an_answer_that_is_too_long_costs_its_own_call_alone(tmp_path: Path) -> None:
+    """No memory is filled, the others in flight and the server's process go on."""
     limits = LIMITS.model_copy(update={"message_max_bytes": 100_000})
-    async with kept(tmp_path, limits=limits) as server:
-        assert (await call(server, "huge"))[1] == "unknown_outcome"
-        assert (await call(server, "effect"))[0]
+    async with kept(tmp_path, "odd", limits=limits) as server:
+        beside = asyncio.get_running_loop().create_task(call(server, "steady"))
+        pid = server_pid(tmp_path)
+        for tool in ("huge", "huge_id_last"):
+            ok, code, text = await call(server, tool)
+            assert (ok, code) == (False, "tool_failed") and "tools.message_max_bytes" in text
+        assert (await beside)[0] and server_pid(tmp_path) == pid
+
+
+async def test_half_a_character_in_an_answer_is_replaced(tmp_path: Path) -> None:
+    """What a server cut in the middle of an emoji is an answer all the same; two halves are one."""
+    async with kept(tmp_path, "odd") as server:
+        assert (await call(server, "half"))[2] == "cut \ufffd, whole \U0001f600"
+
+
+async def test_progress_keeps_a_long_call_alive_up_to_its_order_s_deadline(tmp_path: Path) -> None:
+    """A server that says that it goes on is waited for; one that is silent, or goes on for ever, is not."""
+    async with kept(tmp_path, "odd") as server:
+        assert (await call(server, "steady", timeout_s=0.6))[2] == "did steady"
+        assert (await call(server, "slow", timeout_s=0.6))[1] == "deadline_exceeded"
+        began = asyncio.get_running_loop().time()
+        times = CallTimes(0.6, 1.2)
+        asked = ToolCall(call_id="002", tool_id="s__endless", arguments={})
+        endless = await server.call(server.tools["s__endless"], asked, holder="S", idempotency_key="WO-8", times=times)
+        assert endless.code == "deadline_exceeded" and asyncio.get_running_loop().time() - began < 5
 
 
 @pytest.mark.parametrize("how", ["cancel", "server dies"])
@@ -236,7 +258,7 @@ async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) ->
     """The worker is killed; its server, deaf for its input and for cancels, is gone too."""
     code = f"""
 import asyncio, sys
-from hobus.actors.ho1_executor.mcp_servers.server import McpSource
+from hobus.actors.ho1_executor.mcp_servers.server import CallTimes, McpSource
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.config.snapshot import load_snapshot
@@ -248,7 +270,7 @@ async def main():
     while server.state != "ready":
         await asyncio.sleep(0.01)
     call = ToolCall(call_id="001", tool_id="s__deaf", arguments={{}})
-    await server.call(server.tools["s__deaf"], call, holder="S", idempotency_key="k", timeout_s=50)
+    await server.call(server.tools["s__deaf"], call, holder="S", idempotency_key="k", times=CallTimes(50, 50))
 asyncio.run(main())
 """
     worker = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)

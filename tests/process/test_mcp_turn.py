@@ -247,7 +247,7 @@ def test_a_cluster_with_a_server_that_cannot_be_is_ready_and_says_so(cluster: Cl
     eventually(lambda: len([row for row in tools_of(cluster)["sources"] if row["state"] == "failed"]) == 2)
     told = cluster("tools").out
     assert "the command no-such-program-anywhere is not there" in told
-    assert "within 0.300 s" in told
+    assert "within 0.3 s" in told
     assert "missing" in cluster("ps").out
     doctor = cluster("doctor").out
     assert "no-such-program-anywhere" in doctor

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import structlog
 
@@ -37,6 +37,13 @@ PROCESS_MODULE = "hobus.actors.ho1_executor.mcp_servers.process"
 
 Listed = Callable[[str, list[dict[str, Any]]], None]
 """(who the server is, its tools) -> None; called at each listing."""
+
+
+class CallTimes(NamedTuple):
+    """How long a call may take in seconds: without a sign of progress from its server, and in all."""
+
+    silent_s: float
+    all_s: float
 
 
 class NotConnected(Exception):
@@ -85,7 +92,9 @@ class ServerProcess(HostProcess):
                 await self.frames.ends_within(self._kill_grace_s)
             raise
         except TimeoutError:
-            said = f"it did not say who it is and list its tools within {connect_timeout_s:.3f} s"
+            said = (
+                f"it did not say who it is and list its tools within {connect_timeout_s:g} s (its connect_timeout_ms)"
+            )
             raise NotConnected(said) from None
         except HostGone as gone:
             if has_listed:
@@ -174,27 +183,32 @@ class McpSource:
         self.ended.clear()
 
     async def call(
-        self, tool: ToolDefinition, call: ToolCall, *, holder: str, idempotency_key: str, timeout_s: float
+        self, tool: ToolDefinition, call: ToolCall, *, holder: str, idempotency_key: str, times: CallTimes
     ) -> ToolResult:
-        """One call within `timeout_s`, waiting for the server included, in the process that its holder has.
+        """One call within its times, waiting for the server included, in the process that its holder has.
 
         A call whose server goes away under it is made again if it may be, once; else its outcome is unknown. Over time
         or cancelled: it has ended, or its server's process was killed, before this returns.
         """
         if self._config.per != "worker":
-            return await self._in_own(holder, tool, call, idempotency_key=idempotency_key, timeout_s=timeout_s)
+            return await self._in_own(holder, tool, call, idempotency_key=idempotency_key, times=times)
         fields = {"arguments": call.arguments, "idempotency_key": idempotency_key}
-        limit = asyncio.timeout(timeout_s)
+        loop = asyncio.get_running_loop()
+        limit, until = asyncio.timeout(times.silent_s), loop.time() + times.all_s
+
+        def go_on() -> None:
+            limit.reschedule(min(until, loop.time() + times.silent_s))
+
         try:
             async with limit:
                 try:
-                    result = await self._once(tool, fields)
+                    result = await self._once(tool, fields, go_on)
                     if result.code != NOT_TAKEN:
                         return result
                 except HostGone:
                     if not tool.idempotent:
                         raise
-                result = await self._once(tool, fields)
+                result = await self._once(tool, fields, go_on)
                 return not_done("tool_failed", result.text) if result.code == NOT_TAKEN else result
         except HostGone as gone:
             said = f"the MCP server of {tool.tool_id} {gone} while the call was running"
@@ -202,10 +216,10 @@ class McpSource:
         except TimeoutError:
             if not limit.expired():
                 raise
-            over = f"{tool.tool_id} ran over {timeout_s:.3f} s and was stopped; what it had done by then is not known"
-            return not_done("deadline_exceeded", over)
+            over = f"{tool.tool_id} ran over {times.silent_s:.3f} s and was stopped"
+            return not_done("deadline_exceeded", f"{over}; what it had done by then is not known")
 
-    async def _once(self, tool: ToolDefinition, fields: Mapping[str, Any]) -> ToolResult:
+    async def _once(self, tool: ToolDefinition, fields: Mapping[str, Any], go_on: Callable[[], None]) -> ToolResult:
         await self._settled.wait()
         connection = self._connection
         if connection is None or self.state != "ready":
@@ -213,14 +227,14 @@ class McpSource:
             return not_done("tool_failed", said)
         if tool.tool_id not in self._names:
             return not_done("tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run")
-        result = await connection.call({"tool": self._names[tool.tool_id], **fields})
+        result = await connection.call({"tool": self._names[tool.tool_id], **fields}, on_progress=go_on)
         result.held_by = f"{self.name}/{connection.pid}"
         if result.code == NOT_TAKEN:
             connection.end()  # whoever calls next waits for another one
         return result
 
     async def _in_own(
-        self, holder: str, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, timeout_s: float
+        self, holder: str, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, times: CallTimes
     ) -> ToolResult:
         """In the process of this session, or principal, alone."""
         held = self._held.get(holder) or self._made_for(holder)
@@ -231,9 +245,7 @@ class McpSource:
         if held.idle is not None:
             held.idle.cancel()
         try:
-            return await held.source.call(
-                tool, call, holder=holder, idempotency_key=idempotency_key, timeout_s=timeout_s
-            )
+            return await held.source.call(tool, call, holder=holder, idempotency_key=idempotency_key, times=times)
         finally:
             held.users -= 1
             if not held.users:
@@ -273,6 +285,7 @@ class McpSource:
             "end_grace_s": limits.kill_grace_ms / 1000,
             **limits.model_dump(include=_BOUNDS),
         }
+        began = asyncio.get_running_loop().time()
         try:
             self._connection = ServerProcess(configure, limits, self._settled.clear)
             self.ended.append(self._connection)
@@ -284,8 +297,9 @@ class McpSource:
             self._failures += 1
             self._lost("failed", f"its process cannot be started: {error.strerror}")
         except HostGone as gone:
-            # It had been in order, or it is the first of several: the next try says which.
-            self._failures = 0
+            # It had been in order: the next try says more. One that ends again and again has ever longer pauses.
+            lived_s = asyncio.get_running_loop().time() - began
+            self._failures = 0 if lived_s > limits.reconnect_max_ms / 1000 else self._failures + 1
             self._lost("starting", f"its process {gone}: connecting again")
         finally:
             self._connection = None

@@ -25,7 +25,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, told
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
-from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
+from hobus.actors.ho1_executor.mcp_servers.stdio import TOO_LARGE, Streams, Traffic, stdio
 from hobus.actors.ho1_executor.tools.definition import KeptFiles, ToolResult, cut, not_done
 from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
 from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields
@@ -194,7 +194,7 @@ class _Link:
             "_meta": {IDEMPOTENCY_KEY: frame["idempotency_key"]},
         }
         try:
-            answer = await self._request("tools/call", params, request_id=_request_id(frame["n"]))
+            answer = await self._request("tools/call", params, number=frame["n"])
             result = self._result(answer)
         except MCPError as error:
             if self._traffic.ended.is_set():
@@ -205,7 +205,8 @@ class _Link:
             elif is_lost:
                 result = not_done("unknown_outcome", f"the MCP server did not answer: {printable(error.message)}")
             else:
-                result = not_done("tool_failed", f"the MCP server refused: {printable(error.message)}")
+                who = "the MCP server" if error.code == TOO_LARGE else "the MCP server refused"
+                result = not_done("tool_failed", f"{who}: {printable(error.message)}")
             await self._send(frame["n"], result)
             if is_lost or result.code == NOT_TAKEN:
                 self._end()  # a new connection finds it, or says why not
@@ -224,13 +225,16 @@ class _Link:
         code = "tool_failed" if is_error else ""
         return ToolResult(ok=not is_error, code=code, text=text, truncated=truncated, files=files.kept)
 
-    async def _request(
-        self, method: str, params: Mapping[str, Any], *, request_id: str | None = None
-    ) -> dict[str, Any]:
+    async def _request(self, method: str, params: Mapping[str, Any], *, number: int | None = None) -> dict[str, Any]:
+        """`number`: of the worker's call, who is told when the server says that it goes on with it."""
         options = self._options()
         options["cancel_on_abandon"] = False  # cancels are sent by name, and waited for
-        if request_id is not None:
-            options["request_id"] = request_id
+        if number is not None:
+
+            async def go_on(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001 - by these names
+                await self._worker.send("progress", n=number)
+
+            options["request_id"], options["on_progress"] = _request_id(number), go_on
         return await self._dispatcher.send_raw_request(method, params, options)
 
     def _options(self) -> CallOptions:

@@ -8,6 +8,8 @@ to standard error is kept until it is connected, to say why it could not be.
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +20,10 @@ import mcp_types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+_END_BYTES = 256
+TOO_LARGE = -32099
+"""Code of an error that no server says: its answer is longer than a message may be."""
+OUR_ID = re.compile(rb'"id"\s*:\s*"(call-\d+)"')
 Streams = tuple[Any, Any]
 """From the server, to the server; the SDK keeps the names of their types to itself."""
 
@@ -87,9 +93,8 @@ async def _read(
     assert process.stdout is not None  # noqa: S101 - it was asked for
     async with to_session:
         while not traffic.ended.is_set():
-            try:
-                line = await process.stdout.readline()
-            except ValueError:
+            line = await _line(process.stdout)
+            if line is None:
                 traffic.why_ended = "it sent a message of more than tools.message_max_bytes"
                 traffic.ended.set()
                 return
@@ -98,12 +103,50 @@ async def _read(
                 traffic.ended.set()
                 return
             try:
-                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                message = message_in(line)
             except ValueError:
                 traffic.passed_over += bool(line.strip())
                 continue
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await to_session.send(SessionMessage(message))
+
+
+async def _line(output: asyncio.StreamReader) -> bytes | None:
+    """The next line; of one that is too long, a refusal of the call that it answers, or None if it names none.
+
+    Our ids stand at an end of such a line: no server writes them behind half of its result.
+    """
+    head, last, is_over = b"", b"", False
+    while not is_over:
+        try:
+            piece, is_over = await output.readuntil(), True
+        except asyncio.LimitOverrunError as much:
+            piece = await output.readexactly(much.consumed)
+        except asyncio.IncompleteReadError as ended:
+            piece, is_over = ended.partial, True
+        if is_over and not head:
+            return piece
+        head, last = head or piece[:_END_BYTES], (last + piece)[-_END_BYTES:]
+    found = OUR_ID.search(head) or OUR_ID.search(last)
+    if found is None:
+        return None
+    said = "its answer has more than tools.message_max_bytes; whatever it did is done"
+    error = {"code": TOO_LARGE, "message": said}
+    return json.dumps({"jsonrpc": "2.0", "id": found[1].decode(), "error": error}).encode()
+
+
+def message_in(line: bytes) -> Any:
+    """The message of a line; halves of a character that a server cut in two are U+FFFD. Raises ValueError."""
+    read = mcp_types.jsonrpc_message_adapter
+    try:
+        return read.validate_json(line, by_name=False)
+    except ValueError:
+        if b"\\ud" not in line.lower():
+            raise
+    whole = (
+        json.dumps(json.loads(line), ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
+    return read.validate_json(whole, by_name=False)
 
 
 async def _end_of(process: asyncio.subprocess.Process, traffic: Traffic, end_grace_s: float) -> str:

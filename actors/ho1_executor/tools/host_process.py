@@ -122,20 +122,26 @@ class HostProcess:
         """Hands out what comes; what is of no call goes to `take_other`. Raises HostGone; the caller then kills it."""
         while True:
             frame = await frames.receive()
-            if frame["op"] not in ("result", "request"):
+            if frame["op"] not in ("result", "request", "progress"):
                 take_other(frame)
                 continue
             number = frame.get("n")
             heard = self._calls.get(number) if isinstance(number, int) else None
-            is_answer = is_request(frame) or result_in(frame) is not None
+            is_answer = frame["op"] == "progress" or is_request(frame) or result_in(frame) is not None
             if heard is None or heard.qsize() >= _UNREAD_MAX or not is_answer:
                 raise HostGone("sent something that is not an answer")
             heard.put_nowait(frame)
 
     async def call(
-        self, fields: Mapping[str, Any], request: Request = no_request, *, op: str = "call", may_yield: bool = True
+        self,
+        fields: Mapping[str, Any],
+        request: Request = no_request,
+        *,
+        op: str = "call",
+        may_yield: bool = True,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> ToolResult:
-        """The result of one call. Raises HostGone.
+        """The result of one call; `on_progress` is called when the process says that it goes on. Raises HostGone.
 
         Cancelled: the process is told; if the call has not ended within the kill grace (`may_yield`: it might), the
         process is killed, and what else is in flight there with it. When this returns or raises, the call is over.
@@ -150,6 +156,9 @@ class HostProcess:
             while (frame := await heard.get()) is not None:
                 if (result := result_in(frame)) is not None:
                     return result
+                if frame["op"] == "progress":
+                    on_progress()
+                    continue
                 try:
                     answer = {"value": await request(frame["service"], frame["type"], frame["body"])}
                 except ToolFault as fault:

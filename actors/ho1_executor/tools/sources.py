@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho1_executor.mcp_servers.listing import printable
-from hobus.actors.ho1_executor.mcp_servers.server import McpSource
+from hobus.actors.ho1_executor.mcp_servers.server import CallTimes, McpSource
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.schema_check import schema_fault
@@ -99,11 +99,13 @@ class ToolSources:
         tool = self._table.get(call.tool_id)
         if tool is None:
             return not_done("tool_not_found", f"no tool {call.tool_id[:64]}")
-        holder, server = context.pop("holder", ""), self._servers.get(tool.source)
+        holder, remaining_s = context.pop("holder", ""), context.pop("remaining_s", timeout_s)
+        server = self._servers.get(tool.source)
         if server is None:
             return await self._children.run(call, context=context, timeout_s=timeout_s)
         key = context["idempotency_key"]
-        return await server.call(tool, call, holder=holder, idempotency_key=key, timeout_s=timeout_s)
+        times = CallTimes(timeout_s, remaining_s)
+        return await server.call(tool, call, holder=holder, idempotency_key=key, times=times)
 
     def announcement(self) -> AnnounceTools:
         """What can be run here now, and how each source of it is."""
