@@ -1,5 +1,8 @@
 """Safety bounds of a gateway that no configuration has a reason to change: what they bound costs memory alone."""
 
+ARGUMENTS_MAX_CHARS = 256 * 1024
+"""Of one tool call, some 64,000 tokens: its order carries them, and every later round of its turn."""
+
 CALLS_MAX = 4096
 """Orders' prompts at once, and calls that a provider bears: as many as any process takes (bus.mailbox_max)."""
 

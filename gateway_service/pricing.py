@@ -80,11 +80,22 @@ def _counted(packed: bytes) -> int:
 _counted_once = lru_cache(maxsize=_TOOLS_KEPT)(_counted)
 
 
-def estimated(prompt: Prompt, answer: PromptResponse, chars_per_token: int) -> dict[str, int]:
-    """The usage of an answer by lengths, input_tokens and output_tokens, where nobody counted: never for free."""
-    length = len(answer.content) + sum(len(call.tool_id) + len(_json(call.arguments)) for call in answer.tool_calls)
-    output_tokens = max(1, text_tokens(length, chars_per_token))
-    return {"input_tokens": input_tokens(prompt, chars_per_token), "output_tokens": output_tokens}
+def with_usage(
+    prompt: Prompt, answer: PromptResponse, chars_per_token: int, *, thought_chars: int = 0
+) -> PromptResponse:
+    """The answer with its usage; what nobody counted, or as nothing, is estimated by lengths: never for free."""
+    if answer.input_tokens and answer.output_tokens:
+        return answer
+    said = sum(len(call.tool_id) + len(_json(call.arguments)) for call in answer.tool_calls)
+    length = len(answer.content) + said + thought_chars
+    return answer.model_copy(
+        update={
+            "input_tokens": answer.input_tokens or input_tokens(prompt, chars_per_token),
+            "output_tokens": answer.output_tokens or max(1, text_tokens(length, chars_per_token)),
+            "reasoning_tokens": answer.reasoning_tokens or text_tokens(thought_chars, chars_per_token),
+            "usage_is_estimated": True,
+        }
+    )
 
 
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:

@@ -175,6 +175,7 @@ object that this JSON Schema takes.
 </output_schema>
 """
 
+NO_TOOLS = OutputVerdict(None, ("a tool is called, and there is none",))
 NO_CALL = OutputVerdict(None, ("no tool is asked for, and one has to be",))
 JSON_ALONE = "one JSON object and nothing else, no code fence"
 WHOLE_TEXT = "the complete answer as text"

@@ -11,6 +11,7 @@ from hobus.actors.ho1_executor.contracts import (
     A_CALL,
     JSON_ALONE,
     NO_CALL,
+    NO_TOOLS,
     WHOLE_TEXT,
     CheckedContract,
     OutputVerdict,
@@ -20,6 +21,7 @@ from hobus.actors.ho1_executor.contracts import (
     judge_output,
     label_inputs,
     repair_messages,
+    schema_faults,
     select_contract,
     with_form,
     with_form_told,
@@ -31,9 +33,10 @@ from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.ids import call_key
-from hobus.bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOrder
+from hobus.bus.messages.work_order import CUT, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
 from hobus.config.assets import Agent, why_withheld
+from hobus.config.json_schema import SchemaFault, validator_of
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import GatewayConfig
 from hobus.config.snapshot import Snapshot
@@ -43,9 +46,6 @@ Inputs = Mapping[str, Sequence[Segment]]
 _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 """Faults of a request that its receiver may have worked on."""
 
-
-_CUT = frozenset({"length", "max_tokens"})
-"""Finish reasons of an answer that is not whole, in the words of either kind of provider."""
 
 _AWAY = frozenset({"no_route", "peer_lost"})
 """Faults of a request that nobody was there to take."""
@@ -136,11 +136,12 @@ class ModelStep:
             if response.outcome != "SUCCESS":
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             self._tell_withheld(order, offer.withheld)
-            answer = result_of(response, known, tools, withheld=offer.withheld)
+            theirs = order.constraints.caller_tools
+            answer = result_of(response, known, tools, withheld=offer.withheld, theirs=theirs)
             answer = answer.model_copy(update={"is_stand_in": is_stand_in(prompt, response, self.config.gateway)})
+            if response.finish_reason in CUT:
+                return as_cut(order, answer, prompt, response)
             if answer.tool_calls:
-                return answer
-            if checked.is_asked_for and response.finish_reason == REFUSAL and response.content.strip():
                 return answer
             must_call = order.constraints.tool_choice == "required"
             verdict = NO_CALL if must_call else self._judged(checked, response)
@@ -149,7 +150,9 @@ class ModelStep:
             is_last = number > self.config.ho1.repair_calls_max
             if is_last or is_spent(order, usage.total_tokens):
                 said = "; ".join(verdict.faults)
-                if checked.is_asked_for:
+                if response.reasoning_tokens and not response.content.strip():
+                    raise WorkOrderFault("answer_cut", all_thought(response))
+                if checked.is_asked_for or must_call:
                     raise WorkOrderFault("format_not_met", said)
                 raise WorkOrderFault("output_schema_invalid", f"{checked.contract.contract_id}: {said}")
             job.draft.take_back("rejected")
@@ -158,11 +161,10 @@ class ModelStep:
 
     def _judged(self, checked: CheckedContract, response: PromptResponse) -> OutputVerdict:
         """The answer against its contract; what breaks the schema of a stranger is not told at length."""
+        if response.tool_calls and not response.content.strip():
+            return NO_TOOLS
         verdict, most = judge_output(checked, response.content), self.config.gateway.output_errors_max
-        if not checked.is_asked_for:
-            return verdict
-        cut = ("$: the answer was cut at its cap of tokens",) if response.finish_reason in _CUT else ()
-        return replace(verdict, faults=(*cut, *verdict.faults[:most])) if verdict.faults else verdict
+        return replace(verdict, faults=verdict.faults[:most]) if checked.is_asked_for else verdict
 
     async def _known(self, job: Job, agent: Agent | None) -> KnownToOrder:
         """The tools there are; waiting for some takes at most half of the run's time, and no longer than a restart."""
@@ -274,6 +276,28 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     )
 
 
+def as_cut(order: WorkOrder, answer: OutputResult, prompt: Prompt, response: PromptResponse) -> OutputResult:
+    """An answer that is not whole: its text as far as it came, and none of its calls, which may be cut as well.
+
+    Raises WorkOrderFault(answer_cut) where there is no text for a reader: nothing is asked again under the same cap.
+    """
+    if order.wo_type == "synthesize" and response.content.strip():
+        return answer.model_copy(update={"tool_calls": []})
+    said = all_thought(response) if response.reasoning_tokens and not answer.tool_calls else CUT[response.finish_reason]
+    mend = ""
+    if response.finish_reason == "length":
+        mend = (
+            f"; its cap is {prompt.max_tokens} tokens (max_tokens of the request, else boundary.max_tokens of "
+            f"{prompt.contract_id}, at most what the window of {response.model_id} leaves): allow more"
+        )
+    raise WorkOrderFault("answer_cut", said + mend)
+
+
+def all_thought(response: PromptResponse) -> str:
+    """What is told of an answer that is thinking alone."""
+    return f"all {response.output_tokens} tokens of it went into thinking, and none into an answer"
+
+
 def is_stand_in(prompt: Prompt, response: PromptResponse, config: GatewayConfig) -> bool:
     """Whether the embedded rules answered, and neither the prompt nor a route of the configuration names them."""
     answered, by_tag = response.provider_id, config.domain_tag_routes
@@ -283,15 +307,21 @@ def is_stand_in(prompt: Prompt, response: PromptResponse, config: GatewayConfig)
 
 
 def result_of(
-    response: PromptResponse, known: KnownToOrder, tools: Sequence[ToolSpec], *, withheld: Sequence[str]
+    response: PromptResponse,
+    known: KnownToOrder,
+    tools: Sequence[ToolSpec],
+    *,
+    withheld: Sequence[str],
+    theirs: Sequence[ToolSpec] = (),
 ) -> OutputResult:
     """An answer with its provenance, and what its model was not told of; its text stays where the gateway has it.
 
     `tools`: what a model is told of now. The answer may be one that another worker, which knew others, asked for.
+    `theirs`: tools of whoever asked, whose arguments nobody judges later.
     """
     ref = response.content_ref if response.content else None
     # Calls by a model that was told of no tool are no calls.
-    calls = response.tool_calls if response.tools_told else []
+    calls = [with_schema_fault(call, theirs) for call in response.tool_calls] if response.tools_told else []
     return OutputResult(
         text=Segment(name="answer", ref=ref, text=response.content),
         tool_calls=calls,
@@ -300,3 +330,15 @@ def result_of(
         tools_missing=known.lacking({tool.tool_id for tool in tools}, set(response.tools_told)),
         tools_withheld=list(withheld),
     )
+
+
+def with_schema_fault(call: ToolCall, theirs: Sequence[ToolSpec]) -> ToolCall:
+    """The call, with where it breaks the schema of its tool if that is one of these, and can be run."""
+    schema = next((tool.parameters for tool in theirs if tool.tool_id == call.tool_id), None)
+    if schema is None or call.fault:
+        return call
+    try:
+        faults = schema_faults(validator_of(schema), call.arguments)
+    except SchemaFault:
+        return call
+    return call.model_copy(update={"fault": "; ".join(faults)}) if faults else call

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+MISTAKES_MAX = 3
+"""Rounds in a row in which a model gets every call wrong: what three results have not helped, more will not."""
 ORDER_SLOW_S = 0.25
 """An order's way beyond which new runs wait: some fifty times that of an idle machine."""
 ORDER_STALE_S = 1.0

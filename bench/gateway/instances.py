@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -46,4 +47,5 @@ def instance(
         given=lambda: {"THE_KEY": secret},
         beside=asyncio.to_thread,
         breathe=breathe,
+        now=time.time,
     )

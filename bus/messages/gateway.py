@@ -18,7 +18,7 @@ ERROR_CODES = (
     "INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "PROVIDER_NOT_FOUND", "BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED",
     "TURN_LIMIT", "NOT_ALLOCATED", "RATE_LIMITED", "CIRCUIT_OPEN", "UNAVAILABLE", "UNKNOWN_OUTCOME",
     "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE", "PROVIDER_REFUSED", "PROVIDER_RATE_LIMITED", "PROVIDER_ERROR",
-    "PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED", "CANCELLED",
+    "PROVIDER_TIMEOUT", "CONTEXT_TOO_LONG", "DEADLINE_EXCEEDED", "CANCELLED",
 )  # fmt: skip
 """Of a provider's own: it is not fit for use here (UNUSABLE, nothing was sent), it will not do what it was asked, or
 not for this key (REFUSED), not now (RATE_LIMITED), it failed (ERROR), it took too long (TIMEOUT)."""
@@ -109,7 +109,9 @@ class PromptResponse(Message, wire="gateway.response"):
     content_ref: str | None = Field(default=None, description="ref of the recorded content")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     finish_reason: str = Field(
-        default="", description="why the model stopped, in the words of its provider; refusal: it will not answer"
+        default="",
+        description="why the model stopped: stop, tool_calls, length, content_filter, refusal or pause; else its "
+        "provider's own word",
     )
     input_tokens: Count = Field(
         default=0, description="tokens of the prompts; of a failure: of the sends that failed, as told"

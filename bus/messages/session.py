@@ -220,6 +220,7 @@ class TurnResult(Message, wire="session.turn_result"):
     refused: bool = Field(
         default=False, description="the model says in words why it gives no answer in the form of output_schema"
     )
+    cut: str = Field(default="", description="why the answer is not whole, one of CUT's finish reasons; empty: it is")
     tools_missing: list[str] = Field(
         default_factory=list[str],
         description="tools of the agent that a model call of this turn had to do without: ids, or `<server>__*`",

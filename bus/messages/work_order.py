@@ -22,13 +22,19 @@ BudgetMode = Literal["enforce", "warn", "off"]
 ERROR_CODES = (
     "contract_not_found", "contract_schema_invalid", "prompt_pack_not_found", "input_schema_invalid",
     "output_schema_invalid", "budget_exhausted", "tool_not_found", "tool_not_permitted", "tool_invalid_args",
-    "tool_failed", "tool_name_taken", "format_not_met", "unknown_outcome",
+    "tool_failed", "tool_name_taken", "format_not_met", "answer_cut", "unknown_outcome",
     "deadline_exceeded", "cancelled", "execution_error",
 )  # fmt: skip
 """Closed codes of a failed order; beside them the gateway's own codes (`bus.messages.gateway.ERROR_CODES`)."""
 
 REFUSAL = "refusal"
-"""The finish reason of an answer that is none: the model says in words that it does not give one."""
+CUT = {
+    "length": "it was cut at its cap of tokens",
+    "content_filter": "a content filter of its provider ended it",
+    REFUSAL: "the model refused to answer",
+    "pause": "its provider interrupted it",
+}
+"""Finish reason of an answer that is not whole -> what is told of it."""
 
 IN_DOUBT = "in_doubt"
 """Fact of a fault: the order's tool was begun and must not run twice, and its end is not in the record."""
@@ -71,6 +77,13 @@ class ToolCall(Record):
     provider_call_id: str = Field(default="", description="the provider's own id, for its transcript")
     tool_id: str = Field(description="name of the tool")
     arguments: dict[str, Any] = Field(description="JSON object for the tool")
+    fault: str = Field(
+        default="", description="what the model wrote wrong; it is told, and nothing runs; empty: nothing"
+    )
+    given_back: dict[str, Any] = Field(
+        default_factory=dict,
+        description="what its model wants back with it, such as its thinking; nobody else reads it",
+    )
 
 
 class ToolSpec(Record):
@@ -167,7 +180,7 @@ class OutputResult(Record):
     parsed: dict[str, Any] | None = Field(default=None, description="schema-checked output of a structured contract")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     finish_reason: str = Field(
-        default="", description="why the model stopped, in the words of its provider; refusal: it will not answer"
+        default="", description="why the model stopped: stop, tool_calls, or one of CUT; else its provider's own word"
     )
     truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
     is_stand_in: bool = Field(

@@ -17,6 +17,7 @@ from typing import Any
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import CallerCall, TurnResult
 from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.messages.work_order import CUT
 from hobus.bus.streaming import Continuity
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
 from hobus.launch.http.problems import Problem
@@ -34,6 +35,7 @@ def ours(result: TurnResult) -> dict[str, Any]:
         "input_id": result.input_id,
         "outcome": result.outcome,
         **({"reason": result.reason} if result.reason else {}),
+        **({"cut": result.cut, "note": f"this answer is not whole: {CUT[result.cut]}"} if result.cut else {}),
         **({"template_fault": result.template_fault} if result.template_fault else {}),
         **({"remembered": result.remembered.model_dump()} if result.remembered is not None else {}),
     }
@@ -96,8 +98,15 @@ def completion_id(session_id: str, input_id: str) -> str:
 
 
 def finish_reason(result: TurnResult) -> str:
-    """Why an answer ends."""
-    return "tool_calls" if result.caller_calls else "stop"
+    """Why an answer ends; whoever parses a form reads a refusal from its own field, and the answer is whole."""
+    if result.caller_calls:
+        return "tool_calls"
+    return "stop" if result.refused else _FINISH.get(result.cut, "stop")
+
+
+_FINISH = {"length": "length", "pause": "length", "content_filter": "content_filter", "refusal": "content_filter"}
+_INCOMPLETE = {"length": "max_output_tokens", "stop": None, "tool_calls": None, "content_filter": "content_filter"}
+"""Finish reason of a chat completion -> why a response is incomplete; None: it is complete."""
 
 
 class ChatEvents:
@@ -165,12 +174,12 @@ def session_in(previous: str) -> str:
     return "-".join((half[:8], half[8:12], half[12:16], half[16:20], half[20:]))
 
 
-def output_item(identity: str, text: str | None, *, is_refusal: bool = False) -> dict[str, Any]:
+def output_item(identity: str, text: str | None, *, is_refusal: bool = False, is_cut: bool = False) -> dict[str, Any]:
     """The one message of a response."""
     content = [] if text is None else [output_part(text, is_refusal=is_refusal)]
     return {
         "id": f"msg_{identity[5:]}", "type": "message", "role": "assistant", "content": content,
-        "status": "in_progress" if text is None else "completed",
+        "status": "in_progress" if text is None else "incomplete" if is_cut else "completed",
     }  # fmt: skip
 
 
@@ -228,11 +237,13 @@ class ResponseEvents:
                 yield self._event("response.output_text.done", **self._at, text=text, logprobs=[])
             part = output_part(text, is_refusal=self._is_refusal)
             yield self._event("response.content_part.done", **self._at, part=part)
-            item = output_item(self._identity, text, is_refusal=self._is_refusal)
+            is_cut = _INCOMPLETE[finish_reason(result)] is not None
+            item = output_item(self._identity, text, is_refusal=self._is_refusal, is_cut=is_cut)
             yield self._event("response.output_item.done", output_index=0, item=item)
         for number, call in enumerate(result.caller_calls, start=int(self._is_said)):
             yield from self._called(call, number)
-        yield self._event("response.completed", response=self._response(text, result))
+        whole = self._response(text, result)
+        yield self._event(f"response.{whole['status']}", response=whole)
 
     def _message_begun(self) -> Iterator[str]:
         if self._is_said:
@@ -253,10 +264,13 @@ class ResponseEvents:
     def _response(self, text: str | None = None, result: TurnResult | None = None) -> dict[str, Any]:
         """Begun (no text yet) or whole."""
         form, output, usage = (self._body.text or {}).get("format") or {"type": "text"}, list[dict[str, Any]](), None
+        why = None
         if result is not None and text is not None:
+            why = _INCOMPLETE[finish_reason(result)]
             is_refused = is_refusal(result, wants_form=form["type"] != "text")
             calls = [call_item(call) for call in result.caller_calls]
-            output = [output_item(self._identity, text, is_refusal=is_refused), *calls] if text or not calls else calls
+            item = output_item(self._identity, text, is_refusal=is_refused, is_cut=why is not None)
+            output = [item, *calls] if text or not calls else calls
             counted = usage_of(result)
             usage = {
                 "input_tokens": counted["prompt_tokens"], "output_tokens": counted["completion_tokens"],
@@ -265,7 +279,8 @@ class ResponseEvents:
             }  # fmt: skip
         return {
             "id": self._identity, "object": "response", "created_at": self._created, "model": self._body.model,
-            "status": "in_progress" if text is None else "completed", "error": None, "incomplete_details": None,
+            "status": "in_progress" if text is None else "incomplete" if why else "completed", "error": None,
+            "incomplete_details": {"reason": why} if why else None,
             "instructions": self._body.instructions, "metadata": {}, "parallel_tool_calls": False, "temperature": None,
             "tool_choice": "none", "tools": [], "top_p": None,
             "previous_response_id": self._body.previous_response_id,

@@ -113,7 +113,7 @@ def test_the_offline_model_sees_what_a_server_of_the_kind_openai_gets() -> None:
             for value in (*call.args, *(k.value for k in call.keywords))
         )
     ]
-    assert set(told) == {"self._response", "ToolNames.of", "openai_wire.request", "pricing.estimated"}
+    assert set(told) == {"self._response", "ToolNames.of", "openai_wire.request", "pricing.with_usage"}
     assert len(told) == sum(node.id == "prompt" for node in nodes(tree, Name))
 
 

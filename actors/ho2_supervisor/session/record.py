@@ -28,7 +28,9 @@ _OF_STEPS = frozenset(
 """Nothing is known since them that was not known before; nearly all entries are of these."""
 AnswerKind = Literal["running", "answered", "failed", "degraded"]
 RunOutcome = Literal["success", "failed", "escalated", ""]  # "": cancelled, or an outage, which says nothing
-_OWN_FAILURES = frozenset({"turn_limit_exceeded", "format_not_met", "output_schema_invalid"})
+_OWN_FAILURES = frozenset(
+    {"turn_limit_exceeded", "format_not_met", "output_schema_invalid", "answer_cut", "tool_invalid_args"}
+)
 """What a run failed by itself; all else is somebody's outage, or a limit, and no lesson about who asked."""
 
 

@@ -76,7 +76,7 @@ def results_fault(given: Sequence[CallResult], text: str, open_calls: OpenCalls 
 def handed_out(output: OutputResult, config: RunConfig) -> list[ToolCall]:
     """The calls of an answer that are the caller's to run: where there are any, the agent's own are not run."""
     theirs = {tool.tool_id for tool in config.caller_tools or ()}.difference(output.tools_invented)
-    return [call for call in output.tool_calls if call.tool_id in theirs]
+    return [call for call in output.tool_calls if call.tool_id in theirs and not call.fault]
 
 
 def as_told(calls: Sequence[ToolCall], run_id: RunId, round_seq: int) -> list[CallerCall]:

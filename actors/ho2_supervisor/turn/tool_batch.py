@@ -1,7 +1,7 @@
 """The calls that a model asked for at once: each an order of its own, in parallel over the pool, until all have an end.
 
-Calls that need an approval run when they have it, after the others; a denied one runs never. One of a tool that the
-model made up is no order: whoever looked for it would wait for a worker that never comes.
+Calls that need an approval run when they have it, after the others; a denied one runs never. One that the model got
+wrong, as of a tool that it made up, is no order: its model is told, and nobody looks for a worker that never comes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ async def settle(
     context = await run.new_step()
     batch = _CallBatch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
     call_ids, tools = [call.call_id for call in asked], run.config.tools
-    may_run = [call for call in asked if call.tool_id not in invented and names(context.agent.tools, call.tool_id)]
+    mistaken = {call.call_id: why for call in asked if (why := batch.mistake(call, invented)) is not None}
+    may_run = [call for call in asked if call.call_id not in mistaken and names(context.agent.tools, call.tool_id)]
     held = [call.call_id for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
     effects, session = run.effects, run.session
     needs_other = context.agent.approval.by == "other"
@@ -37,7 +38,7 @@ async def settle(
         tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, needs_other=needs_other, at=session.now()
     )
     effects.step(issued)
-    ended = {call.call_id: batch.ended(call, batch.not_found(call)) for call in asked if call.tool_id in invented}
+    ended = {call.call_id: batch.ended(call, mistaken[call.call_id]) for call in asked if call.call_id in mistaken}
     while left := [call for call in asked if call.call_id not in ended]:
         state = session.record.state
         active = state.tool_batch
@@ -102,8 +103,12 @@ class _CallBatch:
         self.run.effects.step(chain.end_of_call(self.batch_id, call.call_id, receipt, self.run.session.now()))
         return receipt
 
-    def not_found(self, call: ToolCall) -> Receipt:
-        """What stands for a call of a tool that its model was not told of."""
+    def mistake(self, call: ToolCall, invented: Collection[str]) -> Receipt | None:
+        """What stands for a call that its model got wrong; None: it can be made."""
+        if call.fault:
+            return self._unmade(call, "tool_invalid_args", f"nothing was run: {call.tool_id[:64]}: {call.fault}")
+        if call.tool_id not in invented:
+            return None
         message = f"there is no tool {call.tool_id[:64]!r}; only the tools that were offered can be called"
         return self._unmade(call, "tool_not_found", message)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hobus.actors.ho2_supervisor.limits import MISTAKES_MAX
 from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
     chain,
@@ -28,7 +29,7 @@ from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
 from hobus.bus.messages.given_history import both_ends, own_words
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
-from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
+from hobus.bus.messages.work_order import CUT, Exchange, OutputResult, Receipt, Segment
 from hobus.config.assets import Agent
 from hobus.config.model_choice import choice_fault, named_route
 from hobus.config.prompt_contracts import contract_id_of
@@ -36,6 +37,10 @@ from hobus.config.schema import AdminConfig
 
 _BUDGETS = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED"})
 """Met by a classification they may be those of its order alone: the answer's own order meets what is the session's."""
+
+
+_MISTAKES = frozenset({"tool_invalid_args", "tool_not_found"})
+"""Codes of calls that the model itself got wrong; it is told so as their result."""
 
 
 @dataclass(slots=True)
@@ -49,6 +54,7 @@ class Progress:
     note: str = ""
     draft: Segment | None = None  # what would have been the answer, had nobody steered
     rejections: int = 0
+    mistakes: int = 0  # rounds in a row in which the model got every call wrong
     best: tuple[OutputResult, Judgement] | None = None
     with_prompt: list[WriteEntry] = field(default_factory=list[WriteEntry])  # leave with the next order of an answer
 
@@ -79,7 +85,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         if is_handed_out or progress.best is None or quality_gate.better(progress.best, (output, judgement)):
             progress.best = (output, judgement)
         may_retry = progress.rejections < run.config.quality_gate.max_retries and _has_room(run, progress)
-        if not judgement.is_accepted and may_retry:
+        if not judgement.is_accepted and may_retry and output.finish_reason not in CUT:  # the cap is still the same
             run.draft.take_back("rejected")
             progress.rejections += 1
             progress.note = judgement.note()
@@ -237,6 +243,10 @@ async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> Non
         chain.result_of_call(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)
     ]
     progress.exchanges.append(Exchange(tool_calls=output.tool_calls, results=results, text=output.text))
+    is_mistaken = all(chain.failure_code(receipt) in _MISTAKES for receipt in receipts)
+    progress.mistakes = progress.mistakes + 1 if is_mistaken else 0
+    if progress.mistakes > MISTAKES_MAX:
+        raise WorkOrderFault("tool_invalid_args", "; ".join(result.text for result in results))
 
 
 def _completed_output(receipt: Receipt) -> OutputResult:

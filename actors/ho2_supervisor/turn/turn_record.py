@@ -17,7 +17,7 @@ from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, completed_id, requested_id, turn_key
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
-from hobus.bus.messages.work_order import REFUSAL, OutputResult
+from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, behind_run
 from hobus.bus.record.session_facts import OpenCalls, RunCompleted, RunFailed
@@ -51,6 +51,7 @@ async def record_answer(
         tool_calls=list(tool_calls),
         caller_calls=handed_out,
         refused=run.run_config.output_schema is not None and answer.finish_reason == REFUSAL,
+        cut=answer.finish_reason if answer.finish_reason in CUT else "",
         tools_missing=chain.tools_missing(receipts),
         tools_withheld=chain.tools_withheld(receipts),
         exchange_entry_ids=chain.prompt_records(receipts),

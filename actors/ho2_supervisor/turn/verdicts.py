@@ -29,7 +29,10 @@ SENTENCES = MappingProxyType(
         "budget_exhausted": "The token budget of this turn is spent.",
         "turn_limit_exceeded": "This turn reached the limit of model rounds.",
         "tool_name_taken": "A tool of yours has the name of one of the agent's own; give it another name.",
-        "format_not_met": "The model's answer does not have the form that output_schema asks for.",
+        "format_not_met": "The model's answer does not have the form that was asked for.",
+        "answer_cut": "The model gave no answer.",
+        "tool_invalid_args": "The model does not get its calls of tools right.",
+        "CONTEXT_TOO_LONG": "The conversation is longer than the model can read.",
         "cancelled": "The turn was cancelled.",
     }
 )
@@ -41,6 +44,9 @@ _WITH_FACTS = frozenset(
         "FORBIDDEN",
         "tool_name_taken",
         "format_not_met",
+        "answer_cut",
+        "tool_invalid_args",
+        "CONTEXT_TOO_LONG",
         "BUDGET_EXHAUSTED",
         "HIERARCHY_EXCEEDED",
         "NOT_ALLOCATED",

@@ -92,7 +92,8 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
 def tool_call(context: OrderContext, call: ToolCall, *, parent_wo_id: str | None, **bounds: Any) -> WorkOrder:
     """One call that the model asked for, or an operator, as an order of its own."""
     limits = made_of(Constraints, context, tools_allowed=list(context.agent.tools), **bounds)
-    return _order(context, "tool_call", limits, call.call_id, tool_call=call, parent_wo_id=parent_wo_id)
+    bare = call.model_copy(update={"given_back": {}})  # of its model alone
+    return _order(context, "tool_call", limits, call.call_id, tool_call=bare, parent_wo_id=parent_wo_id)
 
 
 def _order(

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.config.sections.gateway import AnthropicProvider
+from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
 from hobus.gateway_service.providers.http.wire import (
-    AnswerRead,
     BadAnswer,
-    CallSaid,
     ToolNames,
-    a_count,
     a_list,
     a_text,
     an_object,
-    call_said,
+    given_back,
     with_call_ids,
 )
 
@@ -34,7 +31,7 @@ def request(
     body: dict[str, Any] = {
         "model": model_id,
         "max_tokens": prompt.max_tokens,
-        "messages": _messages(rest, names),
+        "messages": _messages(rest, model_id, names),
     }
     if system:
         body["system"] = system
@@ -87,75 +84,67 @@ def _has_open_object(value: Any) -> bool:
     )
 
 
-@dataclass
-class AnthropicAnswer(AnswerRead):
-    """A message of the model."""
+def read(reader: AnswerReader, event: dict[str, Any]) -> None:
+    """A message of the model, or an event of its stream. Raises BadAnswer, ErrorSaid."""
+    match event.get("type"):
+        case "error":
+            raise ErrorSaid(event.get("error"))
+        case "message_start":
+            _count(reader, an_object(event.get("message"), "message").get("usage"))
+        case "message_delta":
+            _count(reader, event.get("usage"))
+            reader.end(an_object(event.get("delta"), "delta").get("stop_reason"))
+        case "content_block_start":
+            _block(reader, event.get("index"), an_object(event.get("content_block"), "content_block"))
+        case "content_block_delta":
+            _delta(reader, event.get("index"), an_object(event.get("delta"), "delta"))
+        case "message_stop":
+            reader.is_whole = bool(reader.finish_reason)
+        case "message" | None:
+            _message(reader, event)
+        case _:  # ping, and what may come to be
+            pass
 
-    usage: dict[str, int] = field(default_factory=dict[str, int])
-    blocks: dict[int, tuple[dict[str, Any], list[str]]] = field(
-        default_factory=dict[int, tuple[dict[str, Any], list[str]]]
-    )
 
-    @property
-    def used(self) -> dict[str, int] | None:
-        """Its usage in the words of this system; None before it says anything."""
-        return counted(self.usage) if self.usage else None
+def _message(reader: AnswerReader, answer: dict[str, Any]) -> None:
+    if "error" in answer:
+        raise ErrorSaid(answer["error"])
+    if "content" not in answer:
+        raise BadAnswer("the answer holds no content")
+    _count(reader, answer.get("usage"))
+    for number, block in enumerate(a_list(answer["content"], "content")):
+        _block(reader, number, an_object(block, "a content block"))
+    reader.end(answer.get("stop_reason"))
 
-    @property
-    def is_estimated(self) -> bool:
-        """Whether it lacks one of the two figures that count."""
-        return "input_tokens" not in self.usage or "output_tokens" not in self.usage
 
-    def take_whole(self, answer: dict[str, Any]) -> None:
-        """Its blocks of content. Raises BadAnswer."""
-        if "content" not in answer:
-            raise BadAnswer("the answer holds no content")
-        self.usage = _usage({}, answer.get("usage"))
-        for number, item in enumerate(a_list(answer["content"], "content")):
-            self.begin(number, an_object(item, "a content block"), "content.text")
-        self.finish_reason = a_text(answer.get("stop_reason"), "stop_reason")
+def _block(reader: AnswerReader, index: Any, block: dict[str, Any]) -> None:
+    match block.get("type"):
+        case "text":
+            reader.say(a_text(block.get("text"), "content.text"))
+        case "tool_use":
+            reader.call(index, block.get("id"), block.get("name"), block.get("input") or None, {}, is_new=True)
+        case "thinking" | "redacted_thinking":
+            reader.given_back.setdefault("blocks", []).append({**block})
+            reader.think(a_text(block.get("thinking"), "thinking"))
+        case _:
+            pass
 
-    def add(self, event: Any) -> str:
-        """An event of the stream. Raises BadAnswer."""
-        piece = an_object(event, "a piece of the answer")
-        match piece.get("type"):
-            case "message_start":
-                self.usage = _usage(self.usage, an_object(piece.get("message"), "message").get("usage"))
-            case "message_delta":
-                self.usage = _usage(self.usage, piece.get("usage"))
-                delta = an_object(piece.get("delta"), "delta")
-                self.finish_reason = a_text(delta.get("stop_reason"), "stop_reason") or self.finish_reason
-            case "content_block_start":
-                block = an_object(piece.get("content_block"), "content_block")
-                return self.begin(a_count(piece.get("index"), "index"), block, "text")
-            case "content_block_delta":
-                return self._add_delta(a_count(piece.get("index"), "index"), an_object(piece.get("delta"), "delta"))
-            case "message_stop":
-                self.is_whole = bool(self.finish_reason)
-            case _:  # ping, and what may come to be
-                pass
-        return ""
 
-    def begin(self, index: int, block: dict[str, Any], where: str) -> str:
-        """A block of content; `where`: what a fault calls its text. Raises BadAnswer."""
-        self.blocks[index] = (block, [])
-        return self.say(a_text(block.get("text"), where) if block.get("type") == "text" else "")
-
-    def asked(self) -> Iterator[CallSaid]:
-        """Its blocks of use, in order. Raises BadAnswer."""
-        for _index, (block, pieces) in sorted(self.blocks.items(), key=lambda item: item[0]):
-            if block.get("type") == "tool_use":
-                given, text = an_object(block.get("input"), "a tool call's input"), "".join(pieces)
-                yield call_said(block.get("id"), block.get("name"), text if text.strip() else given)
-
-    def _add_delta(self, index: int, delta: dict[str, Any]) -> str:
-        if delta.get("type") == "text_delta":
-            return self.say(a_text(delta.get("text"), "text"))
-        if delta.get("type") == "input_json_delta":
-            if index not in self.blocks:
+def _delta(reader: AnswerReader, index: Any, delta: dict[str, Any]) -> None:
+    match delta.get("type"):
+        case "text_delta":
+            reader.say(a_text(delta.get("text"), "text"))
+        case "input_json_delta":
+            if all(call.index != index for call in reader.calls):
                 raise BadAnswer("a piece of a block that was not begun")
-            self.blocks[index][1].append(a_text(delta.get("partial_json"), "partial_json"))
-        return ""
+            reader.call(index, None, None, a_text(delta.get("partial_json"), "partial_json"), {}, is_new=False)
+        case "thinking_delta" | "signature_delta":
+            name = "thinking" if "thinking" in delta else "signature"
+            blocks, text = reader.given_back.get("blocks") or [{}], a_text(delta.get(name), name)
+            blocks[-1][name] = a_text(blocks[-1].get(name), name) + text
+            reader.think(text if name == "thinking" else "")
+        case _:
+            pass
 
 
 def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]]:
@@ -166,14 +155,16 @@ def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]
     return "\n\n".join(message.text for message in messages[:first] if message.text.strip()), list(messages[first:])
 
 
-def _messages(messages: Sequence[PromptMessage], names: ToolNames) -> list[dict[str, Any]]:
+def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames) -> list[dict[str, Any]]:
     """In turns: what one side says in a row is one message, and all results of a round stand in one."""
     told: list[dict[str, Any]] = []
     for message, ids in with_call_ids(messages):
         blocks: list[dict[str, Any]] = []
         if message.role == "tool":
             blocks.append({"type": "tool_result", "tool_use_id": ids[0], "content": _result(message)})
-        elif message.text.strip():  # a blank block is refused
+        elif message.tool_calls:
+            blocks += given_back(message.tool_calls[0], model_id).get("message", {}).get("blocks", [])
+        if message.role != "tool" and message.text.strip():  # a blank block is refused
             blocks.append({"type": "text", "text": message.text})
         blocks += [
             {"type": "tool_use", "id": call_id, "name": names.name(call.tool_id), "input": call.arguments}
@@ -197,29 +188,15 @@ def _result(message: PromptMessage) -> str | list[dict[str, Any]]:
     return [text, *({"type": "image", "source": source} for source in sources)] if sources else message.text
 
 
-def _usage(known: dict[str, int], value: Any) -> dict[str, int]:
-    """What is known of the usage so far: what an answer says last holds, and what it does not say again stays.
-
-    What is read from a cache, and what is written into one, are no part of what it calls its input; here they are.
-    """
+def _count(reader: AnswerReader, value: Any) -> None:
+    """What is read from a cache or written into one is no part of what it calls its input; here it is."""
     usage = an_object(value, "usage")
-    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    found = {name: a_count(usage[name], f"usage.{name}") for name in names if usage.get(name) is not None}
+    cached = usage.get("cache_read_input_tokens")
+    parts = [usage.get("input_tokens"), cached, usage.get("cache_creation_input_tokens")]
     details = an_object(usage.get("output_tokens_details"), "usage.output_tokens_details")
-    if details.get("thinking_tokens") is not None:
-        found["thinking_tokens"] = a_count(details["thinking_tokens"], "usage.thinking_tokens")
-    return known | found
-
-
-def counted(usage: dict[str, int]) -> dict[str, int]:
-    """The usage in the words of this system."""
-    cached = usage.get("cache_read_input_tokens", 0)
-    return {
-        "input_tokens": usage.get("input_tokens", 0) + cached + usage.get("cache_creation_input_tokens", 0),
-        "output_tokens": usage.get("output_tokens", 0),
-        "cached_tokens": cached,
-        "reasoning_tokens": usage.get("thinking_tokens", 0),
-    }
-
-
-ANSWER = AnthropicAnswer
+    reader.count(
+        input_tokens=sum(part for part in parts if is_count(part)),
+        output_tokens=usage.get("output_tokens"),
+        cached_tokens=cached,
+        reasoning_tokens=details.get("thinking_tokens"),
+    )

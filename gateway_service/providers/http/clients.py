@@ -7,6 +7,7 @@ loaded in the process that asks a provider, and only there; each SDK where its k
 
 from __future__ import annotations
 
+import codecs
 import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -97,7 +98,9 @@ async def _read(
         (limits.stream_max_bytes, "stream_max_bytes") if is_stream else (limits.answer_max_bytes, "answer_max_bytes")
     )
     size = line = 0
-    async for piece in stream:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")  # half a character spoils itself alone
+    async for raw in stream:
+        piece = decoder.decode(raw).encode()
         size += len(piece)
         if is_error and size >= limits.error_max_bytes:
             yield piece[: len(piece) - (size - limits.error_max_bytes)]

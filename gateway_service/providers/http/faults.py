@@ -7,16 +7,15 @@ nobody can say. No fault holds a key or words of the prompt: what a server says 
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.secret_refs import HIDDEN
+from hobus.gateway_service.providers.http.retry_after import retry_after_ms
 from hobus.gateway_service.providers.http.wire import BadAnswer
 
 
@@ -80,9 +79,6 @@ def _whole(text: str, key: str) -> str:
 _QUOTED_CHARS = 16
 """So many characters of the prompt in a row are a quotation of it."""
 
-_RETRY_AFTER_MAX_MS = 2**31
-"""Three weeks: whoever says more says never."""
-
 _MAY_HAVE_WORKED = frozenset({408, 502, 504, 520, 522, 524})
 """Said by what stands before a provider, which does not know what became of the request behind it."""
 
@@ -101,6 +97,15 @@ _OF_TYPES = {
 _FOREVER = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
 """Refusals that wear the status of a rate limit, and that no waiting ends."""
 
+_CONTEXT = re.compile(
+    r"context[ _-]?(length|size|window|limit)|prompt is too long|maximum (context|prompt)|input is too long"
+    r"|(input|prompt|tokens?)\b.{0,80}\b(exceed\w*|too (long|large|many))\b"
+    r".{0,80}\b(context|maximum|limit|tokens|window)"
+    r"|reduce the length of the (messages|prompt|input)|max_new_tokens.{0,20}must be",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How servers say that a prompt, with its answer, is longer than the model can read."""
+
 _LEAST_ERROR = 500
 _TOO_MANY = 429
 
@@ -115,6 +120,8 @@ class AskedProvider:
     key: str
     model_id: str
     said_max_chars: int
+    now: float
+    """Seconds since 1970 UTC."""
     prompt: Prompt | None = None
 
 
@@ -139,9 +146,8 @@ def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool) -> Gate
     if isinstance(status, int) and status >= 300:  # noqa: PLR2004 - what is below is an answer
         headers = getattr(_first(chain, "response"), "headers", None)
         return _of_status(status, headers or {}, body, asked)
-    if body is not None:  # said in the middle of an answer: some of it was made, and is paid for
-        kind = _named(body, "type") or _named(body, "code")
-        fault = _of_status(_OF_TYPES.get(kind, 500), {}, body, asked)
+    if body is not None:  # said in an answer, or in the middle of one: some of it was made, and is paid for
+        fault = _of_status(_status_in(body), {}, body, asked)
         fault.facts.pop("unbilled", None)
         fault.facts["unknown"] = True
         return fault
@@ -169,10 +175,17 @@ def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedP
     """The fault of an answer with a status that is none."""
     said = _said(body, asked)
     who = f"provider {asked.provider_id} answered {status}"
-    retry_after = retry_after_ms(headers)
+    retry_after = retry_after_ms(headers, asked.now)
     facts: dict[str, Any] = {"status": status}
     facts |= {} if retry_after is None else {"retry_after_ms": retry_after}
     facts |= {"unknown": True} if status in _MAY_HAVE_WORKED else {"unbilled": True}
+    if status != _TOO_MANY and _CONTEXT.search(_words(body)):
+        fix = (
+            f"the conversation is longer than the window of {asked.model_id}: begin a new session or say less in one "
+            f"turn, lower budget.history_budget, state context_tokens of the model in gateway.providers."
+            f"{asked.provider_id}, or choose a model with a larger window"
+        )
+        return GatewayError("CONTEXT_TOO_LONG", f"{who}: {fix}{said}", facts=facts)
     if status == _TOO_MANY:
         is_final = bool({_named(body, "code"), _named(body, "type")} & _FOREVER)
         fix = "its quota is used up: look at the account" if is_final else "it takes no more for now"
@@ -180,17 +193,6 @@ def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedP
     if status >= _LEAST_ERROR or status in _MAY_HAVE_WORKED:
         return GatewayError("PROVIDER_ERROR", f"{who}: it failed{said}", retryable=True, facts=facts)
     return GatewayError("PROVIDER_REFUSED", f"{who}: {_fix(status, asked)}{said}", facts=facts)
-
-
-def retry_after_ms(headers: Mapping[str, str]) -> int | None:
-    """When another try may be allowed, as the headers say; None where they do not, or say nonsense."""
-    milliseconds = _number(headers.get("retry-after-ms"))
-    if milliseconds is None and (said := headers.get("retry-after")) is not None:
-        seconds = _number(said)
-        milliseconds = _until(said, headers.get("date")) if seconds is None else seconds * 1000
-    if milliseconds is None or milliseconds < 0:
-        return None
-    return min(math.ceil(milliseconds), _RETRY_AFTER_MAX_MS)
 
 
 def _fix(status: int, asked: AskedProvider) -> str:
@@ -211,10 +213,10 @@ def _fix(status: int, asked: AskedProvider) -> str:
 
 
 def _unusable_answer(cause: BadAnswer | AnswerRefused, asked: AskedProvider) -> GatewayError:
-    used = cause.used if isinstance(cause, BadAnswer) else None
-    facts: dict[str, Any] = {"unknown": True} if used is None else dict(used)
+    used = cause.used if isinstance(cause, BadAnswer) else {}
+    facts: dict[str, Any] = dict(used) or {"unknown": True}
     detail = f"the answer of provider {asked.provider_id} cannot be used: {cause}"
-    # What a model got wrong it may get right; what is too long, or packed, will be again.
+    # What broke off may come whole; what is too long, or packed, will be again.
     return GatewayError("PROVIDER_ERROR", detail, retryable=isinstance(cause, BadAnswer), facts=facts)
 
 
@@ -232,21 +234,42 @@ def _first(chain: Iterable[BaseException], name: str) -> Any:
 
 
 def _error_in(body: Any) -> Any:
-    """The object that says what is wrong: alone, or under `error`."""
-    inner = body.get("error") if isinstance(body, Mapping) else None
-    return body if inner is None else inner
+    """What says what is wrong: the body itself, or what stands in it as an error, or as the first of some."""
+    while isinstance(body, Mapping):
+        inner = next((body[name] for name in ("error", "errors", "detail") if body.get(name)), None)
+        inner = inner[0] if isinstance(inner, list) else inner
+        if not isinstance(inner, Mapping | str):
+            break
+        body = inner
+    return body
 
 
-def _named(body: Any, name: str) -> str:
+def _named(body: Any, *names: str) -> str:
     found = _error_in(body)
-    value = found.get(name) if isinstance(found, Mapping) else None
-    return value if isinstance(value, str) else ""
+    values = [found.get(name) for name in names] if isinstance(found, Mapping) else []
+    return next((value for value in values if isinstance(value, str) and value), "")
+
+
+def _words(body: Any) -> str:
+    """All that the provider says of it itself: its sentence, or the name that it has for it."""
+    found = _error_in(body)
+    said = found if isinstance(found, str) else _named(body, "message", "msg")
+    return " ".join(filter(None, (said, _named(body, "code"), _named(body, "type"))))
+
+
+def _status_in(body: Any) -> int:
+    """The status that an error would have had, had it come in the place of an answer."""
+    found = _error_in(body)
+    codes = [found.get(name) for name in ("code", "status", "status_code")] if isinstance(found, Mapping) else []
+    numbers = [int(code) for code in codes if isinstance(code, int) or (isinstance(code, str) and code.isdecimal())]
+    own = next((number for number in numbers if 400 <= number < 600), 500)  # noqa: PLR2004 - what HTTP has for errors
+    return _OF_TYPES.get(_named(body, "type", "code"), own)
 
 
 def _said(body: Any, asked: AskedProvider) -> str:
     """What the provider said itself, as far as it can be told on: one line without the prompt."""
     found = _error_in(body)
-    text = found if isinstance(found, str) else _named(body, "message") or _named(body, "type")
+    text = found if isinstance(found, str) else _named(body, "message", "msg", "type")
     text = "".join(char if char.isprintable() else " " for char in text[: asked.said_max_chars]).strip()
     if not text or (asked.prompt is not None and _is_quoted(text, asked.prompt)):
         return ""
@@ -256,19 +279,3 @@ def _said(body: Any, asked: AskedProvider) -> str:
 def _is_quoted(text: str, prompt: Prompt) -> bool:
     parts = {text[at : at + _QUOTED_CHARS] for at in range(max(1, len(text) - _QUOTED_CHARS + 1))}
     return any(len(part) >= _QUOTED_CHARS and part in message.text for message in prompt.messages for part in parts)
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        value = float(text) if text is not None else math.nan
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _until(text: str, now: str | None) -> float | None:
-    """Milliseconds from the moment of the answer, as its sender has it, to a date."""
-    try:
-        return (parsedate_to_datetime(text) - parsedate_to_datetime(now or "")).total_seconds() * 1000
-    except (TypeError, ValueError, OverflowError):
-        return None

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage
-from hobus.bus.messages.work_order import REFUSAL
+from hobus.bus.messages.gateway import Prompt, SeenImage
 from hobus.config.sections.gateway import OpenAIProvider
+from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid
 from hobus.gateway_service.providers.http.wire import (
-    AnswerRead,
     BadAnswer,
-    CallSaid,
     ToolNames,
-    a_count,
     a_list,
     a_text,
     an_object,
-    call_said,
+    given_back,
     with_call_ids,
 )
 
@@ -32,7 +28,7 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
     """The body of the request."""
     body: dict[str, Any] = {
         "model": model_id,
-        "messages": list(_messages(prompt, names)),
+        "messages": list(_messages(prompt, model_id, names)),
         config.max_tokens_field: prompt.max_tokens,
     }
     if "temperature" not in config.omit:
@@ -62,73 +58,57 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
     return body
 
 
-@dataclass
-class OpenAIAnswer(AnswerRead):
-    """A chat completion."""
-
-    usage: dict[str, int] | None = None
-    has_content: bool = False
-    """What is said is not a refusal alone."""
-    calls: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
-
-    @property
-    def used(self) -> dict[str, int] | None:
-        """What its usage says."""
-        return self.usage
-
-    def take_whole(self, answer: dict[str, Any]) -> None:
-        """Its first choice. Raises BadAnswer."""
-        choices = a_list(answer.get("choices"), "choices")
-        if not choices:
-            raise BadAnswer("the answer holds no choices")
-        self.usage = _usage(answer.get("usage"))
-        self.take(an_object(choices[0], "choices.0"), "message")
-
-    def add(self, event: Any) -> str:
-        """A chunk of the stream. Raises BadAnswer."""
-        piece = an_object(event, "a piece of the answer")
-        if piece.get("usage") is not None:
-            self.usage = _usage(piece["usage"])
-        choices = a_list(piece.get("choices"), "choices")
-        text = self.take(an_object(choices[0], "choices.0"), "delta") if choices else ""
-        self.is_whole = bool(self.finish_reason) and piece.get("usage") is not None
-        return text
-
-    def take(self, choice: dict[str, Any], part: str) -> str:
-        """What a choice says, in its part `message` or `delta`. Raises BadAnswer."""
-        said = an_object(choice.get(part), f"choices.0.{part}")
-        for number, call in enumerate(a_list(said.get("tool_calls"), "tool_calls")):
-            self._add_call(an_object(call, "a tool call"), number if part == "message" else None)
-        content, refusal = _content(said.get("content")), a_text(said.get("refusal"), "refusal")
-        self.has_content = self.has_content or bool(content)
-        self.finish_reason = a_text(choice.get("finish_reason"), "finish_reason") or self.finish_reason
-        return self.say(content or refusal)
-
-    def response(self) -> PromptResponse:
-        """What has come; a refusal alone is said to be one. Raises BadAnswer."""
-        is_refusal = bool(self.said) and not self.has_content
-        found = super().response()
-        return found.model_copy(update={"finish_reason": REFUSAL}) if is_refusal else found
-
-    def asked(self) -> Iterator[CallSaid]:
-        """Its calls by their index. Raises BadAnswer."""
-        for _index, call in sorted(self.calls.items()):
-            yield call_said(call["id"], call["name"], "".join(call["pieces"]))
-
-    def _add_call(self, piece: dict[str, Any], index: int | None) -> None:
-        function = an_object(piece.get("function"), "a tool call's function")
-        call_id, name = a_text(piece.get("id"), "id"), a_text(function.get("name"), "a tool call's name")
-        index = piece.get("index") if index is None else index
-        if index is None:  # some servers send each call whole, without a number
-            index = len(self.calls) if name or not self.calls else len(self.calls) - 1
-        call = self.calls.setdefault(a_count(index, "a tool call's index"), {"id": "", "name": "", "pieces": []})
-        call["id"] = call["id"] or call_id
-        call["name"] = call["name"] or name
-        arguments = function.get("arguments")
-        call["pieces"].append(json.dumps(arguments) if isinstance(arguments, dict) else a_text(arguments, "arguments"))
+def read(reader: AnswerReader, event: dict[str, Any]) -> None:
+    """The first choice of a chat completion, or of a chunk of one. Raises BadAnswer, ErrorSaid."""
+    choices = a_list(event.get("choices"), "choices")
+    first = an_object(choices[0], "choices.0") if choices else {}
+    if (error := event.get("error") or first.get("error")) is not None:
+        raise ErrorSaid(error)
+    is_chunk = "delta" in first or event.get("object") == "chat.completion.chunk"
+    usage = event.get("usage") or an_object(event.get("x_groq"), "x_groq").get("usage")
+    _count(reader, usage if isinstance(usage, dict) else {})
+    if not choices:
+        if not (is_chunk or usage):
+            raise ErrorSaid(event) if event.keys() & _ERROR_KEYS else BadAnswer("the answer holds no choices")
+        reader.is_whole = bool(reader.finish_reason)
+        return
+    part = "delta" if is_chunk else "message"
+    _message(reader, an_object(first.get(part), f"choices.0.{part}"), is_whole=not is_chunk)
+    reader.end(first.get("finish_reason"))
+    reader.is_whole = bool(reader.finish_reason) and usage is not None
 
 
-def _messages(prompt: Prompt, names: ToolNames) -> Iterable[dict[str, Any]]:
+_ERROR_KEYS = frozenset({"errors", "detail", "message", "msg"})
+"""Where servers that know no `error` say one."""
+
+_THOUGHT = ("reasoning_content", "reasoning")
+_GIVEN_BACK = (*_THOUGHT, "reasoning_details")
+"""Of a message: some providers refuse its calls without it."""
+
+
+def _message(reader: AnswerReader, said: dict[str, Any], *, is_whole: bool) -> None:
+    for name in _GIVEN_BACK:
+        _keep(reader.given_back, name, said.get(name))
+    if thought := next((said[name] for name in _THOUGHT if isinstance(said.get(name), str)), ""):
+        reader.think(thought)
+    legacy = said.get("function_call")
+    for call in [*a_list(said.get("tool_calls"), "tool_calls"), *([] if legacy is None else [{"function": legacy}])]:
+        piece = an_object(call, "a tool call")
+        function = an_object(piece.get("function") or piece, "a tool call's function")
+        extra = {"extra_content": piece["extra_content"]} if piece.get("extra_content") else {}
+        about = piece.get("id"), function.get("name"), function.get("arguments")
+        reader.call(piece.get("index"), *about, extra, is_new=is_whole)
+    reader.say(_content(said.get("content")))
+    reader.refuse(a_text(said.get("refusal"), "refusal"))
+
+
+def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
+    """Texts and lists come in pieces."""
+    if value and isinstance(value, str | list):
+        kept[name] = kept[name] + value if name in kept and type(kept[name]) is type(value) else value
+
+
+def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> Iterable[dict[str, Any]]:
     images: list[dict[str, Any]] = []  # of the results so far: a message of a tool holds text alone
     for message, ids in with_call_ids(prompt.messages):
         if images and message.role != "tool":
@@ -139,15 +119,18 @@ def _messages(prompt: Prompt, names: ToolNames) -> Iterable[dict[str, Any]]:
             case "tool":
                 yield {"role": "tool", "tool_call_id": ids[0], "content": message.text}
             case "assistant" if message.tool_calls:
+                given = [given_back(call, model_id) for call in message.tool_calls]
                 calls = [
                     {
                         "id": call_id,
                         "type": "function",
                         "function": {"name": names.name(call.tool_id), "arguments": json.dumps(call.arguments)},
+                        **one.get("call", {}),
                     }
-                    for call, call_id in zip(message.tool_calls, ids, strict=True)
+                    for call, call_id, one in zip(message.tool_calls, ids, given, strict=True)
                 ]
-                yield {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+                kept = given[0].get("message", {})
+                yield {"role": "assistant", "content": message.text or None, "tool_calls": calls, **kept}
             case role:
                 yield {"role": role, "content": message.text}
     if images:
@@ -211,18 +194,12 @@ def _content(value: Any) -> str:
     return a_text(value, "content")
 
 
-def _usage(value: Any) -> dict[str, int] | None:
-    if value is None:
-        return None
-    usage = an_object(value, "usage")
+def _count(reader: AnswerReader, usage: dict[str, Any]) -> None:
     asked = an_object(usage.get("prompt_tokens_details"), "usage.prompt_tokens_details")
     said = an_object(usage.get("completion_tokens_details"), "usage.completion_tokens_details")
-    return {
-        "input_tokens": a_count(usage.get("prompt_tokens"), "usage.prompt_tokens"),
-        "output_tokens": a_count(usage.get("completion_tokens"), "usage.completion_tokens"),
-        "cached_tokens": a_count(asked.get("cached_tokens"), "usage.cached_tokens"),
-        "reasoning_tokens": a_count(said.get("reasoning_tokens"), "usage.reasoning_tokens"),
-    }
-
-
-ANSWER = OpenAIAnswer
+    reader.count(
+        input_tokens=usage.get("prompt_tokens"),
+        output_tokens=usage.get("completion_tokens"),
+        cached_tokens=asked.get("cached_tokens") or usage.get("prompt_cache_hit_tokens"),
+        reasoning_tokens=said.get("reasoning_tokens"),
+    )

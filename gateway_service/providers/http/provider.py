@@ -11,7 +11,7 @@ import importlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -23,7 +23,9 @@ from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, Open
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key
-from hobus.gateway_service.providers.http.wire import AnswerRead, ToolNames
+from hobus.gateway_service.providers.http.reader import AnswerReader
+from hobus.gateway_service.providers.http.thinking import SpokenText
+from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.keys import read_key, state_of, unusable
 
 _log = structlog.get_logger("gateway")
@@ -99,10 +101,13 @@ class HttpProvider:
     """The variables that this process was given, asked for when the key is needed."""
     beside: Beside
     breathe: Callable[[], Awaitable[None]]
+    now: Callable[[], float]
     _key: str = ""
     _key_state: tuple[int, ...] = ()
     _client: SdkClient | None = None
     _loading: asyncio.Future[SdkClient] | None = None
+    _closes_alone: set[str] = field(default_factory=set[str])
+    """Models whose thinking was seen to begin without its opening."""
 
     def __post_init__(self) -> None:
         # Each takes its own configuration alone.
@@ -118,10 +123,12 @@ class HttpProvider:
         """One request, and its answer. Raises GatewayError; cancelling closes the connection."""
         client = await self._ready()
         with self._asking(model_id, prompt):
-            answer = await self._answer(client, prompt, model_id, timeout_s, on_delta)
+            reader = self._reader(prompt, model_id)
+            answer = await self._answer(client, prompt, reader, timeout_s, on_delta)
             response = answer_without_key(answer, self._key)
-        usage = pricing.estimated(prompt, response, self.chars_per_token) if response.usage_is_estimated else {}
-        return response.model_copy(update=usage) if usage else response
+        if reader.content.has_closed_alone:
+            self._closes_alone.add(model_id)
+        return pricing.with_usage(prompt, response, self.chars_per_token, thought_chars=reader.thought_chars)
 
     async def close(self) -> None:
         """Its connections are closed; a later call makes new ones."""
@@ -141,22 +148,30 @@ class HttpProvider:
                 raise GatewayError("PROVIDER_TIMEOUT", over) from None
             return sorted(said_without_key(str(item["id"]), self._key) for item in found["data"])
 
+    def _reader(self, prompt: Prompt, model_id: str) -> AnswerReader:
+        content = SpokenText(closes_alone=model_id in self._closes_alone)
+        return AnswerReader(self._wire, ToolNames.of(prompt), model_id, content)
+
     async def _answer(
-        self, client: SdkClient, prompt: Prompt, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None
+        self,
+        client: SdkClient,
+        prompt: Prompt,
+        reader: AnswerReader,
+        timeout_s: float,
+        on_delta: Callable[[str], None] | None,
     ) -> PromptResponse:
-        wire, names = self._wire, ToolNames.of(prompt)
-        body = wire.request(prompt, model_id, names, self.config, stream=on_delta is not None)
+        wire, stream = self._wire, on_delta is not None
+        body = wire.request(prompt, reader.model_id, reader.names, self.config, stream=stream)
         if on_delta is None:
-            return wire.ANSWER.whole(await client.post(wire.PATH, body, timeout_s), names)
-        answer: AnswerRead = wire.ANSWER(names)
+            return reader.whole(await client.post(wire.PATH, body, timeout_s))
         async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
-            async for event in self._until_whole(events, answer, timeout_s):
-                if text := answer.add(event):
+            async for event in self._until_whole(events, reader, timeout_s):
+                if text := reader.add(event):
                     on_delta(said_without_key(text, self._key))
-        return answer.ended()
+        return reader.ended()
 
     async def _until_whole(
-        self, events: AsyncGenerator[Any], answer: AnswerRead, timeout_s: float
+        self, events: AsyncGenerator[Any], answer: AnswerReader, timeout_s: float
     ) -> AsyncGenerator[Any]:
         """The events up to the end; of an answer that is there, its end is not waited for by all means.
 
@@ -227,6 +242,11 @@ class HttpProvider:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
-            about = {"provider_id": self.provider_id, "key_reference": self.config.key, "key": self._key}
+            about = {
+                "provider_id": self.provider_id,
+                "key_reference": self.config.key,
+                "key": self._key,
+                "now": self.now(),
+            }
             asked = made_of(AskedProvider, self.config, self.gateway, model_id=model_id, prompt=prompt, **about)
             raise faults.of_error(error, asked, is_sent=exchange.is_sent) from None

@@ -1,34 +1,27 @@
-"""What both kinds of provider share on the wire: reading what may be anything, ids as providers take them. Pure.
+"""What both kinds of provider share: values that may be anything, names and ids as providers take them. Pure.
 
-Each value of an answer is what it must be, or `BadAnswer` says which is not; no text of an answer is repeated in a
-fault. A provider takes tool names of letters, digits, `_` and `-` only, and wants every call of a transcript under an
+A provider takes tool names of letters, digits, `_` and `-` only, and wants every call of a transcript under an
 id of its own, while calls are numbered anew in each answer here.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
+from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.bus.messages.work_order import ToolCall
-
-_COUNT_MAX = 2**53
-"""Up to here a number is the same one for every reader of JSON."""
 
 
 class BadAnswer(Exception):
-    """An answer that came, and is none; `used` is what it says that it cost, None where it does not say."""
+    """An answer that came, and is none; `used` is what it says that it cost, empty where it does not say."""
 
     def __init__(self, what: str, used: dict[str, int] | None = None) -> None:
         super().__init__(what)
         self.what = what
-        self.used = used
+        self.used = used or {}
 
 
 def an_object(value: Any, where: str) -> dict[str, Any]:
@@ -42,39 +35,20 @@ def a_list(value: Any, where: str) -> list[Any]:
 
 
 def a_text(value: Any, where: str) -> str:
-    """The text; None counts as none."""
-    return value if type(value) is str else _of_kind(str, value, where)
-
-
-def a_count(value: Any, where: str) -> int:
-    """The number of something; None counts as 0."""
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _COUNT_MAX:
-        raise BadAnswer(f"{where} is no count")
-    return value
-
-
-def call_arguments(text: str, tool: str) -> dict[str, Any]:
-    """The arguments of a tool call; a model may write anything there."""
-    try:
-        value = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError):
-        raise BadAnswer(f"the arguments for tool {tool[:64]!r} are not JSON") from None
-    if not isinstance(value, dict):
-        raise BadAnswer(f"the arguments for tool {tool[:64]!r} are {_kind(value)}, not an object")
-    return value
+    """The text; None counts as none, and a number as its digits."""
+    return str(value) if isinstance(value, int) else _of_kind(str, value, where)
 
 
 def _of_kind(kind: type[Any], value: Any, where: str) -> Any:
     if value is None:
         return kind()
     if not isinstance(value, kind):
-        raise BadAnswer(f"{where} is {_kind(value)}, not {_KINDS[kind]}")
+        raise BadAnswer(f"{where} is {kind_of(value)}, not {_KINDS[kind]}")
     return value
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: Any) -> str:
+    """What it is, in words."""
     return _KINDS.get(type(value), "a number")
 
 
@@ -143,93 +117,6 @@ def with_call_ids(messages: Sequence[PromptMessage]) -> Iterator[tuple[PromptMes
             yield message, []
 
 
-class CallSaid(NamedTuple):
-    """A tool call, as an answer has it."""
-
-    call_id: str
-    name: str
-    arguments: dict[str, Any]
-
-
-@dataclass
-class AnswerRead(ABC):
-    """An answer as far as it has come, whole or in pieces; each kind of provider has its own way of saying it."""
-
-    names: ToolNames
-    said: list[str] = field(default_factory=list[str])
-    finish_reason: str = ""
-    """Why the model stopped; empty: it has not."""
-    is_whole: bool = False
-    """Nothing more is to come but its end."""
-
-    @classmethod
-    def whole(cls, answer: Any, names: ToolNames) -> PromptResponse:
-        """The response of an answer that came whole. Raises BadAnswer."""
-        read = cls(names)
-        try:
-            read.take_whole(an_object(answer, "the answer"))
-        except BadAnswer as fault:
-            raise BadAnswer(fault.what, read.used) from None
-        return read.response()
-
-    @abstractmethod
-    def take_whole(self, answer: dict[str, Any]) -> None:
-        """All that it says. Raises BadAnswer."""
-
-    @abstractmethod
-    def add(self, event: Any) -> str:
-        """What the model says in this piece. Raises BadAnswer."""
-
-    @abstractmethod
-    def asked(self) -> Iterable[CallSaid]:
-        """The tool calls, in order. Raises BadAnswer."""
-
-    @property
-    @abstractmethod
-    def used(self) -> dict[str, int] | None:
-        """What it says that it cost, in the words of this system; None where it does not say."""
-
-    @property
-    def is_estimated(self) -> bool:
-        """Whether it does not say all of that."""
-        return self.used is None
-
-    def say(self, text: str) -> str:
-        """The text, which is a part of the answer."""
-        if text:
-            self.said.append(text)
-        return text
-
-    def ended(self) -> PromptResponse:
-        """The whole answer, once no piece follows. Raises BadAnswer for one that broke off."""
-        if not self.finish_reason:
-            raise BadAnswer("the answer ended before it was finished")
-        return self.response()
-
-    def response(self) -> PromptResponse:
-        """What has come. Raises BadAnswer."""
-        calls: list[ToolCall] = []
-        try:
-            for position, (call_id, name, arguments) in enumerate(self.asked(), 1):  # until the gateway numbers them
-                tool_id, number = self.names.tool_id(name), str(position)
-                calls.append(ToolCall(call_id=number, provider_call_id=call_id, tool_id=tool_id, arguments=arguments))
-        except BadAnswer as fault:
-            raise BadAnswer(fault.what, self.used) from None
-        answer = PromptResponse(
-            outcome="SUCCESS",
-            content="".join(self.said),
-            tool_calls=calls,
-            finish_reason=self.finish_reason,
-            usage_is_estimated=self.is_estimated,
-        )
-        return answer.model_copy(update=self.used) if self.used else answer
-
-
-def call_said(call_id: Any, name: Any, arguments: Any) -> CallSaid:
-    """A tool call; its arguments are an object, or the text of one. Raises BadAnswer."""
-    tool = a_text(name, "a tool call's name")
-    if not tool:
-        raise BadAnswer("a tool call names no tool")
-    if not isinstance(arguments, dict):
-        arguments = call_arguments(a_text(arguments, "arguments"), tool)
-    return CallSaid(a_text(call_id, "id"), tool, arguments)
+def given_back(call: ToolCall, model_id: str) -> dict[str, Any]:
+    """What this model wants back with its call; nothing of another model's."""
+    return call.given_back if call.given_back.get("model") == model_id else {}

@@ -15,6 +15,7 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service import pricing
 from hobus.gateway_service.providers.http import openai_wire
+from hobus.gateway_service.providers.http.reader import AnswerReader
 from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline import model
 from hobus.gateway_service.providers.offline.grammar import Grammar, load_grammar
@@ -68,6 +69,6 @@ class OfflineProvider:
         """What the model answers, with its usage; it counts characters."""
         names = ToolNames.of(prompt)
         request = openai_wire.request(prompt, model_id, names, _DIALECT, stream=False)
-        answer = openai_wire.ANSWER.whole(model.complete(request, self._grammar, self.chars_per_token), names)
+        answer = AnswerReader(openai_wire, names).whole(model.complete(request, self._grammar, self.chars_per_token))
         about = {"usage_is_estimated": False, "provider_id": self.provider_id, "model_id": model_id}
-        return answer.model_copy(update=about | pricing.estimated(prompt, answer, self.chars_per_token))
+        return pricing.with_usage(prompt, answer, self.chars_per_token).model_copy(update=about)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from hobus.bus.errors import VERDICT_CODES, RuntimeFault
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import Remembered, TurnResult
+from hobus.bus.messages.work_order import CUT
 from hobus.launch.cli.chat.cells import printable
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
@@ -72,6 +73,8 @@ def warnings_about(result: TurnResult) -> list[Line]:
 
 def _beside_the_answer(result: TurnResult) -> list[Line]:
     lines: list[Line] = []
+    if result.cut:
+        lines.append((f"this answer is not whole: {CUT.get(result.cut, result.cut)}", "yellow"))
     if result.tools_missing:
         missing = _named(result.tools_missing)
         lines.append((f"answered without {missing}, which no worker had; see {next_here('tools')}", "yellow"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.port import Provider
 from hobus.config.sections.gateway import AnyProvider
@@ -73,6 +74,7 @@ def provider(provider_id: str, config: AnyProvider, snapshot: Snapshot, given: M
                 given=lambda: given,
                 beside=asyncio.to_thread,
                 breathe=_breathe,
+                now=SystemClock().now,
             )
 
 

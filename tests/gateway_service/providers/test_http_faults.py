@@ -6,7 +6,6 @@ import asyncio
 import gzip
 import json
 import time
-from email.utils import formatdate
 
 import pytest
 
@@ -14,6 +13,7 @@ from bench.builders import prompt
 from bench.gateway.instances import ANTHROPIC, KEY, OPENAI, instance
 from bench.gateway.servers import (
     DONE,
+    USAGE_PIECE,
     answering,
     completion,
     head,
@@ -24,7 +24,8 @@ from bench.gateway.servers import (
     streaming,
 )
 from hobus.bus.errors import GatewayError
-from hobus.gateway_service.providers.http.faults import retry_after_ms, without_key
+from hobus.gateway_service.breaker import said_by
+from hobus.gateway_service.providers.http.faults import without_key
 
 KINDS = pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 BOTH = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -147,17 +148,9 @@ async def test_an_answer_that_is_none_is_a_fault_and_never_a_crash(kind, body):
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [
-        (OPENAI, completion(7)),
-        (OPENAI, completion(usage={"prompt_tokens": -1})),
-        (OPENAI, completion(usage={"prompt_tokens": 10**30})),
-        (OPENAI, completion(usage={"prompt_tokens": "many"})),
-        (OPENAI, completion(message={"tool_calls": [{"id": "1", "function": {"arguments": "{}"}}]})),
         (OPENAI, completion(choice={"finish_reason": ["stop"]})),
-        (ANTHROPIC, message([{"type": "text", "text": 7}])),
+        (ANTHROPIC, message([{"type": "text", "text": ["x"]}])),
         (ANTHROPIC, message(["text"])),
-        (ANTHROPIC, message(usage={"input_tokens": True})),
-        (ANTHROPIC, message([{"type": "tool_use", "name": "x", "input": "no"}])),
-        (ANTHROPIC, {"type": "error", "error": {}}),
     ],
 )
 async def test_an_answer_with_a_wrong_type_in_it_is_a_fault(kind, answer):
@@ -167,13 +160,76 @@ async def test_an_answer_with_a_wrong_type_in_it_is_a_fault(kind, answer):
     assert fault.code == "PROVIDER_ERROR" and "cannot be used" in fault.detail
 
 
-@pytest.mark.parametrize("arguments", ["{", "[1]", '{"a":' * 100_000, "7"], ids=["half", "list", "deep", "number"])
-async def test_arguments_that_are_no_object_cost_what_the_answer_says(arguments):
-    """A model wrote nonsense: the answer came, is paid for, and may be asked for again."""
-    call = {"id": "1", "type": "function", "function": {"name": "x", "arguments": arguments}}
-    async with serving(answering(completion(message={"tool_calls": [call]}))) as server:
+@KINDS
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        ({"code": 502, "message": "GPU fell over"}, 502, "it failed. It says: GPU fell over"),
+        ({"type": "overloaded_error", "message": "busy"}, 529, "it failed. It says: busy"),
+        ({"code": "429", "message": "slow down"}, 429, "takes no more for now. It says: slow down"),
+        ({"code": 401, "message": "who?"}, 401, "does not accept the key"),
+        ("GPU fell over", 500, "It says: GPU fell over"),
+    ],
+)
+async def test_an_error_inside_a_200_is_the_one_that_it_is(kind, error, status, words):
+    """The provider's own sentence is told, under the status that it should have had; it may have worked."""
+    async with serving(answering({"id": "1", "error": error})) as server:
+        fault = await fault_of(instance(kind, server.url))
+    assert (fault.facts["status"], fault.facts["unknown"]) == (status, True) and words in fault.detail
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, {"code": "context_length_exceeded", "message": "too long"}),
+        (400, {"message": "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"}),
+        (400, {"type": "exceed_context_size_error", "message": "the request exceeds the available context size"}),
+        (500, {"message": "the request exceeds the available context size. try increasing the context size"}),
+        (400, {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}),
+        (400, {"message": "input length and `max_tokens` exceed context limit: 199000 + 4096 > 200000"}),
+        (400, {"message": "The input token count (40000) exceeds the maximum number of tokens allowed (32768)."}),
+        (422, {"message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"}),
+        (400, {"message": "Please reduce the length of the messages or completion."}),
+        (413, {"message": "Input is too long for requested model."}),
+        (200, {"message": "This model's maximum prompt length is 131072 but the request contains 140000 tokens."}),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+async def test_a_prompt_beyond_the_models_window_is_told_with_the_mend(status, error):
+    """Whatever a server calls it, and under whatever status; neither tried again nor counted by the breaker."""
+    async with serving(answering({"error": error}, status)) as server:
         fault = await fault_of(instance(OPENAI, server.url))
-    assert fault.retryable and (fault.facts["input_tokens"], fault.facts["output_tokens"]) == (20, 9)
+    assert (fault.code, fault.retryable, said_by(fault)) == ("CONTEXT_TOO_LONG", False, "nothing")
+    assert "longer than the window of tiny" in fault.detail and "context_tokens" in fault.detail
+
+
+@pytest.mark.parametrize(
+    "message", ["max_tokens is too large: 99999", "temperature exceeds the maximum", "no such tool"]
+)
+async def test_another_refusal_is_no_matter_of_the_window(message):
+    """Its words name no prompt that is too long."""
+    async with serving(answering({"error": {"message": message}}, 400)) as server:
+        assert (await fault_of(instance(OPENAI, server.url))).code == "PROVIDER_REFUSED"
+
+
+@BOTH
+async def test_half_a_character_in_the_bytes_of_an_answer_spoils_itself_alone(streamed):
+    """A server that cut a string in the middle."""
+    broken = (
+        json.dumps(piece(content="7 ?") if streamed else completion("7 ?")).encode().replace(b"?", "😀".encode()[:2])
+    )
+    rest = b"\n\n" + b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in (piece("stop"), USAGE_PIECE))
+
+    async def behave(request, writer):
+        if streamed:
+            writer.write(head(content_type="text/event-stream") + b"data: " + broken + rest + DONE)
+        else:
+            await answering(broken)(request, writer)
+
+    async with serving(behave) as server:
+        provider = instance(OPENAI, server.url)
+        answer = await provider.complete(prompt(), model_id="tiny", timeout_s=5, on_delta=len if streamed else None)
+    assert answer.content == "7 \ufffd"
 
 
 @pytest.mark.parametrize(
@@ -323,33 +379,6 @@ async def test_silence_ends_with_the_time_that_was_given():
     assert [(fault.code, fault.facts) for fault in faults] == [("PROVIDER_TIMEOUT", {"unknown": True})] * 2
 
 
-NOW = formatdate(1_700_000_000, usegmt=True)
-
-
-@pytest.mark.parametrize(
-    ("headers", "expected"),
-    [
-        ({}, None),
-        ({"retry-after": "2"}, 2000),
-        ({"retry-after": "0.0001"}, 1),
-        ({"retry-after-ms": "250", "retry-after": "9"}, 250),
-        ({"retry-after": "-5"}, None),
-        ({"retry-after": "1" + "0" * 400}, None),
-        ({"retry-after": "99999999999"}, 2**31),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": ""}, None),
-        ({"retry-after": formatdate(1_700_000_030, usegmt=True), "date": NOW}, 30_000),
-        ({"retry-after": formatdate(1_600_000_000, usegmt=True), "date": NOW}, None),
-        ({"retry-after": formatdate(1_700_000_030, usegmt=True)}, None),
-    ],
-)
-def test_when_to_ask_again_is_a_number_of_milliseconds_or_unknown(headers, expected):
-    """Whatever stands there; a date counts from the moment of the answer, as its sender has it."""
-    assert retry_after_ms(headers) == expected
-
-
 async def test_the_time_to_wait_is_carried():
     """From the header to the fault."""
     async with serving(answering({}, 429, retry_after="3")) as server:
@@ -367,17 +396,10 @@ async def test_no_fault_repeats_the_key_or_the_prompt(kind):
 
 @KINDS
 async def test_no_fault_repeats_a_key_that_stands_in_what_is_quoted(kind):
-    """The name of a tool, a header that was folded on its way."""
-    call = {"id": "1", "type": "function", "function": {"name": KEY, "arguments": "["}}
-    block = {"type": "tool_use", "id": "1", "name": KEY, "input": {}}
-    broken = ({**block}, [{"type": "input_json_delta", "partial_json": "["}])
-    nonsense = (
-        answering(completion(message={"tool_calls": [call]})) if kind is OPENAI else streaming(message_events(broken))
-    )
-    for behave, streamed in ((nonsense, kind is ANTHROPIC), (answering("x", content_encoding=KEY.upper()), False)):
-        async with serving(behave) as server:
-            fault = await fault_of(instance(kind, server.url), streamed=streamed)
-        assert KEY[:8] not in fault.detail.lower() and "(hidden)" in fault.detail
+    """A header that was folded on its way."""
+    async with serving(answering("x", content_encoding=KEY.upper())) as server:
+        fault = await fault_of(instance(kind, server.url))
+    assert KEY[:8] not in fault.detail.lower() and "(hidden)" in fault.detail
 
 
 def test_a_key_is_hidden_in_whole_and_in_part():

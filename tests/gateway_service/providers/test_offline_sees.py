@@ -16,6 +16,7 @@ from hobus.bus.messages.work_order import Segment
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http import openai_wire
+from hobus.gateway_service.providers.http.reader import AnswerReader
 from hobus.gateway_service.providers.http.wire import ToolNames
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.model import MODELS, complete
@@ -82,7 +83,7 @@ async def test_it_is_the_request_of_the_kind_openai_that_is_answered(name: str) 
     wanted = PROMPTS[name]
     names = ToolNames.of(wanted)
     sent = json.loads(json.dumps(openai_wire.request(wanted, MODELS[0], names, INSTANCE, stream=False)))
-    answer = openai_wire.ANSWER.whole(complete(sent, GRAMMAR, 4), names)
+    answer = AnswerReader(openai_wire, names).whole(complete(sent, GRAMMAR, 4))
     assert (answer.content, [(call.tool_id, call.arguments) for call in answer.tool_calls]) == await said(wanted)
 
 

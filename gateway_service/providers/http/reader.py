@@ -1,0 +1,244 @@
+"""The one reader of what providers answer, whole or in pieces: what may be anything becomes a response. Pure.
+
+A wire says in its own words what each event holds (`say`, `think`, `call`, `count`, `end`); everything that servers do
+otherwise than their documentation is put right here, once. What a model got wrong is no fault of its provider: such a
+call says what is wrong with it (`ToolCall.fault`), and the model is told. `BadAnswer` is left for what is no answer at
+all; no text of an answer is repeated in it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeGuard
+
+from hobus.bus.json_text import is_within, value_of
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.work_order import REFUSAL, ToolCall
+from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS
+from hobus.gateway_service.providers.http.thinking import SpokenText, mended
+from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, a_text, an_object, kind_of
+
+FINISH_WORDS = {
+    **dict.fromkeys(("end_turn", "stop_sequence", "eos", "eos_token", "STOP"), "stop"),
+    **dict.fromkeys(("tool_use", "function_call"), "tool_calls"),
+    **dict.fromkeys(
+        ("max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "model_context_window_exceeded", "limit"),
+        "length",
+    ),
+    **dict.fromkeys(("SAFETY", "RECITATION", "PROHIBITED_CONTENT", "safety", "content_filtered"), "content_filter"),
+    "pause_turn": "pause",
+}
+"""The words of providers -> those of this system; any other one stays as it is."""
+
+_STRINGS_MAX = 3
+"""A JSON text in a JSON text: so often."""
+
+
+class Wire(Protocol):
+    """How a kind of provider says it."""
+
+    def read(self, reader: AnswerReader, event: dict[str, Any]) -> None:
+        """All that a whole answer, or an event of a stream, says. Raises BadAnswer, ErrorSaid."""
+        ...
+
+
+class ErrorSaid(Exception):
+    """An error in the place of an answer, or in the middle of one; `body` is what the provider says of it."""
+
+    def __init__(self, body: Any) -> None:
+        super().__init__("an error in place of an answer")
+        self.body = body
+
+
+@dataclass
+class CallRead:
+    """A tool call as far as it has come."""
+
+    index: object  # where the answer has it, as it says; None: it does not say
+    call_id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list[str])
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])  # its provider demands it back
+
+    @property
+    def text(self) -> str:
+        """Its arguments so far."""
+        return "".join(self.pieces)
+
+    def is_followed_by(self, call_id: str, name: str, arguments: str) -> bool:
+        """Whether a piece with these is another call, though it has the same index, or none."""
+        if not (name and self.name):
+            return False
+        if name != self.name or (call_id and self.call_id and call_id != self.call_id):
+            return True
+        return bool(arguments) and self.text.rstrip().endswith("}") and not arguments_of(self.text)[1]
+
+
+@dataclass
+class AnswerReader:
+    """An answer as far as it has come."""
+
+    wire: Wire
+    names: ToolNames
+    model_id: str = ""
+    content: SpokenText = field(default_factory=SpokenText)
+    thought: list[str] = field(default_factory=list[str])
+    refusal: list[str] = field(default_factory=list[str])
+    calls: list[CallRead] = field(default_factory=list[CallRead])
+    usage: dict[str, int] = field(default_factory=dict[str, int])
+    given_back: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Of its message, as it came: what a provider demands back beside the calls."""
+    finish_reason: str = ""
+    """Why the model stopped; empty: it has not."""
+    is_whole: bool = False
+    """Nothing more is to come but its end."""
+    _news: list[str] = field(default_factory=list[str])
+
+    def add(self, event: Any) -> str:
+        """Read an event; returns what the model says by it, and was not told before. Raises BadAnswer, ErrorSaid."""
+        try:
+            self.wire.read(self, an_object(event, "the answer"))
+        except BadAnswer as fault:
+            raise BadAnswer(fault.what, self.usage) from None
+        news, self._news = "".join(self._news), []
+        return news
+
+    def whole(self, answer: Any) -> PromptResponse:
+        """The response of an answer that came at once. Raises BadAnswer, ErrorSaid."""
+        self.add(answer)
+        return self.response()
+
+    def ended(self) -> PromptResponse:
+        """The whole answer, once no event follows. Raises BadAnswer for one that broke off."""
+        if not self.finish_reason:
+            raise BadAnswer("the answer ended before it was finished")
+        return self.response()
+
+    def response(self) -> PromptResponse:
+        """What has come."""
+        self.content.close()
+        said, refusal = "".join(self.content.said), mended("".join(self.refusal))
+        finish = FINISH_WORDS.get(self.finish_reason, self.finish_reason)
+        if finish == "stop" and self.calls:
+            finish = "tool_calls"
+        answer = PromptResponse(
+            outcome="SUCCESS",
+            content=said or refusal,
+            tool_calls=[self._call(number, call) for number, call in enumerate(self.calls, 1)],
+            finish_reason=REFUSAL if refusal and not said else finish,
+        )
+        return answer.model_copy(update=self.usage)
+
+    # --- what a wire says -------------------------------------------------------------------------------------------
+
+    def say(self, text: str) -> None:
+        """Some of the answer's text, with the thinking that stands in it."""
+        self._news.append(self.content.add(text))
+
+    def think(self, text: str) -> None:
+        """Some of what the model only thinks."""
+        self.thought.append(text)
+
+    def refuse(self, text: str) -> None:
+        """Some of the words by which the model says that it does not answer."""
+        if text:
+            self.refusal.append(text)
+            self._news.append("" if self.content.said else mended(text))
+
+    def call(  # noqa: PLR0913 - what a piece of a call may hold
+        self, index: object, call_id: Any, name: Any, arguments: Any, extra: dict[str, Any], *, is_new: bool
+    ) -> None:
+        """A call, or some of one. `index`: None: it says none; `is_new`: it is certainly no piece of another."""
+        identity, tool, text = a_text(call_id, "id"), a_text(name, "a tool call's name"), _text_of(arguments)
+        found = None if is_new else self._begun(index, identity, tool)
+        if found is None or found.is_followed_by(identity, tool, text):
+            found = CallRead(index)
+            self.calls.append(found)
+        found.call_id, found.name = found.call_id or identity, found.name or tool
+        found.pieces.append(text)
+        found.extra |= extra
+
+    def count(self, **tokens: Any) -> None:
+        """What it says that it used so far; what is no count, or none, says nothing."""
+        self.usage |= {name: max(value, self.usage.get(name, 0)) for name, value in tokens.items() if is_count(value)}
+
+    def end(self, reason: Any) -> None:
+        """Why the model stopped, if it did."""
+        self.finish_reason = a_text(reason, "finish_reason") or self.finish_reason
+
+    @property
+    def thought_chars(self) -> int:
+        """How much the model only thought."""
+        return sum(map(len, (*self.thought, *self.content.thought)))
+
+    def _begun(self, index: object, call_id: str, name: str) -> CallRead | None:
+        """The call that a piece with these belongs to; None: to none. What names nothing goes on with the last."""
+        if index is None:
+            same = [one for one in self.calls if call_id and one.call_id == call_id]
+        else:
+            same = [one for one in self.calls if one.index == index]
+        if same:
+            return same[-1]
+        return None if name or not self.calls else self.calls[-1]
+
+    def _call(self, number: int, read: CallRead) -> ToolCall:
+        arguments, fault = arguments_of(read.text)
+        name = mended(read.name)
+        parts = {"call": read.extra, "message": self.given_back if number == 1 else {}}
+        kept = {part: mended_value(value) for part, value in parts.items() if value}
+        return ToolCall(
+            call_id=str(number),  # until the gateway numbers them
+            provider_call_id=mended(read.call_id),
+            tool_id=self.names.tool_id(name),
+            arguments=arguments,
+            fault=fault if name else "it names no tool",
+            given_back={"model": self.model_id, **kept} if kept else {},
+        )
+
+
+def arguments_of(text: str) -> tuple[dict[str, Any], str]:
+    """The arguments that a model wrote, and what is wrong with them; empty: nothing."""
+    if len(text) > ARGUMENTS_MAX_CHARS:
+        return {}, f"its arguments are {len(text)} characters, at most {ARGUMENTS_MAX_CHARS} are taken"
+    value: Any = text
+    try:
+        for _ in range(_STRINGS_MAX):
+            if not isinstance(value, str):
+                break
+            value = _value(value) if value.strip() else {}
+    except json.JSONDecodeError as fault:
+        return {}, f"its arguments are no JSON: {fault.msg}, at character {fault.pos + 1} of {len(fault.doc)}"
+    except (ValueError, RecursionError):
+        return {}, "its arguments are no JSON that can be read"
+    if value is None:
+        return {}, ""
+    if not isinstance(value, dict):
+        return {}, f"its arguments are {kind_of(value)}, not an object"
+    return (value, "") if is_within(value, PARAMETERS_DEPTH_MAX) else ({}, "its arguments are nested too deeply")
+
+
+def mended_value(value: Any) -> Any:
+    """A JSON value whose texts have no half of a character."""
+    return json.loads(mended(json.dumps(value, ensure_ascii=False)))
+
+
+def is_count(value: Any) -> TypeGuard[int]:
+    """Whether it is the number of something that is there: nobody counts a prompt, or an answer, as nothing."""
+    return type(value) is int and 0 < value <= _COUNT_MAX
+
+
+_COUNT_MAX = 2**53
+"""Up to here a number is the same one for every reader of JSON."""
+
+
+def _value(text: str) -> Any:
+    value = json.loads(text)
+    return value_of(json.dumps(mended_value(value)))
+
+
+def _text_of(arguments: Any) -> str:
+    if arguments is None:
+        return ""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
