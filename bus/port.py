@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
@@ -193,6 +193,15 @@ class Provider(Protocol):
 
         `on_delta`, where given, is told pieces of the content as they come: in order, together a beginning of it.
         """
+        ...
+
+
+@runtime_checkable
+class KnowsWindows(Protocol):
+    """A provider that can say how much its models read."""
+
+    def window(self, model_id: str) -> int | None:
+        """Tokens that prompt and answer may have together; None: not known."""
         ...
 
 

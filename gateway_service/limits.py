@@ -6,6 +6,9 @@ ARGUMENTS_MAX_CHARS = 256 * 1024
 CALLS_MAX = 4096
 """Orders' prompts at once, and calls that a provider bears: as many as any process takes (bus.mailbox_max)."""
 
+ESTIMATE_MARGIN = 8
+"""A prompt may be this part longer than its estimate by letters: so much of a window is left free of the answer."""
+
 FIRST_WINDOW = 32
 """Calls that a provider gets at once when it is back; they double with each round that it answers."""
 

@@ -19,7 +19,7 @@ from hobus.bus.dispatch import Call
 from hobus.bus.errors import GatewayError, RuntimeFault
 from hobus.bus.messages.gateway import Outcome, Prompt, PromptResponse
 from hobus.bus.messages.ids import parse_iso
-from hobus.bus.port import Bus, Provider
+from hobus.bus.port import Bus, KnowsWindows, Provider
 from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import AdminConfig
@@ -37,7 +37,7 @@ _log = structlog.get_logger("gateway")
 
 _BUDGET_CODES = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"})
 _OUTCOMES: dict[str, Outcome] = {
-    **dict.fromkeys(("INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "TURN_LIMIT"), "REJECTED"),
+    **dict.fromkeys(("INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "TURN_LIMIT", "CONTEXT_TOO_LONG"), "REJECTED"),
     **dict.fromkeys(("PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE"), "REJECTED"),
     **dict.fromkeys(_BUDGET_CODES | {"RATE_LIMITED", "CIRCUIT_OPEN"}, "REJECTED"),
     **dict.fromkeys(("PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"), "TIMEOUT"),
@@ -231,7 +231,18 @@ class Pipeline:
         except TimeoutError:
             what = f"provider {provider_id} was still being loaded when the deadline passed"
             raise GatewayError("DEADLINE_EXCEEDED", what) from None
-        return ask, pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
+        estimate = pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
+        return self._within_window(ask, estimate), estimate
+
+    def _within_window(self, ask: PromptCall, estimate: int) -> PromptCall:
+        """The request with a cap of its answer that its model's window has room for. Raises CONTEXT_TOO_LONG."""
+        provider, model = self.providers[ask.route.provider_id], routing.model_of(ask.route, self.config.gateway)
+        window = model.context_tokens if model is not None else None
+        if window is None and isinstance(provider, KnowsWindows):
+            window = provider.window(ask.route.model_id)
+        if window is None:
+            return ask
+        return records.with_answer_cap(ask, routing.answer_cap(ask.prompt.max_tokens, ask.route, estimate, window))
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""

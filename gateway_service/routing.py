@@ -16,6 +16,7 @@ from hobus.bus.window import remember
 from hobus.config.assets import Agent
 from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
 from hobus.gateway_service.breaker import said_by
+from hobus.gateway_service.limits import ESTIMATE_MARGIN
 
 
 def choose_route(prompt: Prompt, config: GatewayConfig) -> Route:
@@ -63,6 +64,29 @@ def model_of(route: Route, config: GatewayConfig) -> ModelConfig | None:
     provider = config.providers.get(route.provider_id)
     models = provider.models if provider else []
     return next((model for model in models if model.model_id == route.model_id), None)
+
+
+def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int:
+    """The cap of an answer that fits into the window behind a prompt of about so many tokens.
+
+    Raises GatewayError(CONTEXT_TOO_LONG) where the prompt alone does not.
+    """
+    if estimate >= window:
+        raise GatewayError(
+            "CONTEXT_TOO_LONG",
+            f"the prompt has about {estimate} tokens, and the window of {route.model_id} {window}: "
+            f"{window_mend(route.provider_id)}",
+        )
+    room = window - estimate - estimate // ESTIMATE_MARGIN
+    return max(1, min(max_tokens, room))
+
+
+def window_mend(provider_id: str) -> str:
+    """What helps where a conversation is longer than its model can read."""
+    return (
+        "begin a new session, say less in one turn, lower budget.history_budget, choose a model with a larger window, "
+        f"or correct context_tokens of this one in gateway.providers.{provider_id}.models"
+    )
 
 
 def with_profile(prompt: Prompt, route: Route, config: GatewayConfig) -> Prompt:

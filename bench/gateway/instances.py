@@ -16,6 +16,7 @@ KEY = "sk-planted-8f2b6c1d9e"
 MODEL = {
     "model_id": "tiny",
     "sees": False,
+    "context_tokens": 1_000_000,
     "input_usd_per_million": 1.0,
     "output_usd_per_million": 2.0,
     "cached_usd_per_million": 0.5,

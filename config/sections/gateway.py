@@ -23,6 +23,10 @@ class ModelConfig(Section):
     cached_usd_per_million: float | None = Field(
         description="price of prompt tokens from the cache of the provider; null: unknown"
     )
+    context_tokens: Positive | None = Field(
+        default=None,
+        description="its window: prompt and answer together; null: as its server says, unknown where that does not",
+    )
 
 
 def _plain_address(url: str) -> str:

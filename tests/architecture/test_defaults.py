@@ -32,14 +32,17 @@ SECTIONS = list(sections(AdminConfig, set()))
 
 
 def test_no_setting_has_a_default_in_code() -> None:
-    """A missing value is an error at start, never a number that nobody chose. Only without section ho3 memory is off."""
+    """A missing value is an error at start, never a number that nobody chose. Only without section ho3 memory is off.
+
+    A model's window is nobody's choice: what is not stated is asked of its server.
+    """
     optional = [
         f"{section.__name__}.{name}"
         for section in SECTIONS
         for name, field in section.model_fields.items()
         if not field.is_required()
     ]
-    assert optional == ["AdminConfig.ho3"]
+    assert optional == ["AdminConfig.ho3", "ModelConfig.context_tokens"]
 
 
 def test_every_section_is_frozen_and_refuses_unknown_keys() -> None:

@@ -606,6 +606,28 @@ def test_an_unknown_price_is_unknown_and_not_zero(make):
     assert {row.cost_usd for row in rows} == {None}
 
 
+@pytest.mark.parametrize("is_stated", [True, False], ids=["stated", "asked"])
+def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
+    """Its cap is sent and recorded; a prompt that fills the window alone is not sent, and the mend is told."""
+    model = {"model_id": "offline-rules-1", "sees": False, "context_tokens": 1000 if is_stated else None,
+             "input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}  # fmt: skip
+    shipped = {"kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 4, "models": [model]}
+    provider = Scripted()
+    if not is_stated:
+        provider.window = {"offline-rules-1": 1000}.get
+    cluster = make(provider, gateway={"providers": {"offline": shipped}})
+
+    async def turn():
+        asked = [prompt(f"WO-{n}#1", text="x" * size, max_tokens=900) for n, size in enumerate((40, 1600, 4000))]
+        return [await cluster.ask(one) for one in asked], await cluster.entries(rests_s=2)
+
+    answers, entries = cluster.run(turn())
+    assert [one.max_tokens for one in provider.prompts] == [900, 550]
+    assert [payload(one).max_tokens for one in of_type(entries, "PROMPT_SENT")] == [900, 550]
+    assert (answers[2].outcome, answers[2].error_code) == ("REJECTED", "CONTEXT_TOO_LONG")
+    assert "budget.history_budget" in answers[2].error_message and "context_tokens" in answers[2].error_message
+
+
 def test_counters_add_up(make):
     """What was sent equals what the record says was sent."""
     cluster = make()

@@ -17,6 +17,7 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.secret_refs import HIDDEN
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
 from hobus.gateway_service.providers.http.wire import BadAnswer
+from hobus.gateway_service.routing import window_mend
 
 
 class AnswerRefused(Exception):
@@ -180,11 +181,7 @@ def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedP
     facts |= {} if retry_after is None else {"retry_after_ms": retry_after}
     facts |= {"unknown": True} if status in _MAY_HAVE_WORKED else {"unbilled": True}
     if status != _TOO_MANY and _CONTEXT.search(_words(body)):
-        fix = (
-            f"the conversation is longer than the window of {asked.model_id}: begin a new session or say less in one "
-            f"turn, lower budget.history_budget, state context_tokens of the model in gateway.providers."
-            f"{asked.provider_id}, or choose a model with a larger window"
-        )
+        fix = f"the prompt is longer than the window of {asked.model_id}: {window_mend(asked.provider_id)}"
         return GatewayError("CONTEXT_TOO_LONG", f"{who}: {fix}{said}", facts=facts)
     if status == _TOO_MANY:
         is_final = bool({_named(body, "code"), _named(body, "type")} & _FOREVER)

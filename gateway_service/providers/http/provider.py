@@ -25,7 +25,7 @@ from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key
 from hobus.gateway_service.providers.http.reader import AnswerReader
 from hobus.gateway_service.providers.http.thinking import SpokenText
-from hobus.gateway_service.providers.http.wire import ToolNames
+from hobus.gateway_service.providers.http.wire import ToolNames, a_list, an_object, window_in
 from hobus.gateway_service.providers.keys import read_key, state_of, unusable
 
 _log = structlog.get_logger("gateway")
@@ -106,6 +106,8 @@ class HttpProvider:
     _key_state: tuple[int, ...] = ()
     _client: SdkClient | None = None
     _loading: asyncio.Future[SdkClient] | None = None
+    _windows: dict[str, int] | None = None
+    _looking: asyncio.Future[None] | None = None
     _closes_alone: set[str] = field(default_factory=set[str])
     """Models whose thinking was seen to begin without its opening."""
 
@@ -132,12 +134,17 @@ class HttpProvider:
 
     async def close(self) -> None:
         """Its connections are closed; a later call makes new ones."""
+        if self._looking is not None:
+            self._looking.cancel()
         client, self._client, self._loading = self._client, None, None
         if client is not None:
             await client.close()
 
     async def models(self, *, timeout_s: float) -> list[str]:
         """The models that the server offers to this key. Raises GatewayError."""
+        return sorted(said_without_key(str(item["id"]), self._key) for item in await self._listed(timeout_s))
+
+    async def _listed(self, timeout_s: float) -> list[dict[str, Any]]:
         client = await self._ready()
         with self._asking("", None):
             try:
@@ -146,11 +153,28 @@ class HttpProvider:
             except TimeoutError:
                 over = f"provider {self.provider_id} did not list its models within {timeout_s:.0f} s"
                 raise GatewayError("PROVIDER_TIMEOUT", over) from None
-            return sorted(said_without_key(str(item["id"]), self._key) for item in found["data"])
+            return [an_object(item, "a model") for item in a_list(found["data"], "the list of models") if item["id"]]
 
     def _reader(self, prompt: Prompt, model_id: str) -> AnswerReader:
         content = SpokenText(closes_alone=model_id in self._closes_alone)
         return AnswerReader(self._wire, ToolNames.of(prompt), model_id, content)
+
+    def window(self, model_id: str) -> int | None:
+        """Tokens that prompt and answer of this model may have together, as its server says; None: not known (yet).
+
+        The server is asked beside the first call, and again only where it could not answer.
+        """
+        if self._windows is None:
+            self._windows, self._looking = {}, asyncio.ensure_future(self._look_for_windows())
+        return self._windows.get(model_id)
+
+    async def _look_for_windows(self) -> None:
+        try:
+            found = await self._listed(self.gateway.connect_timeout_ms / 1000)
+        except GatewayError as fault:
+            self._windows = None if fault.retryable and fault.facts.get("unbilled") else {}
+        else:
+            self._windows = {str(item["id"]): size for item in found if (size := window_in(item))}
 
     async def _answer(
         self,

@@ -120,3 +120,17 @@ def with_call_ids(messages: Sequence[PromptMessage]) -> Iterator[tuple[PromptMes
 def given_back(call: ToolCall, model_id: str) -> dict[str, Any]:
     """What this model wants back with its call; nothing of another model's."""
     return call.given_back if call.given_back.get("model") == model_id else {}
+
+
+_WINDOW = (
+    "max_model_len", "context_length", "context_window", "max_context_length", "max_input_tokens", "n_ctx",
+    "n_ctx_train",
+)  # fmt: skip
+"""What servers call a model's window in their list of models: vLLM, OpenRouter, Groq, Mistral, Anthropic, llama.cpp."""
+
+
+def window_in(model: dict[str, Any]) -> int | None:
+    """The window of a model of such a list, tokens; None where it does not say."""
+    meta = model.get("meta")
+    told = model | meta if isinstance(meta, dict) else model
+    return next((told[name] for name in _WINDOW if type(told.get(name)) is int and told[name] > 0), None)

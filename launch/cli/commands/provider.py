@@ -118,6 +118,9 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
 )
 @click.option("--any-model", is_flag=True, help="Other models may be asked for too, at an unknown price.")
 @click.option("--sees", is_flag=True, help="Its models take images: they are shown those that tools bring.")
+@click.option(
+    "--context-tokens", type=click.IntRange(min=1), help="Window of its models; else its server is asked for it."
+)
 @click.option("--key", metavar="REF", help="env:NAME, file:PATH, stdin (kept in a file of this user alone) or none.")
 @click.option("--entry-point", metavar="NAME", help="Kind plugin: its name in the group hobus.providers.")
 @click.option(
@@ -138,6 +141,7 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
     models: tuple[str, ...],
     any_model: bool,
     sees: bool,
+    context_tokens: int | None,
     key: str | None,
     entry_point: str | None,
     options: tuple[str, ...],
@@ -171,7 +175,7 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
     instance = {
         "kind": kind,
         "key": {"stdin": f"file:{kept}", "none": None}.get(key, key),
-        "models": [{**_model(text), "sees": sees} for text in models],
+        "models": [{**_model(text), "sees": sees, "context_tokens": context_tokens} for text in models],
         "any_model": any_model,
         **_settings_of(kind, (base_url or "").rstrip("/"), entry_point or "", options),
     }

@@ -327,6 +327,35 @@ async def test_the_models_of_a_server_are_listed(kind):
     assert server.requests[0].method == "GET" and server.requests[0].path == "/v1/models"
 
 
+@pytest.mark.parametrize(
+    ("said", "window"),
+    [
+        ({"max_model_len": 4096}, 4096), ({"context_length": 8192}, 8192), ({"context_window": 131072}, 131072),
+        ({"max_input_tokens": 200000}, 200000), ({"meta": {"n_ctx": 2048, "n_ctx_train": 8192}}, 2048),
+        ({"meta": {"n_ctx_train": 8192}}, 8192), ({}, None), ({"max_model_len": "big"}, None), ({"meta": None}, None),
+    ],
+)  # fmt: skip
+async def test_a_server_is_asked_for_the_windows_of_its_models(said, window):
+    """Beside the first call and once; a model that it does not tell of has none."""
+    async with serving(by_path(models=answering({"data": [{"id": "tiny", **said}]}))) as server:
+        provider = instance(OPENAI, server.url)
+        assert provider.window("tiny") is None
+        await provider._looking
+        assert (provider.window("tiny"), provider.window("other"), len(server.requests)) == (window, None, 1)
+        await provider.close()
+
+
+@pytest.mark.parametrize(("status", "asked"), [(404, 1), (503, 2)])
+async def test_a_server_that_lists_nothing_is_asked_again_only_if_it_could_not(status, asked):
+    """It may be starting; one without a list will have none."""
+    async with serving(by_path(models=answering({}, status))) as server:
+        provider = instance(OPENAI, server.url)
+        for _ in range(2):
+            assert provider.window("tiny") is None
+            await provider._looking
+        assert len(server.requests) == asked
+
+
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 async def test_an_answer_that_repeats_the_key_is_told_and_recorded_without_it(kind, streamed):
