@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from bench.builders import shipped_snapshot
 from bench.memory_eval.worlds import DAY_US
 from hobus.actors.ho3_memory.event_time import timestamp_of
-from hobus.bus.messages.ids import artifact_id
-from hobus.bus.messages.memory import LOCAL, Artifact, GateResult, Labels, Signal
+from hobus.bus.messages.ids import LOCAL, artifact_id
+from hobus.bus.messages.memory import Artifact, GateResult, Labels, Signal
 
 AGENT = "ADMIN"
 EVENTS_PER_SESSION = 3

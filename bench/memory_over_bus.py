@@ -23,8 +23,8 @@ from bench.memory_habits import (
 )
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.event_time import timestamp_of
+from hobus.bus.messages.ids import LOCAL
 from hobus.bus.messages.memory import (
-    LOCAL,
     Bias,
     Biases,
     LogOverlay,

@@ -57,8 +57,8 @@ from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import Call
+from hobus.bus.messages.ids import LOCAL
 from hobus.bus.messages.ledger import Write
-from hobus.bus.messages.memory import LOCAL
 from hobus.ledger_service.service import LedgerService
 
 SIGNALS, ALIVE = 2000, 100

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import BusError
-from hobus.bus.messages.memory import KEY_PREFIX, LOCAL
+from hobus.bus.messages.ids import KEY_PREFIX, LOCAL
 
 _HTTP = "http"
 

@@ -18,9 +18,7 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, pack
 from hobus.config import files, mcp_block
 from hobus.config.assets import Agent, Asset, Contract, FileInForce, Framework, Package, Spec
-from hobus.config.attention_faults import attention_faults
 from hobus.config.attention_template import Template
-from hobus.config.consistency import inconsistencies, snapshot_faults
 from hobus.config.file_limits import Limits, file_max_bytes, limits_of, too_long, too_many
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers
 from hobus.config.in_force import in_force
@@ -94,7 +92,7 @@ class Reading:
         mappings = {f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()}
         governed = Governed(config=self.config, files=in_force(self.files, mappings["packages"]), **mappings)
         size_bytes = len(canonical_bytes(governed)) + len(self.contents())
-        if faults := snapshot_faults(self.config, size_bytes):
+        if faults := _consistency().snapshot_faults(self.config, size_bytes):
             raise _error([_placed(fault, self.files) for fault in faults])
         return governed
 
@@ -103,12 +101,24 @@ class Reading:
         return pack({name: file.content for name, file in self.files.items()})
 
 
-def settings(layers: Layers) -> AdminConfig | None:
-    """The settings as `read` has them, from these layers' `config_file` or as shipped: nothing else is read."""
+def _consistency() -> Any:
+    """By name: whoever reads the settings alone, or a snapshot that was judged before, needs none of the rules."""
+    return importlib.import_module("hobus.config.consistency")
+
+
+def settings(layers: Layers) -> AdminConfig:
+    """The settings as `read` has them, from these layers' `config_file` or as shipped: nothing else is read.
+
+    Raises ConfigError with every fault of that file.
+    """
     shipped = GovernedFile(ADMIN_CONFIG, "config", files.SHIPPED_ROOT / ADMIN_CONFIG, files.SHIPPED)
     own = layers.config_file
     file = shipped if own is None else GovernedFile(ADMIN_CONFIG, "config", own, files.OWN)
-    return _admin_config(file, shipped, [])[0]
+    faults: list[str] = []
+    config = _admin_config(file, shipped, faults)[0]
+    if config is None:
+        raise _error(faults)
+    return config
 
 
 def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Reading:
@@ -133,8 +143,12 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
         elif file.kind == "standard":
             _read(file, faults, limits)
     if config is not None and not faults:
-        told = inconsistencies(config, assets["agent"], assets["contract"], prompt_packs, assets["framework"])
-        told += attention_faults(config, assets["template"], assets["agent"], assets["contract"], assets["framework"])
+        told: list[str] = _consistency().inconsistencies(
+            config, assets["agent"], assets["contract"], prompt_packs, assets["framework"]
+        )
+        told += importlib.import_module("hobus.config.attention_faults").attention_faults(
+            config, assets["template"], assets["agent"], assets["contract"], assets["framework"]
+        )
         told += further(config)
         faults += [_placed(mcp_block.where_written(fault, pasted), found) for fault in told]
     return Reading(found, config, assets, prompt_packs, tuple(faults), of_place, beneath)

@@ -74,10 +74,11 @@ def choice_fault(choice: ModelChoice, agent: Agent, gateway: GatewayConfig) -> S
             if choice.model in [model.model_id for model in one.models]
         ]
         said = f"provider {choice.provider} has no model {choice.model[:80]!r} ({who}); configured are "
-        return SessionFault(
-            "MODEL_NOT_FOUND",
-            said + (", ".join(models) or "none") + (f"; name it as {' or '.join(others)}" if others else ""),
-        )
+        said += (", ".join(models) or "none") + (f"; name it as {' or '.join(others)}" if others else "")
+        head, slash, _ = choice.model.partition("/")
+        if slash and not others:
+            said += f"; there is no provider {head[:80]!r} either, only {', '.join(sorted(gateway.providers))}"
+        return SessionFault("MODEL_NOT_FOUND", said)
     if not agent.permissions.allows("providers", choice.provider):
         return _forbidden(agent, "providers", choice.provider, who)
     return None if agent.permissions.allows("models", choice.model) else _forbidden(agent, "models", choice.model, who)

@@ -16,14 +16,24 @@ from hobus.bus.messages.base import digest_of, unpack
 if TYPE_CHECKING:
     from hobus.config.snapshot import Snapshot
 
-_PROCESSES = "hobus.config.sections.processes"
-OFTEN = {
-    "bus": ("hobus.bus.settings", "BusSettings"),
-    "ledger": ("hobus.config.sections.ledger", "LedgerConfig"),
-    "launcher": (_PROCESSES, "LauncherConfig"),
-    "host": (_PROCESSES, "HostConfig"),
-}
-"""Section -> where its model stands, of those that most commands ask for: the others are loaded together."""
+_BUS, _TURNS, _PROCESSES = "hobus.bus.settings", "hobus.config.sections.turns", "hobus.config.sections.processes"
+SECTIONS = {
+    "bus": (_BUS, "BusSettings"), "ledger": ("hobus.config.sections.ledger", "LedgerConfig"),
+    "gateway": ("hobus.config.sections.gateway", "GatewayConfig"), "budget": (_TURNS, "BudgetConfig"),
+    "projection": (_TURNS, "ProjectionConfig"), "attention": (_TURNS, "AttentionConfig"),
+    "classify_labels": (_TURNS, "ClassifyLabels"), "sessions": (_TURNS, "SessionsConfig"),
+    "quality_gate": (_TURNS, "QualityGateConfig"), "tools": ("hobus.config.sections.tools", "ToolsConfig"),
+    "launcher": (_PROCESSES, "LauncherConfig"), "ho1": (_PROCESSES, "Ho1Config"), "ho2": (_PROCESSES, "Ho2Config"),
+    "host": (_PROCESSES, "HostConfig"), "http": (_PROCESSES, "HttpConfig"),
+    "governance": ("hobus.config.sections.governance", "GovernanceConfig"),
+    "ho3": ("hobus.config.sections.memory", "Ho3Config"),
+}  # fmt: skip
+"""Section -> where its model stands."""
+ASSETS = {
+    "agents": "Agent", "contracts": "Contract", "frameworks": "Framework", "specs": "Spec", "packages": "Package",
+    "files": "FileInForce",
+}  # fmt: skip
+"""What is governed beside the settings, by id -> its model."""
 
 
 def snapshot_on_demand(data: bytes) -> Snapshot:
@@ -40,7 +50,7 @@ def contents_in(data: bytes) -> dict[str, bytes]:
 
 
 class _Parts:
-    """Snapshot, part by part: everything but the settings at once."""
+    """Snapshot, part by part: what is neither a setting nor an asset, all at once."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -62,7 +72,15 @@ class _Parts:
         return loaded
 
     def __getattr__(self, part: str) -> Any:
-        return getattr(self._whole, part)
+        if part not in ASSETS:
+            return getattr(self._whole, part)
+        model = getattr(importlib.import_module("hobus.config.assets"), ASSETS[part])
+        try:
+            found = {name: model.model_validate(one) for name, one in unpack(self._data)[part].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _other_version(error) from None
+        self.__dict__[part] = found
+        return found
 
 
 class _Settings:
@@ -71,17 +89,19 @@ class _Settings:
     def __init__(self, written: dict[str, Any]) -> None:
         self._written = written
 
-    @cached_property
-    def _whole(self) -> Any:
-        return importlib.import_module("hobus.config.schema").AdminConfig.model_validate(self._written)
+    @property
+    def memory(self) -> Any:
+        return self.ho3 if self.ho3 is not None and self.ho3.enabled else None
 
     def __getattr__(self, section: str) -> Any:
+        written = self._written.get(section)
+        if section not in SECTIONS:
+            raise AttributeError(section)
+        module, name = SECTIONS[section]
         try:
-            if section not in OFTEN:
-                return getattr(self._whole, section)
-            module, name = OFTEN[section]
             model = getattr(importlib.import_module(module), name)
-            found = self.__dict__[section] = model.model_validate(self._written.get(section))
+            is_none = section == "ho3" and written is None
+            found = self.__dict__[section] = None if is_none else model.model_validate(written)
         except ValueError as error:
             raise _other_version(error) from None
         return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from hobus.bus.messages.gateway import DEGRADED
+from hobus.bus.messages.ids import DEGRADED
 from hobus.config.assets import Agent, Contract, ContractPurpose
 from hobus.config.attention_template import ANSWERS, CLASSIFICATIONS, CONSOLIDATIONS, Prompts
 

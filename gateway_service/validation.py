@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.gateway import DEGRADED, Prompt, PromptResponse
-from hobus.bus.messages.ids import order_of_call
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.ids import DEGRADED, order_of_call
 from hobus.config.assets import Agent
 from hobus.config.json_schema import SchemaFault, Validator, validator_of
 from hobus.config.sections.gateway import Route

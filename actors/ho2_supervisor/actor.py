@@ -42,8 +42,7 @@ from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.lanes import role_of
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.messages.ids import session_key, turn_key
-from hobus.bus.messages.memory import LOCAL
+from hobus.bus.messages.ids import LOCAL, session_key, turn_key
 from hobus.bus.messages.session import (
     CommandVerdict,
     Consolidate,

@@ -6,8 +6,9 @@ from typing import Any
 
 from hobus.actors.session_host.turns import Turn, reason_of
 from hobus.bus.errors import ConfigError, RuntimeFault
-from hobus.bus.messages.gateway import DEGRADED, DegradedPrompt, Prompt, PromptResponse
+from hobus.bus.messages.gateway import DegradedPrompt, Prompt, PromptResponse
 from hobus.bus.messages.ids import (
+    DEGRADED,
     body_ref,
     candidates_key,
     degraded_call_key,

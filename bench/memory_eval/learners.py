@@ -19,8 +19,8 @@ from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
 from hobus.actors.ho3_memory.records import Fact
-from hobus.bus.messages.ids import RunId
-from hobus.bus.messages.memory import LOCAL, GateResult, Labels
+from hobus.bus.messages.ids import LOCAL, RunId
+from hobus.bus.messages.memory import GateResult, Labels
 from hobus.config.sections.memory import Ho3Config
 
 Shown = list[tuple[str, str]]

@@ -9,9 +9,6 @@ from pydantic import Field
 from hobus.bus.messages.base import Count, Message, Record, Timestamp
 from hobus.bus.messages.work_order import Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
 
-DEGRADED = "PRC-DEGRADED-001"
-"""The contract of the one call that a session's host makes where nobody else answers, whatever the agent."""
-
 Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
 
 ERROR_CODES = (

@@ -29,6 +29,24 @@ SessionId = Annotated[
 ]
 """A UUID in lower-case canonical text; the full value in every key, id and record."""
 
+LOCAL = "local"
+"""The principal of whoever uses this machine's own clients: its operating system user, however many terminals."""
+KEY_PREFIX = "key/"
+PRINCIPAL_PATTERN = r"(local|key/[a-z0-9][a-z0-9_-]{0,39}(/[a-z0-9][a-z0-9_-]{0,39})?)"
+Principal = Annotated[
+    str,
+    Field(
+        pattern=rf"^{PRINCIPAL_PATTERN}$",
+        description="whose it is: `local` (clients of this machine), `key/<name>` (who has that key of the HTTP door), "
+        "`key/<name>/<user>` (a user whom that key speaks for)",
+    ),
+]
+SignalId = Annotated[
+    str, Field(min_length=1, max_length=160, pattern=r"^[a-z_]+:[!-~]+$", description="`<kind>:<label>`")
+]
+DEGRADED = "PRC-DEGRADED-001"
+"""The contract of the one call that a session's host makes where nobody else answers, whatever the agent."""
+
 ID_MAX_CHARS = 400
 """Longest message id, routing key or trace, and id of the record. The format's, not a setting."""
 

@@ -11,26 +11,12 @@ from typing import Annotated, Literal
 from pydantic import Discriminator, Field, Tag
 
 from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp
-from hobus.bus.messages.ids import SessionId
+from hobus.bus.messages.ids import Principal, SessionId, SignalId
+from hobus.bus.record.payloads.memory import GateResult
 
-LOCAL = "local"
-"""The principal of whoever uses this machine's own clients: its operating system user, however many terminals."""
-KEY_PREFIX = "key/"
-PRINCIPAL_PATTERN = r"(local|key/[a-z0-9][a-z0-9_-]{0,39}(/[a-z0-9][a-z0-9_-]{0,39})?)"
-Principal = Annotated[
-    str,
-    Field(
-        pattern=rf"^{PRINCIPAL_PATTERN}$",
-        description="whose it is: `local` (clients of this machine), `key/<name>` (who has that key of the HTTP door), "
-        "`key/<name>/<user>` (a user whom that key speaks for)",
-    ),
-]
 ArtifactType = Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]
 ArtifactScope = Literal["agent", "session", "global"]
 Weight = Annotated[float, Field(ge=0, le=1, description="0 to 1")]
-SignalId = Annotated[
-    str, Field(min_length=1, max_length=160, pattern=r"^[a-z_]+:[!-~]+$", description="`<kind>:<label>`")
-]
 AgentId = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[^/\s]+$", description="whose memory")]
 ArtifactId = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^ART-[!-~]+$", description="`ART-<hash>`")]
 
@@ -65,20 +51,6 @@ class Accumulator(Record):
         description="the newest, at most ho3.source_events_max, in order of event time, then id; empty as above"
     )
     decay: float = Field(description="2 ** -(age / half-life), at most 1, rounded to 9 decimals")
-
-
-class GateResult(Record):
-    """Whether a signal's gate is crossed, and why in words."""
-
-    signal_id: SignalId
-    crossed: bool = Field(description="true: it may be consolidated now")
-    count: Count = Field(description="events that count")
-    session_count: Count = Field(description="distinct sessions among them")
-    already_consolidated: bool = Field(description="an overlay of this window names the signal")
-    reason: str = Field(description="a sentence that a person can read")
-    evidence: float = Field(default=0.0, description="bistable mode: decayed evidence, 9 decimals; counting mode: 0")
-    principal: Principal | None = Field(default=None, description="whose events count; None: everybody's")
-    principal_count: Count = Field(default=0, description="distinct principals among them")
 
 
 class Labels(Record):

@@ -13,8 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
-from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId
-from hobus.bus.messages.memory import PRINCIPAL_PATTERN
+from hobus.bus.messages.ids import PRINCIPAL_PATTERN, CommandId, InputId, RunId, SessionId
 from hobus.bus.messages.work_order import Cost, ToolChoice, ToolFile, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]

@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from hobus.bus.messages.base import Count, Record, Timestamp
-from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
-from hobus.bus.messages.memory import LOCAL
+from hobus.bus.messages.ids import LOCAL, CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, SessionConfig
 
 ENTRY_NAMES = {

@@ -5,6 +5,7 @@ Nothing but click and the standard library is imported here; a test holds that.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -98,7 +99,9 @@ class LazyGroup(click.Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        gc.disable()  # what is loaded stays: to look through it for garbage takes a tenth of a short command
         module = importlib.import_module(f"hobus.launch.cli.commands.{_FAMILIES.get(cmd_name, cmd_name)}")
+        gc.enable()
         command: click.Command = getattr(module, cmd_name)
         return command
 

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from hobus.bus.errors import ConfigError
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import BadText, json_value
-from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
@@ -116,6 +115,8 @@ def _judged(home: Home, value: Settings) -> tuple[str, ConfigError | None]:
             candidate.write_text(_text(value), encoding="utf-8")
         except UnicodeEncodeError:
             raise UsageFault("the setting is not valid text", hint=next_here("config show")) from None
+        from hobus.config.snapshot import load_snapshot  # noqa: PLC0415 - whoever reads alone needs none of the rules
+
         try:
             return load_snapshot(layers_of(home, candidate)).digest, None
         except ConfigError as fault:

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Mapping
 
 from hobus.bus.errors import GatewayError
+from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider
-from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.launch.console.finding import Finding, fail, ok, warn
 from hobus.launch.process.roles.gateway import provider
@@ -21,14 +21,14 @@ _UNKNOWN_HERE = frozenset({400, 404, 405, 501})
 _REFUSED_KEY = frozenset({401, 403})
 
 
-def check(provider_id: str, snapshot: Snapshot, given: Mapping[str, str]) -> list[Finding]:
+def check(provider_id: str, whole: AdminConfig, given: Mapping[str, str]) -> list[Finding]:
     """What was looked at, in order, until something fails that the rest needs; `given`: the variables of this shell."""
-    config = snapshot.config.gateway.providers[provider_id]
-    return asyncio.run(_check(provider_id, config, snapshot, given))
+    config = whole.gateway.providers[provider_id]
+    return asyncio.run(_check(provider_id, config, whole, given))
 
 
-async def _check(provider_id: str, config: AnyProvider, snapshot: Snapshot, given: Mapping[str, str]) -> list[Finding]:
-    made = provider(provider_id, config, snapshot, given)
+async def _check(provider_id: str, config: AnyProvider, whole: AdminConfig, given: Mapping[str, str]) -> list[Finding]:
+    made = provider(provider_id, config, whole, given)
     try:
         await made.prepare()
     except GatewayError as fault:
@@ -37,7 +37,7 @@ async def _check(provider_id: str, config: AnyProvider, snapshot: Snapshot, give
     about = f"its library is loaded, its key read ({key})" if key else "it needs no key"
     found = [ok(f"{provider_id} setup", f"kind {config.kind}; {about}")]
     if isinstance(made, HttpProvider) and config.kind in ("openai", "anthropic"):
-        found += await _asked(provider_id, made, config, snapshot)
+        found += await _asked(provider_id, made, config, whole)
     return found
 
 
@@ -47,8 +47,8 @@ def _failed(check: str, detail: str) -> Finding:
     return fail(check, what or detail, fix)
 
 
-async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, snapshot: Snapshot) -> list[Finding]:
-    timeout_s = snapshot.config.launcher.client_timeout_ms / 1000
+async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, whole: AdminConfig) -> list[Finding]:
+    timeout_s = whole.launcher.client_timeout_ms / 1000
     try:
         offered = await made.models(timeout_s=timeout_s)
     except GatewayError as fault:

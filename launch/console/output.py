@@ -46,6 +46,7 @@ COMMANDS = re.compile(
 )
 """One character of C0, DEL, C1, of another direction or line, or half of a pair: what commands a terminal."""
 
+_DIRECTIONS = re.compile("[\u200e\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 _CELL_MAX_CHARS = 240
 
 _TAKES_NO_COMMANDS = ("", "dumb", "unknown")
@@ -292,6 +293,12 @@ def cell(text: str) -> str:
 def printable(text: str) -> str:
     """The text in one line: no character in it moves the cursor, ends the line or colours what follows."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def harmless(text: str) -> str:
+    """The text without anything that commands a terminal: only newlines are left of the control characters."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
+    return COMMANDS.sub("\N{REPLACEMENT CHARACTER}", _DIRECTIONS.sub("", text))
 
 
 def thousands(count: int) -> str:

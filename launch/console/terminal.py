@@ -25,6 +25,8 @@ from hobus.launch.console.output import Styled, cell, colours, printable, state_
 _GAP = 2
 _NARROW = 14
 """Cells; a column that needs no more is never broken, and none is made narrower than that for another one's sake."""
+CUT = "⋮"
+_WRAPS = Console(width=80)  # `Text.wrap` asks it for nothing but defaults
 _NOTE = 28
 """Cells; a last column that needs more, and would not get as many, stands below its row."""
 _INDENT = 4
@@ -68,9 +70,22 @@ def lines_of(shown: RenderableType, *, columns: int, theme: Theme | None = None)
 
 
 def folded(text: str, columns: int) -> list[str]:
-    """The rows of a text, which end between words where they can."""
-    rows = Text(text, overflow="fold").wrap(screen(columns=columns), columns)
-    return [row.plain.rstrip() for row in rows]
+    """The rows of a text, which end between words where they can; none is wider than the columns."""
+    return [row for line in text.split("\n") for row in _rows_of_line(line, max(2, columns))]
+
+
+def last_rows(text: str, columns: int, rows_max: int) -> list[str]:
+    """The end of a text in at most so many rows, the first of which says that there is more above."""
+    rows: list[str] = []
+    for line in reversed(text.split("\n")):
+        rows[:0] = _rows_of_line(line, max(2, columns))
+        if len(rows) > rows_max:
+            return [CUT, *rows[len(rows) - rows_max + 1 :]]
+    return rows
+
+
+def _rows_of_line(line: str, columns: int) -> list[str]:
+    return [row.plain.rstrip() for row in Text(line).wrap(_WRAPS, columns)] or [""]
 
 
 def table_lines(

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import NonBlank
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import KEY_PREFIX, iso
 from hobus.launch.http.context import Door
 from hobus.launch.http.openai_api import door_of, principal_of, read
 from hobus.launch.http.problems import Problem
@@ -129,7 +129,7 @@ def _asked(request: Request, *known: str) -> Mapping[str, str]:
 
 
 def _whose(request: Request) -> str:
-    return f"{m.KEY_PREFIX}{principal_of(request)}"
+    return f"{KEY_PREFIX}{principal_of(request)}"
 
 
 def _agent(door: Door, given: str | None) -> str:

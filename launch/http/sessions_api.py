@@ -16,8 +16,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages import session as messages
 from hobus.bus.messages.base import Chosen, Sendable
 from hobus.bus.messages.given_history import Said, told
-from hobus.bus.messages.ids import CommandId, InputId, RunId, iso
-from hobus.bus.messages.memory import KEY_PREFIX
+from hobus.bus.messages.ids import KEY_PREFIX, CommandId, InputId, RunId, iso
 from hobus.bus.messages.session import (
     Approve,
     Command,

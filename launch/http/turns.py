@@ -16,8 +16,7 @@ from typing import TypeVar
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import iso
-from hobus.bus.messages.memory import KEY_PREFIX
+from hobus.bus.messages.ids import KEY_PREFIX, iso
 from hobus.bus.messages.session import (
     CallResult,
     Cancel,

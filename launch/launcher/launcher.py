@@ -22,7 +22,7 @@ from hobus.bus import collector
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Done, Drain, PeerRow, Peers
-from hobus.bus.messages.memory import LOCAL
+from hobus.bus.messages.ids import LOCAL
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus, Clock
 from hobus.bus.record.payloads.governance import OperatorCommand

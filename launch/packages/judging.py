@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from hobus.bus.errors import ConfigError
 from hobus.config import files
 from hobus.config.files import Layers
 from hobus.config.gates.finding import Finding, failed, lines
@@ -72,7 +73,10 @@ def verify_of(keys: Mapping[str, str], policy: GovernanceConfig) -> Callable[[La
 
 def config_of(home: Home) -> AdminConfig:
     """The settings of this home, else the shipped ones. Raises UsageFault where they are at fault."""
-    return _sound(settings(Layers(config_file=settings_of(home))))
+    try:
+        return settings(Layers(config_file=settings_of(home)))
+    except ConfigError:
+        return _sound(None)
 
 
 def settings_of(home: Home) -> Path | None:

@@ -14,7 +14,6 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.record import demand_record
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import say_prose
 from hobus.launch.sessions.named import BEGINNINGS, STARTS_MAX, session_of
@@ -166,7 +165,8 @@ async def journals_of(home: Home) -> AsyncGenerator[Journals]:
 
 
 def _of_files(home: Home, why: str) -> FromDirectory:
-    from hobus.launch.sessions.journal_files import FromDirectory  # noqa: PLC0415 - reads segments
+    from hobus.launch.cluster.record import demand_record  # noqa: PLC0415 - reads segments
+    from hobus.launch.sessions.journal_files import FromDirectory  # noqa: PLC0415
 
     demand_record(home)
     say_prose("", f"{why}: this is what its record says", to_stderr=True)

@@ -12,9 +12,8 @@ from hobus.actors.ho2_supervisor.session.commands import text_ref
 from hobus.actors.ho2_supervisor.session.journal import Step
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import body_ref, shown_session
+from hobus.bus.messages.ids import LOCAL, body_ref, shown_session
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.memory import LOCAL
 from hobus.bus.messages.session import HeldCall, HostCommand
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import own_text

@@ -16,9 +16,8 @@ from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.json_text import object_in
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import DIRECT_CALL_ID, iso_of_us
+from hobus.bus.messages.ids import DIRECT_CALL_ID, LOCAL, iso_of_us
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.memory import LOCAL
 from hobus.bus.messages.session import HeldCall, SessionConfig
 from hobus.bus.record.journal import agent_in, own_text, recorded
 from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded

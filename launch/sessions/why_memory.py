@@ -16,9 +16,9 @@ from hobus.actors.ho3_memory.event_time import PointInTime, micros
 from hobus.actors.ho3_memory.overlay_log import is_stated
 from hobus.actors.ho3_memory.records import fact_of
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import words_of
+from hobus.bus.messages.ids import LOCAL, words_of
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.memory import LOCAL, Bias, Labels, Overlay
+from hobus.bus.messages.memory import Bias, Labels, Overlay
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled

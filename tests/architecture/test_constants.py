@@ -129,7 +129,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.ledger_service.index._HASH_MIN", "hobus.ledger_service.index.(_PARTITION_BITS, _PARTITIONS_BITS)",
         "hobus.ledger_service.mask.*", "hobus.ledger_service.scan._WRITTEN_BYTES_MIN", "hobus.ledger_service.segment._DIGITS",
         "hobus.actors.ho2_supervisor.session.snapshot.*", "hobus.bus.messages.memory.AgentId:*", "hobus.bus.messages.memory.ArtifactId:*",
-        "hobus.bus.messages.memory.SignalId:*", "hobus.bus.messages.memory.Signal.event_id:*",
+        "hobus.bus.messages.ids.SignalId:*", "hobus.bus.messages.memory.Signal.event_id:*",
         "hobus.actors.ho3_memory.records._WORDS_CHARS", "hobus.bus.messages.memory.CheckGate.event_id:*",
         "hobus.bus.messages.memory.MomentText:*", "hobus.bus.messages.memory.PlainOverlay.overlay_id:*",
         "hobus.bus.messages.memory.ReadSignals.after:*", "hobus.bus.messages.memory.LogConsolidationFailure.*", "hobus.actors.session_host.records._REASON_MAX_CHARS",

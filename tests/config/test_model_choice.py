@@ -80,6 +80,7 @@ def test_nothing_of_a_turn_goes_to_another_provider_than_the_named_one(
     [
         ({}, SessionConfig(provider="nobody"), "PROVIDER_NOT_FOUND", "there are offline, one, three, two"),
         ({}, SessionConfig(provider="offline", model="small"), "MODEL_NOT_FOUND", "name it as one/small or three/small"),
+        ({}, SessionConfig(model="zzz/m1"), "MODEL_NOT_FOUND", "there is no provider 'zzz' either, only offline, one, three, two"),
         ({"providers": ("one",)}, REQUEST, "FORBIDDEN", "provider three (named by the request)"),
         ({"models": ("big",)}, REQUEST, "FORBIDDEN", "permissions.models in agents/ADMIN.json"),
         ({"providers": ("three",), "models": ("small",)}, REQUEST, "", ""),

@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import pack
-from hobus.config.on_demand import OFTEN, snapshot_on_demand
+from hobus.config.on_demand import ASSETS, SECTIONS, snapshot_on_demand
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import load_snapshot
 
@@ -19,13 +19,15 @@ def test_parts_are_those_of_the_whole_snapshot() -> None:
     assert there.digest == WHOLE.digest
     assert {name: getattr(there.config, name) for name in AdminConfig.model_fields} == dict(WHOLE.config)
     assert there.config.memory == WHOLE.config.memory
-    assert there.agents == WHOLE.agents and there.templates == WHOLE.templates
+    assert {name: getattr(there, name) for name in ASSETS} == {name: dict(getattr(WHOLE, name)) for name in ASSETS}
+    assert there.templates == WHOLE.templates
 
 
 def test_sections_loaded_alone_are_of_the_settings_own_models() -> None:
     """The short way and the long one read a section by one model."""
-    models = {name: getattr(import_module(module), model) for name, (module, model) in OFTEN.items()}
-    assert models == {name: AdminConfig.model_fields[name].annotation for name in OFTEN}
+    models = {name: getattr(import_module(module), model) for name, (module, model) in SECTIONS.items()}
+    annotations = {name: field.annotation for name, field in AdminConfig.model_fields.items()}
+    assert models | {"ho3": models["ho3"] | None} == annotations
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", pack([]), pack({}), pack({"config": {"bus": {}}})])

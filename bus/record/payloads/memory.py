@@ -9,7 +9,22 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from hobus.bus.messages.memory import GateResult
+from hobus.bus.messages.base import Count, Record
+from hobus.bus.messages.ids import Principal, SignalId
+
+
+class GateResult(Record):
+    """Whether a signal's gate is crossed, and why in words."""
+
+    signal_id: SignalId
+    crossed: bool = Field(description="true: it may be consolidated now")
+    count: Count = Field(description="events that count")
+    session_count: Count = Field(description="distinct sessions among them")
+    already_consolidated: bool = Field(description="an overlay of this window names the signal")
+    reason: str = Field(description="a sentence that a person can read")
+    evidence: float = Field(default=0.0, description="bistable mode: decayed evidence, 9 decimals; counting mode: 0")
+    principal: Principal | None = Field(default=None, description="whose events count; None: everybody's")
+    principal_count: Count = Field(default=0, description="distinct principals among them")
 
 
 class SignalLogged(NamedTuple):

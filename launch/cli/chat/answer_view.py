@@ -14,9 +14,18 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.bus.streaming import Continuity
-from hobus.launch.cli.chat.cells import last_rows, printable, rows_of
 from hobus.launch.cli.chat.outcome import Line
-from hobus.launch.console.output import can_be_commanded, colours, is_terminal, joined, note, say, styled, window
+from hobus.launch.console.output import (
+    can_be_commanded,
+    colours,
+    harmless,
+    is_terminal,
+    joined,
+    note,
+    say,
+    styled,
+    window,
+)
 
 WAITING = "…"
 WHY_AGAIN = {
@@ -65,8 +74,11 @@ class Provisional:
 
     def rows(self, columns: int, rows_max: int) -> tuple[list[str], bool]:
         """Its last rows, none wider than `columns` cells; and whether they are of the answer."""
-        self._columns, text = columns, printable(self.text)
-        return last_rows(text if text.strip() else self.notice, columns, max(1, rows_max)), bool(text.strip())
+        self._columns, text = columns, harmless(self.text)
+        # By name: whoever writes into a pipe needs none of it.
+        terminal = importlib.import_module("hobus.launch.console.terminal")
+        shown: list[str] = terminal.last_rows(text if text.strip() else self.notice, columns, max(1, rows_max))
+        return shown, bool(text.strip())
 
 
 class View(Protocol):
@@ -110,16 +122,16 @@ class PlainView:
         """Beside the answer: on a terminal where it will stand, else on standard error."""
         for text, colour in lines:
             if self._is_terminal:
-                self._write(joined(styled(printable(text), colour or None), "\n"))
+                self._write(joined(styled(harmless(text), colour or None), "\n"))
             else:
-                note(styled(printable(text), colour or None, to_stderr=True))
+                note(styled(harmless(text), colour or None, to_stderr=True))
 
     def finish(self, answer: str) -> None:
         """The answer as it is; on a terminal without what would command it, and with colours as Markdown."""
         if self._is_terminal and colours():
             say_answer(answer)
             return
-        shown = printable(answer) if self._is_terminal else answer
+        shown = harmless(answer) if self._is_terminal else answer
         if shown:
             self._write(shown if shown.endswith("\n") else f"{shown}\n")
 
@@ -157,13 +169,13 @@ def say_answer(answer: str) -> None:
         return
     # By name: it takes a tenth of a second, and not every answer is one that a person looks at.
     markdown = importlib.import_module("hobus.launch.cli.chat.markdown")
-    for line in markdown.markdown_lines(printable(answer), columns=window()[0] - 1):
+    for line in markdown.markdown_lines(harmless(answer), columns=window()[0] - 1):
         say(line)
 
 
 def say_rows(text: str, colour: str | None) -> None:
     """A text that stands for good, broken at spaces where the terminal's rows end."""
-    for row in rows_of(printable(text), window()[0] - 1):
+    for row in importlib.import_module("hobus.launch.console.terminal").folded(harmless(text), window()[0] - 1):
         say(styled(row, colour))
 
 

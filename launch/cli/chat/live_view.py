@@ -10,9 +10,8 @@ from rich.text import Text
 
 from hobus.bus.messages.base import Message
 from hobus.launch.cli.chat.answer_view import RESIZED, Provisional, say_answer
-from hobus.launch.cli.chat.cells import printable
 from hobus.launch.cli.chat.outcome import Line
-from hobus.launch.console.output import window
+from hobus.launch.console.output import harmless, window
 from hobus.launch.console.terminal import screen
 
 
@@ -45,7 +44,7 @@ class LiveView:
         """Above it."""
         if self._live.is_started:
             for text, colour in lines:
-                self._console.print(Text(printable(text), style=colour))
+                self._console.print(Text(harmless(text), style=colour))
 
     def finish(self, answer: str) -> None:
         """Once, below what was told."""

@@ -13,8 +13,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from hobus.launch.cli.chat.cells import printable
-from hobus.launch.console.output import Styled
+from hobus.launch.console.output import Styled, harmless
 from hobus.launch.console.terminal import lines_of
 
 _CODE_THEME = "ansi_dark"
@@ -89,4 +88,4 @@ class _Shown:
             style = segment.style
             if style is not None and style.link:
                 style = style.update_link(None)
-            yield Segment(printable(segment.text), style)
+            yield Segment(harmless(segment.text), style)

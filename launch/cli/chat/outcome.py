@@ -8,11 +8,10 @@ from hobus.bus.errors import VERDICT_CODES, RuntimeFault
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import Remembered, TurnResult
 from hobus.bus.messages.work_order import CUT
-from hobus.launch.cli.chat.cells import printable
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.faults import as_command_error
-from hobus.launch.console.output import counted, duration, money
+from hobus.launch.console.output import counted, duration, harmless, money
 
 Line = tuple[str, str]
 """Text and colour."""
@@ -61,7 +60,7 @@ def warnings_about(result: TurnResult) -> list[Line]:
     if result.outcome == "degraded":
         lines.append((f"{why_degraded(result)}{BARE}", "yellow"))
     elif result.outcome == "error":
-        said = printable(result.response).strip() or "this turn has no answer"
+        said = harmless(result.response).strip() or "this turn has no answer"
         if result.code in _NO_FAILURES:
             return [(said, "yellow")]
         full = f"; free some space, then ask again; next: {next_here('doctor')}" if result.code == "disk_full" else ""
@@ -85,7 +84,7 @@ def _beside_the_answer(result: TurnResult) -> list[Line]:
         )
         lines.append((told, "yellow"))
     if result.template_fault:
-        lines.append((f"its attention template: {printable(result.template_fault)}", "yellow"))
+        lines.append((f"its attention template: {harmless(result.template_fault)}", "yellow"))
     if result.over_budget:
         beyond = f"this session is {counted(result.over_budget, 'token')} beyond its budget"
         lines.append((f"{beyond}, which mode warn allows; see {next_here('budget')}", "yellow"))
@@ -98,7 +97,7 @@ def _beside_the_answer(result: TurnResult) -> list[Line]:
 
 def told_of(remembered: Remembered) -> tuple[str, str]:
     """What became of a statement, and how to undo it."""
-    line, name = printable(remembered.statement), remembered.artifact_id
+    line, name = harmless(remembered.statement), remembered.artifact_id
     match remembered.state:
         case "active":
             undo = next_here(f"memory deactivate {name} --reason …")
@@ -122,13 +121,13 @@ def failed(error: RuntimeFault | CommandError) -> list[Line]:
 
 def why_degraded(result: TurnResult) -> str:
     """Who had not answered, and why, as far as that is known."""
-    reason = printable(result.reason).strip().rstrip(".")
+    reason = harmless(result.reason).strip().rstrip(".")
     return f"degraded: {reason or 'the supervisor, its executors or the ledger were not there in time'}; "
 
 
 def _named(tools: Sequence[str]) -> str:
     more = len(tools) - _NAMED_MAX
-    return printable(", ".join(tools[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
+    return harmless(", ".join(tools[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def _tools(result: TurnResult) -> list[Line]:

@@ -35,11 +35,11 @@ from prompt_toolkit.search import accept_search
 
 from hobus.bus.messages.base import Message
 from hobus.launch.cli.chat.answer_view import Provisional, say_answer, say_rows
-from hobus.launch.cli.chat.cells import last_rows, printable
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.piped import readable
 from hobus.launch.cli.chat.unseen import NamedMarks, WithoutMarks
-from hobus.launch.console.output import can_be_commanded, colours, window
+from hobus.launch.console import terminal
+from hobus.launch.console.output import can_be_commanded, colours, harmless, window
 
 _PRIVATE = 0o600
 _READ_AT_ONCE = 1 << 16
@@ -122,7 +122,7 @@ class EditedPrompt:
         line = await self._session.prompt_async(handle_sigint=False)
         if line.strip():
             columns, rows = window()
-            echo = last_rows(printable(_YOU + line), columns - 1, rows)
+            echo = terminal.last_rows(harmless(_YOU + line), columns - 1, rows)
             self.say(lambda: say_rows("\n".join(echo), None))
         return line
 

@@ -11,10 +11,9 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.gateway import Budget
-from hobus.bus.messages.ids import iso, shown_session
+from hobus.bus.messages.ids import LOCAL, iso, shown_session
 from hobus.bus.messages.session import SessionConfig, SessionView
 from hobus.launch.cli import intent_rows
-from hobus.launch.cli.chat import cells
 from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
@@ -27,7 +26,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here
-from hobus.launch.console.output import counted, money, printable, thousands
+from hobus.launch.console.output import counted, harmless, money, printable, thousands
 from hobus.launch.sessions.journal_files import session_in
 
 _DIM = "bright_black"
@@ -200,7 +199,7 @@ def _explained(home: Home, current: str | None, given: str | None) -> list[Line]
     demand_record(home)
     session, number = _meant(given, current)
     found = explained(home, session_in(home.ledger, session, called="/why"), number, called="/why")
-    lines = [(cells.printable(line), "") for line in lines_of(parts_of(found))]
+    lines = [(harmless(line), "") for line in lines_of(parts_of(found))]
     return [*lines, (f"{next_here(f'why {found.name} --prompts')} prints its prompts whole", _DIM)]
 
 
@@ -239,7 +238,7 @@ async def _about_memory(words: list[str], talk: Talk) -> list[Line]:
             with in_doubt():
                 changed = await bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=timeout_s)
             return [_remembered(changed.overlay)]
-        question = m.ReadOverlays(agent_id=agent_id, principal=m.LOCAL, active_only=False)
+        question = m.ReadOverlays(agent_id=agent_id, principal=LOCAL, active_only=False)
         shown: list[m.Overlay] = []
         after = question.after
         while after is not None:  # page after page, as of the first one
@@ -261,7 +260,7 @@ def _change(words: list[str], agent_id: str) -> m.DeactivateOverlay | m.Activate
     try:
         return kind(agent_id=agent_id, artifact_id=words[1], reason=reason, at=iso(SystemClock().now()))
     except ValidationError:
-        given = cells.printable(words[1][:80])
+        given = harmless(words[1][:80])
         said = f"/memory {words[0]}: {given} is no artifact: expected ART-…, as /memory lists them"
         raise CommandError(said, hint=_MEMORY_USAGE, exit_code=exit_codes.USAGE) from None
 
@@ -269,5 +268,5 @@ def _change(words: list[str], agent_id: str) -> m.DeactivateOverlay | m.Activate
 def _remembered(overlay: m.Overlay) -> Line:
     artifact = overlay.artifact
     colour = "yellow" if overlay.state == "pending" else _DIM
-    whose = "" if artifact.principal == m.LOCAL else f"  (of {artifact.principal or 'everybody'})"
-    return f"{artifact.artifact_id}  {overlay.state}  {cells.printable(artifact.context_line)}{whose}", colour
+    whose = "" if artifact.principal == LOCAL else f"  (of {artifact.principal or 'everybody'})"
+    return f"{artifact.artifact_id}  {overlay.state}  {harmless(artifact.context_line)}{whose}", colour

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,7 +11,6 @@ from hobus.config.assets import BUDGET_SETTINGS, Agent
 from hobus.config.files import SHIPPED, SHIPPED_ROOT
 from hobus.config.prompt_contracts import SHIPPED as SHIPPED_CONTRACTS
 from hobus.config.prompt_contracts import contract_id_of
-from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.cluster_options import known_agent
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.client import cluster_of
@@ -19,9 +18,9 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import note, printable, say_prose, short_path, table
-from hobus.launch.launcher import tool_check
-from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import make_plan
+
+if TYPE_CHECKING:
+    from hobus.config.snapshot import Snapshot
 
 
 @click.group(cls=Family)
@@ -53,6 +52,8 @@ def list_(*, home: Home) -> Output:
 @with_json
 def show(*, home: Home, name: str) -> Output:
     """Show one agent: its prompt, tools, budgets in tokens, what it is permitted; its version, and whose it is."""
+    from hobus.launch.launcher import tool_check  # noqa: PLC0415 - of this command alone
+
     snapshot = _snapshot_of(home)
     known_agent(name, snapshot)
     row = _about(home, name, snapshot)
@@ -73,6 +74,9 @@ def _snapshot_of(home: Home) -> Snapshot:
     except CommandError as error:
         if error.exit_code != exit_codes.UNREACHABLE:
             raise
+    from hobus.launch.launcher.options import StartOptions  # noqa: PLC0415 - of a home without a cluster
+    from hobus.launch.launcher.plan import make_plan  # noqa: PLC0415
+
     note("no cluster runs: this is what the next start would use")
     return make_plan(home, StartOptions()).snapshot
 
@@ -98,7 +102,7 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
 def _brought_by(name: str, snapshot: Snapshot) -> str:
     """Who brought an agent that is not the home's own: `shipped`, or the id of an installed package."""
     is_shipped = (SHIPPED_ROOT / "agents" / f"{name}.json").exists()
-    return SHIPPED if is_shipped else snapshot.agent_packages().get(name, SHIPPED)
+    return SHIPPED if is_shipped else snapshot.files[f"agents/{name}.json"].package_id or SHIPPED
 
 
 def _version(name: str, one: Agent, snapshot: Snapshot) -> dict[str, str | None]:

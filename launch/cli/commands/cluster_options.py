@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.session import SessionConfig
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
@@ -19,6 +18,7 @@ from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.sessions.turns import check_text, words_of
 
 if TYPE_CHECKING:
+    from hobus.bus.messages.session import SessionConfig
     from hobus.config.schema import AdminConfig
     from hobus.config.sections.processes import HostConfig
     from hobus.config.snapshot import Snapshot
@@ -79,8 +79,9 @@ def known_wishes(
     """The overrides that ask for both. Raises UsageFault where this agent, None: of whoever's session, cannot."""
     if model is None and template is None:
         return None
-    from hobus.config.attention_rules import override_fault  # noqa: PLC0415 - for who names one
-    from hobus.config.model_choice import choice_fault  # noqa: PLC0415 - the same
+    from hobus.bus.messages.session import SessionConfig  # noqa: PLC0415 - for who names one
+    from hobus.config.attention_rules import override_fault  # noqa: PLC0415
+    from hobus.config.model_choice import choice_fault  # noqa: PLC0415
 
     if template is not None and (missing := override_fault(snapshot.templates, template)):
         raise UsageFault(f"--template: {missing}")

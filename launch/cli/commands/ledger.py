@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,8 +21,6 @@ from hobus.launch.cli.commands.options import Family, Output, filter_given, with
 from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
 from hobus.launch.cli.provenance_view import configurations_named, run_of
 from hobus.launch.cluster import run_file, spools
-from hobus.launch.cluster.client import connected, place_of
-from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.console import exit_codes
@@ -43,7 +41,10 @@ from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
 from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
-from hobus.ledger_service.verify import VerifyReport, verify_directory
+
+if TYPE_CHECKING:
+    from hobus.launch.cluster.run_file import RunFile
+    from hobus.ledger_service.verify import VerifyReport
 
 _PAGE = 500
 _PROGRESS_STEP = 1_000
@@ -139,7 +140,7 @@ def tail(  # noqa: PLR0913 - one per option
         note(f"no cluster runs in {home.root}: nothing more will come")
         return exit_codes.OK
     with suppress(KeyboardInterrupt):  # that is how following ends
-        asyncio.run(_follow(place_of(home, run), printer, after, with_bodies=bodies))
+        asyncio.run(_follow(home, run, printer, after, with_bodies=bodies))
     return exit_codes.OK
 
 
@@ -187,14 +188,19 @@ def _show_report(report: VerifyReport) -> None:
 
 def _verified(home: Home) -> VerifyReport:
     """What was found; a terminal sees how far it is, and how long it takes where an index knows how much there is."""
+    from hobus.ledger_service.verify import verify_directory  # noqa: PLC0415 - of this one command
+
     indexed = read_positions(home.ledger)
     total = indexed[-1].last + 1 if indexed else None
     with counting("verified", "entries", total=total, step=_PROGRESS_STEP) as shown:
         return verify_directory(home.ledger, None if shown is None else shown.at)
 
 
-async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:
+async def _follow(home: Home, run: RunFile, printer: _Printer, after: int, *, with_bodies: bool) -> None:
     """New entries as the ledger publishes them: a long poll, so that nothing spins and nothing is missed."""
+    from hobus.launch.cluster.client import connected, place_of  # noqa: PLC0415 - a third of what `show` costs
+
+    place = place_of(home, run)
     timeout_s = place.client_timeout_s
     async with connected(place, "operator") as bus:
         while True:

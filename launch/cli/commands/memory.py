@@ -10,7 +10,7 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
-from hobus.bus.messages.ids import parse_iso
+from hobus.bus.messages.ids import LOCAL, parse_iso
 from hobus.bus.said_by import SaidBy
 from hobus.config.schema import AdminConfig
 from hobus.launch.cli.commands import memory_asking as asking
@@ -109,7 +109,7 @@ def gate(  # noqa: PLR0913 - options
     assert asked is not None  # noqa: S101 - an argument is always given
     question = m.CheckGate(
         agent_id=asking.agent(place, agent_id),
-        principal=None if everybody else asking.principal(place, principal) or m.LOCAL,
+        principal=None if everybody else asking.principal(place, principal) or LOCAL,
         as_of_ts=asking.time(as_of), signal_id=asked,
     )  # fmt: skip
     found = asking.ask(place, question, m.GateChecked)

@@ -11,14 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import Message, NonBlank
-from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ids import LOCAL, iso
 from hobus.launch.cli.commands import cluster_options
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
 from hobus.launch.console.output import note
-from hobus.launch.http.keys import keys_in, revoked_in
 
 R = TypeVar("R", bound=Message)
 P = TypeVar("P", m.Signals, m.Overlays)
@@ -63,9 +62,11 @@ def all_pages(there: Place, question: m.ReadSignals | m.ReadOverlays, expect: ty
 
 def principal(there: Place, name: str | None) -> str | None:
     """One that is named, and a word where it is none that there ever was. Raises CommandError (usage) for no name."""
-    if name is None or name == m.LOCAL:
+    if name is None or name == LOCAL:
         return name
     if _is(m.Principal, name):
+        from hobus.launch.http.keys import keys_in, revoked_in  # noqa: PLC0415 - for who names one
+
         key_name = name.split("/")[1]
         if key_name not in {key.principal for key in (*keys_in(there.home), *revoked_in(there.home))}:
             note(f"no key {key_name} was ever made here: {next_here('keys list')}")

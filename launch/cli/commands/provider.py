@@ -12,22 +12,19 @@ from typing import Any
 
 import click
 
-from hobus.config.load import merged
+from hobus.config.files import Layers
+from hobus.config.load import merged, settings
 from hobus.config.parse import BadText, json_value
+from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider, GatewayConfig
-from hobus.config.snapshot import load_snapshot
 from hobus.gateway_service.providers.keys import key_fault
 from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.own_config import Settings
-from hobus.launch.cli.provider_check import check
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import finding
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command
 from hobus.launch.console.output import is_terminal, say, styled, table
-from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import make_plan
 
 _ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 _PRICES = ("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million")
@@ -42,7 +39,7 @@ def provider() -> None:
 @with_json
 def list_providers(*, home: Home) -> Output:
     """List what the home's configuration has: kinds, addresses, models, where keys are, and what is routed there."""
-    gateway = make_plan(home, StartOptions()).snapshot.config.gateway
+    gateway = _settings(home).gateway
     rows = [_row(provider_id, one, gateway) for provider_id, one in sorted(gateway.providers.items())]
     shown = [
         (
@@ -56,6 +53,12 @@ def list_providers(*, home: Home) -> Output:
         for row in rows
     ]
     return Output({"providers": rows}, lambda: table(("PROVIDER", "KIND", "ADDRESS", "MODELS", "KEY", "ROUTES"), shown))
+
+
+def _settings(home: Home) -> AdminConfig:
+    """What the home's settings say, whatever is wrong with its other files. Raises ConfigError."""
+    own = own_config.path_of(home)
+    return settings(Layers(config_file=own if own.is_file() else None))
 
 
 def _row(provider_id: str, config: AnyProvider, gateway: GatewayConfig) -> dict[str, Any]:
@@ -88,15 +91,17 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
 
     Without PROVIDER all of them. No prompt is sent. Exit code 1 if anything fails.
     """
-    snapshot = make_plan(home, StartOptions()).snapshot
-    known = snapshot.config.gateway.providers
+    from hobus.launch.cli.provider_check import check  # noqa: PLC0415 - loads the gateway
+
+    config = _settings(home)
+    known = config.gateway.providers
     if unknown := [name for name in names if name not in known]:
         raise UsageFault(
             f"there is no provider {', '.join(name[:64] for name in unknown)}; configured: {', '.join(known)}",
             hint=next_command("provider add", home.root),
         )
     given = dict(os.environ)  # before an SDK's own variables are taken away from it
-    found = [one for name in names or sorted(known) for one in check(name, snapshot, given)]
+    found = [one for name in names or sorted(known) for one in check(name, config, given)]
     code = finding.code_of(found)
     return Output({"ok": not code, "checks": found}, lambda: finding.show(found), code)
 
@@ -181,7 +186,7 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
     }
 
     def with_it(own: Settings) -> Settings:
-        gateway = load_snapshot(layers_of(home)).config.gateway
+        gateway = _settings(home).gateway
         if name in gateway.providers:
             raise RefusedFault(
                 f"there is a provider {name} already",
@@ -248,11 +253,11 @@ def _settings_of(kind: str, base_url: str, entry_point: str, options: tuple[str,
     if kind == "plugin":
         return {"entry_point": entry_point, "options": dict(_option(text) for text in options)}
     # Anthropic's SDK has no word for a temperature any more, and its newer models refuse one.
-    settings = {"base_url": base_url, "structured": "json_schema", "omit": ["temperature"] * (kind == "anthropic")}
+    said = {"base_url": base_url, "structured": "json_schema", "omit": ["temperature"] * (kind == "anthropic")}
     if kind == "openai":
         is_theirs = re.match(r"https?://api\.openai\.com(?![^/:])", base_url) is not None
-        settings["max_tokens_field"] = "max_completion_tokens" if is_theirs else "max_tokens"
-    return settings
+        said["max_tokens_field"] = "max_completion_tokens" if is_theirs else "max_tokens"
+    return said
 
 
 def _option(text: str) -> tuple[str, Any]:

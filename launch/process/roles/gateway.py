@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.port import Provider
+from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.limits import CALLS_MAX
@@ -47,14 +48,14 @@ def warm(snapshot: Snapshot) -> None:
 def providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provider]:
     """Every configured provider; `given` is what this process is given, and may be filled later."""
     return {
-        provider_id: provider(provider_id, config, snapshot, given)
-        for provider_id, config in sorted(snapshot.config.gateway.providers.items())
+        provider_id: provider(provider_id, one, snapshot.config, given)
+        for provider_id, one in sorted(snapshot.config.gateway.providers.items())
     }
 
 
-def provider(provider_id: str, config: AnyProvider, snapshot: Snapshot, given: Mapping[str, str]) -> Provider:
-    """One instance; nothing is loaded or read before it is asked."""
-    chars_per_token = snapshot.config.attention.chars_per_token
+def provider(provider_id: str, config: AnyProvider, whole: AdminConfig, given: Mapping[str, str]) -> Provider:
+    """One instance of the whole configuration's; nothing is loaded or read before it is asked."""
+    chars_per_token = whole.attention.chars_per_token
     match config.kind:
         case "offline":
             return OfflineProvider(
@@ -69,7 +70,7 @@ def provider(provider_id: str, config: AnyProvider, snapshot: Snapshot, given: M
             return HttpProvider(
                 provider_id,
                 config,
-                snapshot.config.gateway,
+                whole.gateway,
                 chars_per_token=chars_per_token,
                 given=lambda: given,
                 beside=asyncio.to_thread,

@@ -8,8 +8,8 @@ from typing import Any
 
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import LOCAL
 from hobus.bus.messages.memory import (
-    LOCAL,
     Accumulator,
     Artifact,
     AsOf,

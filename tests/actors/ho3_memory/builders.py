@@ -8,8 +8,8 @@ from typing import Any
 from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, micros, timestamp_of
 from hobus.actors.ho3_memory.records import Fact
-from hobus.bus.messages.ids import artifact_id
-from hobus.bus.messages.memory import LOCAL, Artifact, GateResult, Signal
+from hobus.bus.messages.ids import LOCAL, artifact_id
+from hobus.bus.messages.memory import Artifact, GateResult, Signal
 from hobus.config.sections.memory import Ho3Config
 from hobus.config.snapshot import Snapshot
 

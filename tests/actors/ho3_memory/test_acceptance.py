@@ -7,7 +7,8 @@ from hobus.actors.ho3_memory.acceptance import artifact_of, demand_acceptable, f
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.bus.errors import MemoryFault
 from hobus.bus.messages.base import faults_in
-from hobus.bus.messages.memory import LOCAL, Artifact, Labels, LogOverlay, PlainContent, PlainOverlay
+from hobus.bus.messages.ids import LOCAL
+from hobus.bus.messages.memory import Artifact, Labels, LogOverlay, PlainContent, PlainOverlay
 from hobus.config.sections.turns import ClassifyLabels
 from tests.actors.ho3_memory.builders import (
     AGENT,

@@ -8,7 +8,7 @@ from hobus.actors.ho3_memory.actor import Memory
 from hobus.bus.errors import BusError
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import canonical_bytes
-from hobus.bus.messages.memory import LOCAL
+from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,

@@ -9,7 +9,7 @@ from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime
 from hobus.actors.ho3_memory.spill_file import SpillUnreadable
 from hobus.bus.messages.base import canonical_bytes
-from hobus.bus.messages.memory import LOCAL
+from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import (
     AGENT,
     artifact,

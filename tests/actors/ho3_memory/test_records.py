@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory import records
-from hobus.bus.messages.ids import overlay_id
+from hobus.bus.messages.ids import LOCAL, overlay_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import (
-    LOCAL,
     ActivateOverlay,
     ConfirmOverlay,
     DeactivateOverlay,

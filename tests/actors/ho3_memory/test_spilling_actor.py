@@ -9,6 +9,7 @@ from hobus.actors.ho3_memory.checkpoint import FILE as CHECKPOINT
 from hobus.actors.ho3_memory.spill_file import FILE, SpillUnreadable
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import canonical_bytes
+from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import AGENT, artifact, at, signal
 from tests.actors.ho3_memory.rig import cluster
 
@@ -23,7 +24,7 @@ def fill(made):
     made.log_overlay(artifact("old", hours=2))
     made.log_overlay(artifact("new", hours=5))
     failure = m.LogConsolidationFailure(
-        agent_id=AGENT, principal=m.LOCAL, signal_id=OTHER, wo_id="", code="x", reason="no", line="bad", at=at(6)
+        agent_id=AGENT, principal=LOCAL, signal_id=OTHER, wo_id="", code="x", reason="no", line="bad", at=at(6)
     )
     made.ask(failure, m.ConsolidationFailureLogged)
 
@@ -36,8 +37,8 @@ def state(made):
         made.signals(as_of=as_of),
         made.overlays(as_of=as_of),
         made.ask(m.ReadReview(**moment), m.Review),
-        made.ask(m.ReadActiveBiases(principal=m.LOCAL, session_id=None, **moment), m.Biases),
-        made.ask(m.CheckGate(signal_id=OTHER, principal=m.LOCAL, **moment), m.GateChecked),
+        made.ask(m.ReadActiveBiases(principal=LOCAL, session_id=None, **moment), m.Biases),
+        made.ask(m.CheckGate(signal_id=OTHER, principal=LOCAL, **moment), m.GateChecked),
     ]
     return [canonical_bytes(one) for one in answers]
 

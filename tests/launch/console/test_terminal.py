@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hobus.launch.console import output
-from hobus.launch.console.terminal import Counting, Layout, laid_out, table_lines
+from hobus.launch.console.output import harmless
+from hobus.launch.console.terminal import CUT, Counting, Layout, folded, laid_out, last_rows, table_lines
 
 PS = ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "NOTE")
 ROWS = [
@@ -179,3 +180,59 @@ def test_prose_is_broken_between_words_and_stands_below_its_beginning(monkeypatc
     monkeypatch.setattr("sys.stdout", piped := io.StringIO())
     output.say_prose("  454 ms  ", text)
     assert piped.getvalue() == f"  454 ms  {text}\n"
+
+
+# --- rows of a text ---------------------------------------------------------------------------------------------------
+
+TEXTS = st.text(alphabet=st.sampled_from("ab \n日e\u0301🙂\t-"), max_size=80)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("", [""]),
+        ("one two three", ["one two", "three"]),
+        ("a\n\nb", ["a", "", "b"]),
+        ("abcdefghijkl", ["abcdefgh", "ijkl"]),
+        ("日本語テスト", ["日本語テ", "スト"]),
+        ("e\u0301" * 9, ["e\u0301" * 8, "e\u0301"]),
+        ("  code", ["  code"]),
+        ("12345678 x", ["12345678", "x"]),
+    ],
+)
+def test_rows_break_at_spaces_and_never_inside_a_character(text, rows):
+    """Eight columns; wide characters take two, combining ones none; spaces at a break are not shown."""
+    assert folded(text, 8) == rows
+
+
+@given(TEXTS, st.integers(2, 12))
+def test_no_row_is_wider_than_the_screen_and_nothing_but_spaces_is_lost(text, width):
+    """Whatever the text is made of."""
+    shown = harmless(text)
+    rows = folded(shown, width)
+    assert all(cell_len(row) <= width for row in rows)
+    assert "".join("".join(rows).split()) == "".join(shown.split())
+
+
+@given(TEXTS, st.integers(2, 12), st.integers(1, 6))
+def test_the_last_rows_are_the_end_of_all_rows(text, width, rows_max):
+    """Not more than fit, and a mark where something is left out."""
+    rows, last = folded(harmless(text), width), last_rows(harmless(text), width, rows_max)
+    if len(rows) <= rows_max:
+        assert last == rows
+    else:
+        assert last == [CUT, *rows[len(rows) - rows_max + 1 :]]
+
+
+@given(st.text(max_size=50))
+def test_no_control_character_reaches_a_terminal(text):
+    """An answer cannot move the cursor, recolour the screen, turn text around or name the window."""
+    shown = harmless(text)
+    assert all(one == "\n" or not (ord(one) < 0x20 or 0x7F <= ord(one) < 0xA0) for one in shown)
+    shown.encode()
+
+
+def test_what_is_replaced_is_seen_to_be():
+    """An escape leaves a mark; a tab becomes spaces; a carriage return a new line."""
+    assert harmless("a\x1b[31mb\tc\r\nd\re") == "a\N{REPLACEMENT CHARACTER}[31mb    c\nd\ne"
+    assert harmless("x\u202ey") == "xy"

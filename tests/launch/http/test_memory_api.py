@@ -8,6 +8,7 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.errors import BusError, MemoryFault, in_doubt
 from hobus.bus.messages import memory as m
+from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import snapshot
 from tests.launch.http.door import SimulatedDoor
 
@@ -257,7 +258,7 @@ def test_memory_itself_refuses_a_door_that_names_no_key():
         def asked(message, expect):
             return door.run(bus.request("ho3", message, expect=expect, timeout_s=5))
 
-        for principal in (None, m.LOCAL):
+        for principal in (None, LOCAL):
             with pytest.raises(BusError, match="a key alone"):
                 asked(m.ReadOverlays(agent_id="ADMIN", principal=principal), m.Overlays)
             change = m.DeactivateOverlay(agent_id="ADMIN", artifact_id=name, reason="-", at=at, principal=principal)

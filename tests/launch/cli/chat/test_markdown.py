@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from hobus.launch.cli.chat.cells import printable
 from hobus.launch.cli.chat.markdown import markdown_lines
-from hobus.launch.console.output import COMMANDS
+from hobus.launch.console.output import COMMANDS, harmless
 
 CODES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -26,7 +25,7 @@ def coloured(monkeypatch):
 
 def plain(text: str, columns: int = 60) -> list[str]:
     """The rows, without the codes of their colours."""
-    return [CODES.sub("", line) for line in markdown_lines(printable(text), columns=columns)]
+    return [CODES.sub("", line) for line in markdown_lines(harmless(text), columns=columns)]
 
 
 def test_marks_become_what_they_mean():
@@ -58,7 +57,7 @@ def test_what_other_renderers_lose_stays():
 )  # fmt: skip
 def test_no_answer_commands_the_terminal(text):
     """Neither as it is, nor as an entity that the parser turns into the character, nor as a hidden link."""
-    for line in markdown_lines(printable(text), columns=40):
+    for line in markdown_lines(harmless(text), columns=40):
         assert not COMMANDS.search(CODES.sub("", line)), line
         assert "\x1b]" not in line
 

@@ -277,3 +277,15 @@ def test_a_check_of_what_is_not_there_says_so(memory_path, capsys, monkeypatch):
     assert "configured: mine, away, offline" in capsys.readouterr().err.replace(
         "offline, mine, away", "mine, away, offline"
     )
+
+
+def test_a_faulty_file_beside_the_settings_keeps_no_provider_from_being_looked_at(memory_path, capsys):
+    """A contract that cannot be read says nothing of a provider; settings at fault are said with their place."""
+    contract = memory_path / "config" / "contracts" / "PRC-SYNTHESIZE-001.json"
+    contract.parent.mkdir(parents=True)
+    contract.write_text("{")
+    assert hobus(memory_path, "check") == exit_codes.OK and "offline setup" in capsys.readouterr().out
+    assert hobus(memory_path, "list") == exit_codes.OK and "offline" in capsys.readouterr().out
+    (memory_path / "config" / "admin_config.json").write_text('{"gateway": {"providers": 7}}')
+    assert hobus(memory_path, "check") == exit_codes.USAGE
+    assert "admin_config.json: gateway.providers" in capsys.readouterr().err

@@ -10,8 +10,8 @@ from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.config.sections.tools import StdioServer
-from hobus.launch.cli.commands.tools import _show_called, source_rows, tool_rows
-from hobus.launch.cli.tool_call import Called
+from hobus.launch.cli.commands.tool_call import Called, _show_called
+from hobus.launch.cli.commands.tools import source_rows, tool_rows
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
