@@ -29,9 +29,9 @@ from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.attention.pipeline import Room
 from hobus.actors.ho2_supervisor.turn import history, recall
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, common_chars
 from hobus.actors.ho2_supervisor.turn.turn import history_limits
 from hobus.bus.messages.memory import Artifact, Bias, Labels
+from hobus.bus.record.text_parts import TextPart, common_chars
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.launch.lab.simulation.many import quiet
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from hobus.actors.ho2_supervisor.turn.text_parts import parts_in
 from hobus.bus.messages.base import named, unpack
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.journal import event_in, result_of
+from hobus.bus.record.text_parts import parts_in
 from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, check_record, must
 
 _TIMES_AND_DURATIONS = re.compile(r"^(at|.*_at|elapsed_ms|latency_ms)$")

@@ -28,3 +28,5 @@ RETRY_MIN_MS = 1000
 """Who is refused asks again no sooner: being refused costs processor time, too."""
 TURN_TOLD_S = 1.0
 """A turn that waits so long to begin says so to whoever watches it."""
+LEFT_OUT_MAX = 20
+"""Lines of memory that a turn's record names as not shown: what a person reads, in a few hundred bytes."""

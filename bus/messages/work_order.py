@@ -49,6 +49,10 @@ class ToolFile(Record):
     ref: str = Field(default="", description="`<submission id>/<n>` of the body that holds its bytes")
 
 
+LEARNED = "ho3_biases"
+"""Name of the segments that show lines of memory, and of the input of a prompt pack that they fill."""
+
+
 class Segment(Record):
     """A piece of text with its provenance: recorded by `ref` where it has one, stored where it has none."""
 

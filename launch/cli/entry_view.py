@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hobus.actors.ho2_supervisor.turn.text_parts import parts_in
 from hobus.bus.messages.base import named, unpack
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import is_session_stream, read_body
 from hobus.bus.record.journal import recorded
+from hobus.bus.record.text_parts import parts_in
 from hobus.config.on_demand import contents_in
 from hobus.launch.console.output import clock_time, plain
 from hobus.launch.sessions.provenance import SNAPSHOT

@@ -7,20 +7,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from hobus.actors.ho3_memory.records import STREAMS
-from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import entry_id, shown_session
+from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Entry
-from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.provenance_view import configurations_of
 from hobus.launch.cli.turn_account import TurnAccount, entries_of_session, turn_account
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.sessions.evidence import Evidence
+from hobus.launch.sessions.evidence import Evidence, Rules
 from hobus.launch.sessions.history import turns_in
 from hobus.launch.sessions.provenance import Configuration, named_by_run
 from hobus.launch.sessions.why import Explanation, explain
+from hobus.launch.sessions.why_memory import STREAMS
 from hobus.launch.sessions.why_prompts import quoted_elsewhere
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
@@ -68,15 +66,16 @@ def explained(home: Home, session_id: str, wanted: str | None, *, called: str = 
     memory = [
         one for stream in STREAMS for one in read_entries(home.ledger, EntryFilter(stream=stream), with_bodies=True)
     ]
-    snapshot, fault = _snapshot(home.ledger, named_by_run(account.entries))
     configurations = configurations_of(home)
+    made_under = configurations.get(named_by_run(account.entries))
+    rules = None if made_under is None or not made_under.body else Rules.of(made_under.body)
     why = explain(
         Evidence(
-            turn=account.entries, session=entries, elsewhere=elsewhere, memory=memory, snapshot=snapshot, fault=fault,
+            turn=account.entries, session=entries, elsewhere=elsewhere, memory=memory, rules=rules,
             configurations=configurations,
         )
     )  # fmt: skip
-    return ExplainedTurn(account, why, configurations.get(why.config_digest))
+    return ExplainedTurn(account, why, made_under)
 
 
 def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> list[Entry]:
@@ -88,15 +87,3 @@ def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> li
             break
         found += more
     return found
-
-
-def _snapshot(record: Path, digest: str) -> tuple[Snapshot | None, str]:
-    """The configuration of this digest, which the record has once; else why it is not to be had."""
-    wanted = entry_id("CONFIG_SNAPSHOT", digest)
-    for entry in read_entries(record, EntryFilter(event_type="CONFIG_SNAPSHOT"), with_bodies=True):
-        if entry.submission_id == wanted and entry.bodies and entry.bodies[0] is not None:
-            try:
-                return Snapshot.from_bytes(entry.bodies[0]), ""
-            except ConfigError:
-                return None, f"the configuration that the turn ran under (#{entry.sequence}) is of another version"
-    return None, "the record lacks the configuration that the turn ran under"

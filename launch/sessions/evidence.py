@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.catalog import read_body
-from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.provenance import Configuration
 
 ERASED = "(erased, or not in this record)"
+
+
+class Rules(NamedTuple):
+    """What an account needs of the configuration that a turn ran under, of any version of the program."""
+
+    chars_per_token: int
+    has_memory: bool
+    prompt_packs: Mapping[str, str]
+
+    @classmethod
+    def of(cls, snapshot: bytes) -> Rules | None:
+        """Of the canonical bytes of a snapshot; None where that is not to be found in them."""
+        try:
+            found = unpack(snapshot)
+            config, ho3 = found["config"], found["config"].get("ho3") or {}
+            return cls(max(1, config["attention"]["chars_per_token"]), bool(ho3.get("enabled")), found["prompt_packs"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +44,8 @@ class Evidence:
     """Those of other sessions that its prompts quote; of a consolidation's excerpts."""
     memory: Sequence[Entry]
     """Streams `signals` and `overlays`, of all agents."""
-    snapshot: Snapshot | None = None
+    rules: Rules | None = None
     """What the turn ran under."""
-    fault: str = "the record lacks the configuration that the turn ran under"
-    """Why there is none."""
     configurations: Mapping[str, Configuration] = field(default_factory=dict[str, Configuration])
     """Configuration digest -> the files of it, of any version of the program."""
 
@@ -40,3 +56,9 @@ def body_of(entry: Entry) -> Any:
         return read_body(entry)
     except ValueError:
         return None
+
+
+def text_in(entry: Entry, number: int = 1) -> str | None:
+    """A text beside the payload; None where it was erased, or there is none."""
+    body = entry.bodies[number] if len(entry.bodies) > number else None
+    return None if body is None else body.decode("utf-8", "replace")

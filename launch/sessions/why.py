@@ -20,10 +20,10 @@ from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import Evidence, body_of
-from hobus.launch.sessions.provenance import Used, named_by_run, used_in
+from hobus.launch.sessions.provenance import Configuration, Used, named_by_run, used_in
 from hobus.launch.sessions.why_context import ContextSeen, contexts_in
 from hobus.launch.sessions.why_failed import FailureSeen, WaitSeen, event_of, failures_in, orders_of_type, waits_in
-from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_of, memory_shown
+from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_shown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown, with_learned
 
 _SPANS = {
@@ -86,12 +86,11 @@ def explain(found: Evidence) -> Explanation:
     """The explanation of one turn."""
     by_id = {entry.submission_id: entry for entry in (*found.elsewhere, *found.session, *found.turn)}
     sent = [(entry, said) for entry in found.turn if isinstance(said := body_of(entry), PromptSent)]
-    snapshot = found.snapshot
-    missing = [] if snapshot is not None or not sent else [f"{found.fault}: texts of prompt packs are not shown"]
+    digest = named_by_run(found.turn)
+    missing = [] if found.rules is not None or not sent else [_lacking(found.configurations.get(digest))]
     classified, labels = _classification(found.turn)
-    memory = memory_of(found, snapshot)
     waits = waits_in(found.turn)
-    shown = memory_shown(found, memory, snapshot)
+    shown = memory_shown(found)
     learned = learned_in(found, shown)
     return Explanation(
         classification=labels,
@@ -99,19 +98,26 @@ def explain(found: Evidence) -> Explanation:
         failures=failures_in(found.turn),
         waits=waits,
         prompts=tuple(
-            with_learned(prompt_shown(entry, said, found.turn, by_id, snapshot), learned) for entry, said in sent
+            with_learned(prompt_shown(entry, said, found.turn, by_id, found.rules), learned) for entry, said in sent
         ),
         memory=shown,
-        gates=gates_seen(found, memory),
+        gates=gates_seen(found),
         quality=tuple(_fact(entry) for entry in found.turn if isinstance(body_of(entry), QualityGate)),
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),
         spans=spans_in(found.turn, waits),
         model=_model_in(found.turn),
-        config_digest=named_by_run(found.turn),
+        config_digest=digest,
         made_of=used_in(found.turn, found.configurations),
         contexts=contexts_in(found.turn),
         missing=tuple(missing),
     )
+
+
+def _lacking(recorded: Configuration | None) -> str:
+    why = "the record lacks the configuration that the turn ran under"
+    if recorded is not None and recorded.body:
+        why = f"the configuration that the turn ran under (#{recorded.sequence}) is of another version"
+    return f"{why}: texts of prompt packs are not shown"
 
 
 # --- what was made of the message -------------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from hobus.actors.ho2_supervisor.turn import recall, text_parts
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import LEARNED
+from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import (
@@ -20,9 +21,8 @@ from hobus.bus.record.payloads.prompts import (
     messages_sha256,
 )
 from hobus.config.prompt_pack import parse_pack
-from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.account import short
-from hobus.launch.sessions.evidence import ERASED, body_of
+from hobus.launch.sessions.evidence import ERASED, Rules, body_of
 from hobus.launch.sessions.why_failed import attempt_of, failures_in
 
 _PACK = "pack"
@@ -109,7 +109,7 @@ def _request(entry: Entry) -> SentRequest | None:
 
 
 def prompt_shown(
-    entry: Entry, said: PromptSent, turn: Sequence[Entry], by_id: Mapping[str, Entry], snapshot: Snapshot | None
+    entry: Entry, said: PromptSent, turn: Sequence[Entry], by_id: Mapping[str, Entry], rules: Rules | None
 ) -> PromptShown:
     """One prompt, its answer, and where its stretches came from; `by_id`: whatever entries its texts may stand in."""
     call = entry.submission_id.partition(":")[2]
@@ -117,8 +117,8 @@ def prompt_shown(
     answer = None if answered is None else payload_in(PromptReceived, answered)
     failures = failures_in(one for one in turn if one.submission_id == f"PROMPT_FAILED:{call}")
     failed = failures[0] if failures else None
-    chars = 1 if snapshot is None else snapshot.config.attention.chars_per_token
-    texts = _texts_of_pack(said.prompt_pack_id, snapshot)
+    chars = 1 if rules is None else rules.chars_per_token
+    texts = _texts_of_pack(said.prompt_pack_id, rules)
     request = _request(entry)
     messages = () if request is None else request.messages
     shown = [
@@ -174,15 +174,15 @@ def with_learned(prompt: PromptShown, learned: Mapping[str, int]) -> PromptShown
 
 
 def _learned(one: Shown, learned: Mapping[str, int]) -> Shown:
-    if one.name != recall.SEGMENT or one.text not in learned:
+    if one.name != LEARNED or one.text not in learned:
         return one
     kinds = f"{_LEARNED}, {one.source}" if one.sequences else _LEARNED
     return replace(one, source=kinds, sequences=(learned[one.text], *one.sequences))
 
 
-def _texts_of_pack(pack_id: str, snapshot: Snapshot | None) -> tuple[str, ...]:
+def _texts_of_pack(pack_id: str, rules: Rules | None) -> tuple[str, ...]:
     """Empty where nobody knows them."""
-    words = None if snapshot is None else snapshot.prompt_packs.get(pack_id)
+    words = None if rules is None else rules.prompt_packs.get(pack_id)
     try:
         return () if words is None else parse_pack(pack_id, words).texts
     except ConfigError:

@@ -135,7 +135,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.messages.memory.ReadSignals.after:*", "hobus.bus.messages.memory.LogConsolidationFailure.*", "hobus.actors.session_host.records._REASON_MAX_CHARS",
         "hobus.actors.ho3_memory.event_time.DECIMALS", "hobus.actors.ho2_supervisor.turn.recall._DECIMALS",
         "hobus.actors.ho3_memory.evidence._GONE", "hobus.actors.ho3_memory.freshness._ROUNDING",
-        "hobus.actors.ho2_supervisor.turn.text_parts.*", "hobus.gateway_service.service._ENTRIES_OF_CALL",
+        "hobus.bus.record.text_parts.*", "hobus.gateway_service.service._ENTRIES_OF_CALL",
         "hobus.launch.cli.tap.capture._BATCH_FIELDS",
     ),
     "the configuration's own format": (

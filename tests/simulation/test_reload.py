@@ -227,7 +227,7 @@ def test_a_follow_up_to_a_removed_agent_is_refused_and_one_that_was_queued_says_
     assert before.outcome == "success" and (after.outcome, after.code) == ("failed", "invalid_input")
     assert "agent CLERK" in (after.reply or "") and "hobus reload" in (after.reply or "")
     account = turn_account(journal, name, "2", called="TURN")
-    why = explain(Evidence(turn=account.entries, session=journal, memory=[], snapshot=None))
+    why = explain(Evidence(turn=account.entries, session=journal, memory=[]))
     assert "call hobus reload, or begin" in "\n".join(lines_of(parts_of(ExplainedTurn(account, why))))  # not cut
 
 

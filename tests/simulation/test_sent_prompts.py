@@ -11,10 +11,10 @@ import pytest
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from bench.turn import QUESTION
-from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ContextAssembled

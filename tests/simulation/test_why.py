@@ -10,7 +10,6 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
-from hobus.actors.ho3_memory.records import STREAMS
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entry
@@ -26,9 +25,10 @@ from hobus.launch.cli.why_view import parts_of
 from hobus.launch.console.output import as_json
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn
-from hobus.launch.sessions.evidence import ERASED, Evidence
+from hobus.launch.sessions.evidence import ERASED, Evidence, Rules
 from hobus.launch.sessions.provenance import Configuration, Used, configuration_in, named_by_run
 from hobus.launch.sessions.why import Explanation, differences, explain, settings_of
+from hobus.launch.sessions.why_memory import STREAMS
 from hobus.launch.sessions.why_prompts import quoted_elsewhere, text_behind
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.simulation.test_memory import QUESTION, SOON, Lesson, lesson
@@ -48,7 +48,7 @@ def explained(entries: Sequence[Entry], session_id: str, run: int, *snapshots: S
             turn=entries_of_turn(of_session, beginning),
             session=of_session,
             memory=[one for one in entries if one.stream in STREAMS],
-            snapshot=next(iter(snapshots), None),
+            rules=next((Rules.of(one.to_bytes()) for one in snapshots), None),
             configurations={one.digest: RECORDED for one in snapshots},
         )
     )
@@ -186,7 +186,7 @@ def test_a_line_with_the_words_of_one_that_is_shown_is_told_as_left_out_for_that
     assert found is not None
     assert first.artifact_id in {line.artifact_id for line in found.shown}
     [left] = [line for line in found.left_out if line.artifact_id == "ART-twin"]
-    assert left.reason == f"the line of {first.artifact_id}, which is shown, has the same words"
+    assert left.reason == "a line that is shown has the same words" and left.line == first.context_line.upper()
 
 
 def test_gates_are_told_as_of_the_turn(taught):
@@ -234,7 +234,9 @@ def test_whatever_is_erased_the_rest_is_told(taught, which, first, stride):
         of_session = [one for one in left if one.provenance.session_id == session_id]
         account = turn_account(of_session, session_id, "3", called="TURN")
         memory = [one for one in left if one.stream in STREAMS]
-        found = explain(Evidence(turn=account.entries, session=of_session, memory=memory, snapshot=RULES))
+        found = explain(
+            Evidence(turn=account.entries, session=of_session, memory=memory, rules=Rules.of(RULES.to_bytes()))
+        )
         for in_full in (False, True):
             assert all(
                 isinstance(line, str) for line in lines_of(parts_of(ExplainedTurn(account, found), in_full=in_full))
@@ -288,7 +290,7 @@ def test_a_text_that_a_list_of_parts_quotes_of_another_session_is_told_as_it_was
     turn = entries_of_turn(of_session, beginning)
     quoted = quoted_elsewhere(turn, of_session)
     assert quoted, "the turn quotes no other session: this test shows nothing"
-    evidence = Evidence(turn=turn, session=of_session, memory=(), snapshot=rules)
+    evidence = Evidence(turn=turn, session=of_session, memory=(), rules=Rules.of(rules.to_bytes()))
     assert {one.as_sent for one in explain(evidence).prompts} == {True, None}  # one quotes what was not read
     elsewhere = [one for one in entries if one.submission_id in quoted]
     prompts = explain(replace(evidence, elsewhere=elsewhere)).prompts

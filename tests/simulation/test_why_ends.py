@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from bench.simulated import SimulatedCluster
-from hobus.actors.ho3_memory.records import STREAMS
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ids import iso_of_us
@@ -20,8 +19,9 @@ from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
 from hobus.launch.cli.why_parts import lines_of
 from hobus.launch.cli.why_view import parts_of
-from hobus.launch.sessions.evidence import Evidence
+from hobus.launch.sessions.evidence import Evidence, Rules
 from hobus.launch.sessions.why import explain
+from hobus.launch.sessions.why_memory import STREAMS
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.sessions import held_calls, stands_still
 from tests.simulation.test_memory import Watched, lesson
@@ -33,7 +33,9 @@ def why(entries: Sequence[Entry], session_id: str, wanted: str, config: Snapshot
     of_session = [one for one in entries if one.provenance.session_id == session_id]
     account = turn_account(of_session, session_id, wanted, called="TURN")
     memory = [one for one in entries if one.stream in STREAMS]
-    found = explain(Evidence(turn=account.entries, session=of_session, memory=memory, snapshot=config))
+    found = explain(
+        Evidence(turn=account.entries, session=of_session, memory=memory, rules=Rules.of(config.to_bytes()))
+    )
     told = ExplainedTurn(account, found)
     return told, "\n".join(lines_of(parts_of(told)))
 

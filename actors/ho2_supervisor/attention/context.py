@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
+from hobus.bus.record.text_parts import TextPart, merged
 from hobus.config.assets import Agent, BudgetPurpose, Contract
 from hobus.config.attention_rules import USES
 from hobus.config.attention_template import Prompts

@@ -17,7 +17,6 @@ from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Frag
 from hobus.actors.ho2_supervisor.turn.classification import labels_in
 from hobus.actors.ho2_supervisor.turn.context_trace import traced
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.actors.ho2_supervisor.turn.work_orders import planned
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
@@ -25,6 +24,7 @@ from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateR
 from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
 from hobus.bus.record.payloads.orders import ContextAssembled
+from hobus.bus.record.text_parts import TextPart
 from hobus.config.assets import Agent
 from hobus.config.attention_template import CONSOLIDATIONS
 from hobus.config.model_choice import named_route

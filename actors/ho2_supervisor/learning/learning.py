@@ -16,7 +16,7 @@ import asyncio
 import re
 from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning import statement
@@ -30,6 +30,7 @@ from hobus.bus.messages.ids import candidates_key, signal_event_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import (
     Artifact,
+    ArtifactFacts,
     AsOf,
     Bias,
     Biases,
@@ -201,6 +202,14 @@ class Recalled:
     biases: tuple[Bias, ...] = ()
     as_of: AsOf | None = None
     code: str = ""
+
+
+class Weighed(NamedTuple):
+    """An artifact in force: its rank in this turn, and why its line is not shown; empty: it is."""
+
+    artifact: ArtifactFacts
+    score: float
+    left_out: Literal["", "labels", "words", "room"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ import structlog
 from hobus.actors.ho2_supervisor.session import journal, snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.snapshot import Packed
-from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.actors.ho2_supervisor.turn.history import History, HistoryLimits
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.messages.ledger import Entry, Read, session_stream
+from hobus.bus.record import text_parts
 from hobus.bus.record.ends import result_or_none
 from hobus.bus.record.journal import Recorded, recorded
 from hobus.bus.record.session_facts import StateSnapshot

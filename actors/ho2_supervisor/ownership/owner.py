@@ -20,11 +20,11 @@ from hobus.actors.ho2_supervisor.session import journal, snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced
-from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.bus.errors import LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import Remembered, TurnResult
+from hobus.bus.record import text_parts
 from hobus.bus.record.journal import Recorded, learned_in
 from hobus.bus.record.session_facts import SessionFact, TookOver
 

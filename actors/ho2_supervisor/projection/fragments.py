@@ -13,7 +13,7 @@ from hobus.actors.ho2_supervisor.projection.liveness import LivenessState
 from hobus.actors.ho2_supervisor.session.intents import has_own_words
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife
 from hobus.actors.ho2_supervisor.turn.history import ERASED
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.bus.record.text_parts import TextPart
 
 PRIORITIES = ("intent", "failed", "open", "memory")
 _LEAD = "active intent: "

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
+from hobus.bus.record.text_parts import TextPart
 
 _CLOSING = re.compile(r"</(\w+)>")
 _CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)"

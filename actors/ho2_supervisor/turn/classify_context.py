@@ -11,8 +11,8 @@ from hobus.actors.ho2_supervisor.turn import history, intents
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole, unsafe_in
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.work_order import Segment
+from hobus.bus.record.text_parts import TextPart
 from hobus.config.attention_rules import tokens_of
 from hobus.config.attention_template import OfTurn
 from hobus.config.prompt_contracts import contract_id_of

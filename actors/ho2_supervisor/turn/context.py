@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
+from hobus.actors.ho2_supervisor.limits import LEFT_OUT_MAX
 from hobus.actors.ho2_supervisor.turn import classify_context, history, intents, projected, recall
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
 from hobus.actors.ho2_supervisor.turn.classification import Classification
@@ -26,11 +28,11 @@ from hobus.actors.ho2_supervisor.turn.context_trace import traced
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import Segment
-from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace
+from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, LeftOut
+from hobus.bus.record.text_parts import TextPart
 from hobus.config.attention_rules import tokens_of
 from hobus.config.attention_template import CLASSIFICATIONS, OfTurn, Template
 from hobus.config.prompt_contracts import contract_id_of
@@ -145,9 +147,10 @@ def _sources(
 
     async def learned(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
         tokens = budget.ho3_bias_budget if config.max_tokens is None else tokens_of(config.max_tokens, budget)
-        for artifact in recall.chosen(run, labels, found, tokens):
-            fragment = Fragment("memory", artifact.artifact_id, (TextPart(None, artifact.context_line),))
-            if fragment.chars <= room.account.chars_left:
+        for one in recall.weighed(run, labels, found, tokens):
+            run.weighed[one.artifact.artifact_id] = one
+            fragment = Fragment("memory", one.artifact.artifact_id, (TextPart(None, one.artifact.context_line),))
+            if not one.left_out and fragment.chars <= room.account.chars_left:
                 yield fragment
 
     own = own_sources(
@@ -225,6 +228,10 @@ def record_again(run: Run, order_id: str, shown: Sequence[Segment]) -> None:
     _write(run, payload, [line.text for line in lines])
 
 
+def _left_out(run: Run, shown: Collection[str]) -> Iterator[LeftOut]:
+    return (LeftOut(name, one.left_out or "room") for name, one in run.weighed.items() if name not in shown)
+
+
 def record_unanswered(run: Run) -> None:
     """CONTEXT_ASSEMBLED of a turn that is over while it is classified, or for that: nothing more was assembled."""
     if run.beside is not None:
@@ -255,6 +262,8 @@ def _record(
             for one in _others(context)
         ),
         beside=() if beside is None else (_beside(beside),),
+        scores=tuple(run.weighed[line.source_id].score for line in lines),
+        left_out=tuple(islice(_left_out(run, {line.source_id for line in lines}), LEFT_OUT_MAX)),
     )
     _write(run, payload, [line.content for line in lines], reason=found.code)
 

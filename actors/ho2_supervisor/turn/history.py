@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, merged
+from hobus.bus.record.text_parts import TextPart, merged
 
 ERASED = "[erased]"
 NAME = "history"

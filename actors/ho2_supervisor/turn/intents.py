@@ -9,9 +9,9 @@ from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import ERASED, one_line
 from hobus.actors.ho2_supervisor.turn.intent_rules import ActiveIntents, ClassifyResult
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.ids import intent_id
 from hobus.bus.record.session_facts import IntentDeclared
+from hobus.bus.record.text_parts import TextPart
 
 
 def settle(run: Run, labels: Classification) -> None:

@@ -15,10 +15,10 @@ from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Frag
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.word_rank import ranked
 from hobus.actors.ho2_supervisor.turn.run import Run
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Hit, Search
 from hobus.bus.record.journal import principal_in, started_id
+from hobus.bus.record.text_parts import TextPart
 from hobus.config.attention_template import USER_INPUT, FileRead, HorizontalSearch
 from hobus.config.registries import FIELDS, rows_of
 

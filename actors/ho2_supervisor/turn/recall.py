@@ -9,23 +9,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
-from hobus.actors.ho2_supervisor.learning.learning import Recalled
+from hobus.actors.ho2_supervisor.learning.learning import Recalled, Weighed
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.ids import parse_iso, words_of
 from hobus.bus.messages.memory import ArtifactFacts, Bias, Labels
-from hobus.bus.messages.work_order import Segment
+from hobus.bus.messages.work_order import LEARNED, Segment
 
-SEGMENT = "ho3_biases"
+SEGMENT = LEARNED
 
 
-def chosen(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[ArtifactFacts]:
-    """The artifacts whose lines this turn's labels and the budget admit."""
+def weighed(run: Run, labels: Classification, found: Recalled, budget_tokens: int) -> list[Weighed]:
+    """What is in force, the strongest first, and what of it this turn's labels and the budget admit."""
     if not found.biases:
         return []
     turn_labels = Labels(domain=list(labels.domain), task=list(labels.task))
     budget = TokenBudget(budget_tokens, run.config.attention.chars_per_token)
-    return select_biases(found.biases, turn_labels, budget, run.requested.at)
+    return weigh(found.biases, turn_labels, budget, run.requested.at)
 
 
 def segments(lines: Sequence[Fragment]) -> list[Segment]:
@@ -55,24 +55,35 @@ class TokenBudget:
         return len(text) // self.chars_per_token
 
 
-def select_biases(
-    artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str
-) -> list[ArtifactFacts]:
-    """The artifacts whose lines go into this turn's prompt, the strongest first.
+def weigh(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str) -> list[Weighed]:
+    """Each artifact with its rank, the strongest first, and why its line is not for this turn's prompt.
 
     One that does not fit what is left of the budget is skipped, and the next one tried. Of several with the same words
     the strongest stands for all.
     """
-    fitting = [bias for bias in artifacts if _applies(bias.artifact, turn_labels, as_of_ts)]
-    fitting.sort(key=lambda bias: (-score(bias, as_of_ts), -bias.artifact.weight, bias.artifact.artifact_id))
-    chosen: dict[str, ArtifactFacts] = {}
+    ranked = [(bias.artifact, score(bias, as_of_ts)) for bias in artifacts]
+    ranked.sort(key=lambda one: (-one[1], -one[0].weight, one[0].artifact_id))
+    found: list[Weighed] = []
+    taken = set[str]()
     left = budget.tokens
-    for bias in fitting:
-        cost, words = budget.cost(bias.artifact.context_line), words_of(bias.artifact.context_line)
-        if cost <= left and words not in chosen:
+    for artifact, rank in ranked:
+        cost, words = budget.cost(artifact.context_line), words_of(artifact.context_line)
+        if not _applies(artifact, turn_labels, as_of_ts):
+            found.append(Weighed(artifact, rank, "labels"))
+        elif words in taken or cost > left:
+            found.append(Weighed(artifact, rank, "words" if words in taken else "room"))
+        else:
             left -= cost
-            chosen[words] = bias.artifact
-    return list(chosen.values())
+            taken.add(words)
+            found.append(Weighed(artifact, rank, ""))
+    return found
+
+
+def select_biases(
+    artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str
+) -> list[ArtifactFacts]:
+    """The artifacts whose lines go into this turn's prompt, the strongest first."""
+    return [one.artifact for one in weigh(artifacts, turn_labels, budget, as_of_ts) if not one.left_out]
 
 
 def score(bias: Bias, as_of_ts: str) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext
-from hobus.actors.ho2_supervisor.learning.learning import Learning
+from hobus.actors.ho2_supervisor.learning.learning import Learning, Weighed
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask, standstill_of
 from hobus.actors.ho2_supervisor.session.commands import FIRST_LEASE
@@ -49,6 +49,7 @@ class Run:
         self.learning = None if self.called_tool else learning  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
         self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
+        self.weighed: dict[str, Weighed] = {}  # artifact -> what became of its line
         self.beside: AssembledContext | None = None  # its classification's context, while no record has it
         self.round_count = 0
         self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order

@@ -281,6 +281,16 @@ class ContextBeside(NamedTuple):
     chosen_by: Annotated[str, Field(description="as of the answer's")] = "selectors"
 
 
+class LeftOut(NamedTuple):
+    """A learned line that was in force and that the prompt does not show."""
+
+    artifact_id: Annotated[str, Field(description="`ART-…`")]
+    reason: Annotated[
+        Literal["labels", "words", "room"],
+        Field(description="labels: not the turn's; words: a line that is shown has them; room: the budget was used up"),
+    ]
+
+
 class ContextAssembled(NamedTuple):
     """CONTEXT_ASSEMBLED: what a prompt was given beside its message, by which template; learned lines stand behind."""
 
@@ -323,3 +333,5 @@ class ContextAssembled(NamedTuple):
         tuple[ContextBeside, ...], Field(description="contexts of the turn's other prompts: of its classification")
     ] = ()
     contract_id: Annotated[str, Field(description="of the prompt; empty: of answers")] = ""
+    scores: Annotated[tuple[float, ...], Field(description="the rank of each line")] = ()
+    left_out: Annotated[tuple[LeftOut, ...], Field(description="the strongest lines that are not shown")] = ()

@@ -41,6 +41,7 @@ from hobus.bus.record.payloads.orders import (
     ContextAssembled,
     Escalation,
     FragmentTrace,
+    LeftOut,
     OrderEnd,
     OwnersSettled,
     QualityGate,
@@ -136,6 +137,10 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (
         ConsolidationDispatched({"wo_id": "WO-CONS-1"}, {"crossed": True}, "2026-01-01T00:00:00.000000Z"),
         "9381a5776f5f6964a9574f2d434f4e532d3181a763726f73736564c3bb323032362d30312d30315430303a30303a30302e3030303030305a",
+    ),
+    (
+        ContextAssembled("t", 7, 3, 2000, 9, ("ART-1",), scores=(0.5,), left_out=(LeftOut("ART-2", "words"),)),
+        "dc001ca1740703cd07d00991a54152542d319090a0a0c400c40000000000a090a09090c2a973656c6563746f7273a090a091cb3fe00000000000009192a54152542d32a5776f726473",
     ),
     (
         ContextAssembled("2026-01-01T00:00:00.000000Z", 41, 3, 2000, 9, ("ART-1",)),

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, body_of
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
+from hobus.bus.record.text_parts import TextPart, body_of
 from hobus.launch.cli.entry_view import entry_document, readable
 from hobus.launch.console.output import as_json
 from hobus.ledger_service.reader import EntryFilter

@@ -7,8 +7,8 @@ from hobus.actors.ho2_supervisor.projection.fragments import liveness_fragments
 from hobus.actors.ho2_supervisor.projection.liveness import liveness_of
 from hobus.actors.ho2_supervisor.session.intents import Intents
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLives
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart
 from hobus.bus.record.session_facts import IntentDeclared
+from hobus.bus.record.text_parts import TextPart
 from tests.actors.ho2_supervisor.journals import SESSION, at
 
 INTENT = f"INT-{SESSION}-001"

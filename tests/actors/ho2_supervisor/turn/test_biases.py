@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases
+from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, score, select_biases, weigh
 from hobus.bus.messages.memory import Bias, InForce, Labels
 from tests.actors.ho2_supervisor.remembering import bias
 
@@ -104,3 +104,17 @@ def test_the_line_is_passed_on_verbatim() -> None:
     [one] = select_biases([bias("ART-1", context_line=line)], SYSTEM, TokenBudget(1000, 4), AS_OF)
     assert isinstance(one, InForce)
     assert one.context_line == line
+
+
+def test_each_line_that_is_left_out_has_its_reason() -> None:
+    """Another turn's labels, the words of a stronger one, no room; what is shown has none."""
+    shown, twin = (
+        bias("ART-1", context_line="Answer briefly."),
+        bias("ART-2", context_line="answer briefly", weight=0.1),
+    )
+    others = (bias("ART-3", labels=Labels(domain=["config"])), bias("ART-4", context_line="x" * 400, weight=0.2))
+    found = weigh((twin, *others, shown), SYSTEM, TokenBudget(20, 4), AS_OF)
+    assert {one.artifact.artifact_id: one.left_out for one in found} == {
+        "ART-1": "", "ART-2": "words", "ART-3": "labels", "ART-4": "room",
+    }  # fmt: skip
+    assert [one.score for one in found] == sorted((score(one, AS_OF) for one in (shown, twin, *others)), reverse=True)

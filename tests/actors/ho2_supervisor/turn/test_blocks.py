@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole, unsafe_in
-from hobus.actors.ho2_supervisor.turn.text_parts import TextPart, of_part
+from hobus.bus.record.text_parts import TextPart, of_part
 from tests.laws import law
 
 UNSAFE = unsafe_in(shipped_snapshot().prompt_packs)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn import text_parts
 from hobus.actors.ho2_supervisor.turn.chain import trace_hash
 from hobus.bus.errors import BusError, LedgerError, WorkOrderFault
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.given_history import with_history
 from hobus.bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
+from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import event_in
 from hobus.bus.record.payloads.orders import receipt_in

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho2_supervisor.turn.text_parts import (
+from hobus.bus.messages.base import pack
+from hobus.bus.record.text_parts import (
     KeptText,
     TextPart,
     body_of,
@@ -19,7 +20,6 @@ from hobus.actors.ho2_supervisor.turn.text_parts import (
     shared,
     whole,
 )
-from hobus.bus.messages.base import pack
 from tests.laws import law
 
 REFS = st.none() | st.text(min_size=1, max_size=9)
