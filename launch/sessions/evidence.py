@@ -50,10 +50,10 @@ class Evidence:
     """Configuration digest -> the files of it, of any version of the program."""
 
 
-def body_of(entry: Entry) -> Any:
-    """The typed payload; None for what has none, was erased, or is of another version."""
+def body_of(entry: Entry, number: int = 0) -> Any:
+    """The typed body, the payload first; None for what has none, was erased, or is of another version."""
     try:
-        return read_body(entry)
+        return read_body(entry, number) if len(entry.bodies) > number else None
     except ValueError:
         return None
 

@@ -10,7 +10,6 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import LEARNED
 from hobus.bus.record import text_parts
-from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import (
     PromptReceived,
@@ -104,7 +103,7 @@ def _body(ref: str, by_id: Mapping[str, Entry]) -> bytes | None:
 
 
 def _request(entry: Entry) -> SentRequest | None:
-    request = read_body(entry, 1) if len(entry.bodies) > 1 and entry.bodies[1] is not None else None
+    request = body_of(entry, 1)
     return request if isinstance(request, SentRequest) else None
 
 
