@@ -14,3 +14,7 @@ TOOL_FILES_MAX = 16
 """Files of one call: one entry of the record names them all."""
 FILE_NAME_CHARS = 100
 """Of a file's name, and of its media type: they stand in that entry, and in what a model is told."""
+TEMPERATURE_MAX = 2
+"""Of an answer's draw, as the providers' APIs bound it."""
+STOPS_MAX = 4
+"""Texts before which an answer ends, as the providers' APIs bound them."""

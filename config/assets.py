@@ -132,6 +132,10 @@ class Agent(Asset):
         "the answer waits for no such call, and there are no labels, intents of the model's or wishes that it reads",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
+    takes_sampling: bool = Field(
+        default=True,
+        description="temperature, top_p, seed and stop of a request count for its answers; false: the contract's alone",
+    )
     shares_texts: bool = Field(
         default=False,
         description="true: a search of scope agent finds what anybody said to it, and shows with it whose session "

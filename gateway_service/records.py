@@ -154,9 +154,13 @@ def _images(prompt: Prompt) -> tuple[str, ...]:
     return tuple([image.ref for message in prompt.messages for image in message.images])
 
 
+def _drawn(prompt: Prompt) -> tuple[dict[str, Any], ...]:
+    return () if prompt.sampling is None else (prompt.sampling.model_dump(),)
+
+
 def _manner(prompt: Prompt) -> bytes:
     schema = prompt.output_schema if prompt.structured_output else None
-    return pack([prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema])
+    return pack([prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema, *_drawn(prompt)])
 
 
 def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...], at: float, **facts: Any) -> WriteEntry:

@@ -108,7 +108,7 @@ def with_profile(prompt: Prompt, route: Route, config: GatewayConfig) -> Prompt:
             "name that provider, or another profile",
         )
     update: dict[str, Any] = {}
-    if profile.temperature is not None:
+    if profile.temperature is not None and (prompt.sampling is None or prompt.sampling.temperature is None):
         update["temperature"] = profile.temperature
     if profile.reasoning_effort is not None and prompt.reasoning_effort is None:
         update["reasoning_effort"] = profile.reasoning_effort

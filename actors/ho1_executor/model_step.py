@@ -253,7 +253,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         raise WorkOrderFault(
             "budget_exhausted", f"{used_tokens} of {limits.token_budget} tokens of {order.wo_id} are used"
         )
-    cap = contract.boundary.max_tokens
+    cap, drawn = contract.boundary.max_tokens, limits.sampling
     return made_of(
         Prompt,
         order,
@@ -266,7 +266,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         tier=contract.tier or order.tier_target,
         provider_id=limits.provider_id or contract.boundary.provider_id,
         max_tokens=cap if limits.max_tokens is None else min(cap, limits.max_tokens),
-        temperature=contract.boundary.temperature,
+        temperature=contract.boundary.temperature if drawn is None or drawn.temperature is None else drawn.temperature,
         tools=list(tools),
         output_schema=contract.output_schema if checked.wants_json else None,
         structured_output=contract.boundary.structured_output,

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from hobus.bus.messages.base import Count, Message, Record, Timestamp
-from hobus.bus.messages.work_order import Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
+from hobus.bus.messages.work_order import Sampling, Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
 
 Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
 
@@ -77,6 +77,7 @@ class Prompt(Message, wire="gateway.prompt"):
         default=None, description="how hard the model shall think, if it can"
     )
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: as it is here")
+    sampling: Sampling | None = Field(default=None, description="of whoever asked; its temperature stands above")
     tools: list[ToolSpec] = Field(default_factory=list[ToolSpec])
     tool_choice: ToolChoice = Field(default="auto", description="required: the answer asks for one of its tools")
     output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: free text")

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import PRINCIPAL_PATTERN, CommandId, InputId, RunId, SessionId
-from hobus.bus.messages.work_order import Cost, ToolChoice, ToolFile, ToolSpec
+from hobus.bus.messages.work_order import Cost, Sampling, ToolChoice, ToolFile, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
 ReasoningEffort = Literal["Low", "Medium", "High"]
@@ -36,6 +36,9 @@ class RunSettings(Record):
     )
     output_schema: dict[str, Any] | None = Field(
         default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
+    )
+    sampling: Sampling | None = Field(
+        default=None, description="how the answer is drawn, if the agent takes that from who asks; None: as configured"
     )
 
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hobus.bus.messages.base import Count, Message, Record, Timestamp
+from hobus.bus.limits import STOPS_MAX, TEMPERATURE_MAX
+from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.order_states import WorkOrderState
 
 WorkOrderType = Literal["classify", "tool_call", "synthesize", "consolidate"]
 ToolChoice = Literal["auto", "required"]
+
+
+class Sampling(Record):
+    """How whoever asks wants the answer drawn; what is None is as the contract, or the provider, has it."""
+
+    temperature: Annotated[float, Field(ge=0, le=TEMPERATURE_MAX)] | None = Field(default=None, description="0 to 2")
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(default=None, description="above 0, up to 1")
+    seed: Chosen | None = Field(default=None, description="the same draws again, where the provider keeps that")
+    stop: list[NonBlank] = Field(
+        default_factory=list[NonBlank], max_length=STOPS_MAX, description="texts before which the answer ends"
+    )
+
+
 CLASSIFICATION = "classification"
 CONSOLIDATION = "consolidation"
 DOMAIN_TAGS = (CLASSIFICATION, CONSOLIDATION)
@@ -131,6 +145,7 @@ class Constraints(Record):
         default=None, description="how hard the model shall think, if it can; None: as it likes"
     )
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
+    sampling: Sampling | None = Field(default=None, description="of whoever asked; None: as the contract has it")
 
 
 class Exchange(Record):

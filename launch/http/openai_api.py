@@ -176,6 +176,7 @@ async def _turn_of(
     said = body.transcript(door.config.http.messages_max)
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
     agent_id, overrides = openai_requests.chosen(door.snapshot, body)
+    ignored += openai_requests.not_taken(door.snapshot, agent_id or door.config.host.agent_id, body)
     previous = body.previous_response_id if isinstance(body, ResponsesRequest) else None
     if previous is not None:
         given, said = await session_id_in(door, principal_of(request), session_in(previous)), _new(said)

@@ -11,11 +11,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hobus.bus.messages.base import Chosen
 from hobus.bus.messages.session import CallResult, SessionConfig
-from hobus.bus.messages.work_order import ToolChoice, ToolSpec
+from hobus.bus.messages.work_order import Sampling, ToolChoice, ToolSpec
 from hobus.config.json_schema import schema_fault
 from hobus.config.sections.turns import SessionsConfig
 from hobus.config.snapshot import Snapshot
@@ -24,7 +24,7 @@ from hobus.launch.http.transcript import Called, TranscriptMessage
 
 _IGNORED = frozenset(
     {
-        "temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "stop", "logit_bias", "store",
+        "presence_penalty", "frequency_penalty", "logit_bias", "store",
         "service_tier", "top_k", "truncation", "parallel_tool_calls", "verbosity", "prediction",
         "attention_template", "run_overrides", "session_config",
     }
@@ -131,6 +131,10 @@ class _Request(_Words):
     tool_choice: str | dict[str, Any] | None = None
     stream: bool | None = False
     metadata: Metadata | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
     user: str | None = None
     safety_identifier: str | None = None
 
@@ -145,6 +149,11 @@ class ChatRequest(_Request):
     max_completion_tokens: Chosen | None = None
     reasoning_effort: str | None = None
     n: int | None = 1
+
+    @property
+    def cap_and_effort(self) -> tuple[int | None, str | None]:
+        """Tokens of the answer at most, and how hard the model shall think."""
+        return self.max_completion_tokens or self.max_tokens, self.reasoning_effort
 
     def form(self, limits: SessionsConfig) -> dict[str, Any] | None:
         """The schema of the answer; None: text. Raises Problem."""
@@ -172,6 +181,11 @@ class ResponsesRequest(_Request):
     previous_response_id: str | None = None
     max_output_tokens: Chosen | None = None
     reasoning: Reasoning | None = None
+
+    @property
+    def cap_and_effort(self) -> tuple[int | None, str | None]:
+        """Tokens of the answer at most, and how hard the model shall think."""
+        return self.max_output_tokens, self.reasoning.effort if self.reasoning else None
 
     def form(self, limits: SessionsConfig) -> dict[str, Any] | None:
         """The schema of the answer; None: text. Raises Problem."""
@@ -367,16 +381,37 @@ def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple
         changes |= {"caller_tools": tools, "tool_choice": choice}
     if (schema := request.form(snapshot.config.sessions)) is not None:
         changes["output_schema"] = schema
-    if isinstance(request, ChatRequest):
-        limit, effort = request.max_completion_tokens or request.max_tokens, request.reasoning_effort
-    else:
-        limit, effort = request.max_output_tokens, request.reasoning.effort if request.reasoning else None
+    limit, effort = request.cap_and_effort
     if limit is not None:
         changes["max_tokens"] = limit
     if effort is not None:
         if effort not in _EFFORTS:
             raise _unsupported("reasoning_effort", f"reasoning effort {effort[:20]!r}")
         changes["reasoning_effort"] = _EFFORTS[effort]
+    if (drawn := _sampling_of(request)) is not None:
+        changes["sampling"] = drawn
     if not changes:
         return agent_id, config
     return agent_id, (config or SessionConfig()).model_copy(update=changes)
+
+
+_DRAWN = ("temperature", "top_p", "seed", "stop")
+
+
+def _sampling_of(request: ChatRequest | ResponsesRequest) -> Sampling | None:
+    """How the answer is to be drawn; None: nothing is said. Raises Problem for what cannot be."""
+    given = {name: value for name in _DRAWN if (value := getattr(request, name)) is not None}
+    if isinstance(given.get("stop"), str):
+        given["stop"] = [given["stop"]]
+    try:
+        return Sampling(**given) if given else None
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        raise _invalid(str(fault["loc"][0]), fault["msg"]) from None
+
+
+def not_taken(snapshot: Snapshot, agent_id: str, request: ChatRequest | ResponsesRequest) -> list[str]:
+    """Return the names of what the request says and its agent does not take."""
+    if snapshot.agents[agent_id].takes_sampling:
+        return []
+    return [name for name in _DRAWN if getattr(request, name) is not None]

@@ -23,9 +23,10 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
+from hobus.actors.ho1_executor.limits import MCP_TOO_LARGE
 from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, told
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
-from hobus.actors.ho1_executor.mcp_servers.stdio import TOO_LARGE, Streams, Traffic, stdio
+from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
 from hobus.actors.ho1_executor.tools.definition import KeptFiles, ToolResult, cut, not_done
 from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
 from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields
@@ -205,7 +206,7 @@ class _Link:
             elif is_lost:
                 result = not_done("unknown_outcome", f"the MCP server did not answer: {printable(error.message)}")
             else:
-                who = "the MCP server" if error.code == TOO_LARGE else "the MCP server refused"
+                who = "the MCP server" if error.code == MCP_TOO_LARGE else "the MCP server refused"
                 result = not_done("tool_failed", f"{who}: {printable(error.message)}")
             await self._send(frame["n"], result)
             if is_lost or result.code == NOT_TAKEN:

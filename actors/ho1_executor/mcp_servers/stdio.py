@@ -20,9 +20,8 @@ import mcp_types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-_END_BYTES = 256
-TOO_LARGE = -32099
-"""Code of an error that no server says: its answer is longer than a message may be."""
+from hobus.actors.ho1_executor.limits import MCP_LINE_END_BYTES, MCP_TOO_LARGE
+
 OUR_ID = re.compile(rb'"id"\s*:\s*"(call-\d+)"')
 Streams = tuple[Any, Any]
 """From the server, to the server; the SDK keeps the names of their types to itself."""
@@ -126,12 +125,12 @@ async def _line(output: asyncio.StreamReader) -> bytes | None:
             piece, is_over = ended.partial, True
         if is_over and not head:
             return piece
-        head, last = head or piece[:_END_BYTES], (last + piece)[-_END_BYTES:]
+        head, last = head or piece[:MCP_LINE_END_BYTES], (last + piece)[-MCP_LINE_END_BYTES:]
     found = OUR_ID.search(head) or OUR_ID.search(last)
     if found is None:
         return None
     said = "its answer has more than tools.message_max_bytes; whatever it did is done"
-    error = {"code": TOO_LARGE, "message": said}
+    error = {"code": MCP_TOO_LARGE, "message": said}
     return json.dumps({"jsonrpc": "2.0", "id": found[1].decode(), "error": error}).encode()
 
 

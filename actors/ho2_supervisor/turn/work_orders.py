@@ -76,6 +76,7 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
         model_id=run_config.model,
         caller_tools=run_config.caller_tools or [],
         tool_choice=run_config.tool_choice or "auto",
+        sampling=run_config.sampling if context.agent.takes_sampling else None,
         **bounds,
     )
     return _order(

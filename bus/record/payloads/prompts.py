@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from hobus.bus.messages.base import pack
-from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.messages.work_order import Sampling, ToolCall
 from hobus.bus.record.entry import Provenance
 
 
@@ -39,6 +39,7 @@ class PromptSent(NamedTuple):
     reasoning_effort: Annotated[str | None, Field(description="None: as the model likes")] = None
     provider_profile_id: Annotated[str | None, Field(description="a key of gateway.profiles; None: none")] = None
     degraded: Annotated[bool, Field(description="the last resort of a session's host")] = False
+    sampling: Annotated[Sampling | None, Field(description="of whoever asked; None: none")] = None
 
 
 def scopes_of(about: Provenance, sent: PromptSent) -> tuple[str, ...]:

@@ -37,6 +37,9 @@ def request(
         body["system"] = system
     if "temperature" not in config.omit:
         body["temperature"] = min(prompt.temperature, 1.0)  # its scale ends there
+    if (drawn := prompt.sampling) is not None:  # it draws by no seed
+        body |= drawn.model_dump(include={"top_p"}, exclude_defaults=True)
+        body |= {"stop_sequences": drawn.stop} if drawn.stop else {}
     output: dict[str, Any] = {}
     if prompt.reasoning_effort is not None and "reasoning_effort" not in config.omit:
         output["effort"] = prompt.reasoning_effort.lower()

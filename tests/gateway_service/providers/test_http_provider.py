@@ -22,7 +22,7 @@ from bench.gateway.servers import (
     streaming,
 )
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
-from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.bus.messages.work_order import Sampling, Segment, ToolCall
 from hobus.gateway_service.providers.http import openai_wire
 
 SCHEMA = {
@@ -92,7 +92,7 @@ async def test_openai_is_asked_with_everything_that_the_prompt_says():
     async with serving(answering(completion())) as server:
         wanted = prompt(
             messages=TRANSCRIPT, tools=[TOOL], temperature=0.3, reasoning_effort="High", output_schema=SCHEMA,
-            structured_output=True,
+            structured_output=True, sampling=Sampling(temperature=0.3, top_p=0.5, seed=7, stop=["END"]),
         )  # fmt: skip
         await ask(instance(OPENAI, server.url), wanted)
     (request,) = server.requests
@@ -102,6 +102,9 @@ async def test_openai_is_asked_with_everything_that_the_prompt_says():
         "model": "tiny",
         "max_tokens": 100,
         "temperature": 0.3,
+        "top_p": 0.5,
+        "seed": 7,
+        "stop": ["END"],
         "reasoning_effort": "high",
         "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}},
         "tools": [
@@ -138,7 +141,7 @@ async def test_anthropic_is_asked_with_everything_that_the_prompt_says():
     async with serving(answering(message())) as server:
         wanted = prompt(
             messages=TRANSCRIPT, tools=[TOOL], temperature=1.5, reasoning_effort="Low", output_schema=SCHEMA,
-            structured_output=True,
+            structured_output=True, sampling=Sampling(top_p=0.5, seed=7, stop=["END"]),
         )  # fmt: skip
         await ask(instance(ANTHROPIC, server.url), wanted)
     (request,) = server.requests
@@ -148,6 +151,8 @@ async def test_anthropic_is_asked_with_everything_that_the_prompt_says():
         "model": "tiny",
         "max_tokens": 100,
         "temperature": 1.0,
+        "top_p": 0.5,
+        "stop_sequences": ["END"],
         "system": "be brief",
         "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
         "tools": [{"name": "time_now", "description": "the time", "input_schema": TOOL.parameters}],

@@ -105,7 +105,7 @@ async def test_nothing_that_no_model_is_sent_changes_an_answer(name: str) -> Non
     )  # fmt: skip
     on_the_wire = {
         "messages", "model_id", "max_tokens", "temperature", "reasoning_effort", "tools", "output_schema",
-        "structured_output", "stream", "tool_choice",
+        "structured_output", "stream", "tool_choice", "sampling",
     }  # fmt: skip
     changed = {field for field in Prompt.model_fields if getattr(hidden, field) != getattr(wanted, field)}
     assert changed | on_the_wire | {"due_at"} == set(Prompt.model_fields)

@@ -6,7 +6,10 @@ from dataclasses import replace
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.bus.messages.work_order import Sampling
 from hobus.bus.record.journal import event_in
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import PromptSent
 from tests.launch.http.door import SimulatedDoor, sdk
 
 ASKED = "what packages are installed?"
@@ -293,17 +296,58 @@ def test_what_cannot_be_answered_is_refused_by_name(door, more, status, code):
 
 
 def test_what_is_not_kept_is_named(door):
-    """Sampling settings are the cluster's, and this is no native turn: a client is told what of its own was left out."""
+    """This is no native turn: a client is told what of its own was left out."""
 
     async def work():
         return await door.openai().chat.completions.with_raw_response.create(
-            model="offline/offline-rules-1", messages=[{"role": "user", "content": ASKED}], temperature=0.3, top_p=1,
+            model="offline/offline-rules-1", messages=[{"role": "user", "content": ASKED}], presence_penalty=1,
             extra_body={"attention_template": "ATT-NOPE-001"},
         )  # fmt: skip
 
     answer = door.run(work())
-    assert answer.headers["x-hobus-ignored"] == "attention_template,temperature,top_p"
+    assert answer.headers["x-hobus-ignored"] == "attention_template,presence_penalty"
     assert answer.headers["x-hobus-outcome"] == "success"
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_how_an_answer_is_drawn_is_the_caller_s_where_the_agent_takes_it(takes):
+    """An evaluation at 0 runs at 0; an agent that takes it from its contract alone says what was left out."""
+    shipped = shipped_snapshot()
+    agent = shipped.agents["ADMIN"].model_copy(update={"takes_sampling": takes})
+
+    async def work(door):
+        return await door.openai().chat.completions.with_raw_response.create(
+            model="ADMIN",
+            messages=[{"role": "user", "content": "hello"}],
+            temperature=0.0,
+            top_p=0.5,
+            seed=7,
+            stop="END",
+        )
+
+    with SimulatedDoor(replace(shipped, agents={"ADMIN": agent})) as door:
+        answer = door.run(work(door))
+        sent = [payload_in(PromptSent, entry) for entry in door.cluster.entries() if entry.event_type == "PROMPT_SENT"]
+    asked = [one for one in sent if one.contract_id == "PRC-SYNTHESIZE-001"]
+    wanted = Sampling(temperature=0.0, top_p=0.5, seed=7, stop=["END"])
+    assert asked and all(one.sampling == (wanted if takes else None) for one in asked)
+    assert all((one.temperature == 0.0) is takes for one in asked)
+    assert answer.headers.get("x-hobus-ignored", "") == ("" if takes else "temperature,top_p,seed,stop")
+
+
+@pytest.mark.parametrize(
+    ("said", "param"), [({"temperature": 3}, "temperature"), ({"top_p": 0}, "top_p"), ({"stop": ["a"] * 5}, "stop")]
+)
+def test_what_no_model_draws_by_is_refused(door, said, param):
+    """400, which names the field."""
+
+    async def work():
+        body = {"model": "ADMIN", "messages": [{"role": "user", "content": "hello"}], **said}
+        async with door.http() as http:
+            return await http.post("/v1/chat/completions", json=body)
+
+    answer = door.run(work())
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
 
 
 def test_responses_go_on_from_the_one_before(door):

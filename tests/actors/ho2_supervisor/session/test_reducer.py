@@ -93,7 +93,7 @@ def test_run_is_requested_then_started_with_a_frozen_configuration() -> None:
     assert (state.run and state.run.config).model_dump() == {
         "provider_profile_id": None, "provider": "offline", "model": "big", "named_by": "session",
         "reasoning_effort": None, "max_tokens": 7,
-        "caller_tools": None, "tool_choice": None, "output_schema": None,
+        "caller_tools": None, "tool_choice": None, "output_schema": None, "sampling": None,
     }  # fmt: skip
     assert state.session_config.model == "rules"
 
