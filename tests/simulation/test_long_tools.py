@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 
 import pytest
 
-from bench.builders import shipped_snapshot
+from bench.builders import shipped_with
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
-from hobus.config.schema import AdminConfig
-from tests.simulation.turns import AsksForTools, with_tools
+from tests.simulation.turns import CALM, AsksForTools, with_tools
 
 
 async def build(_arguments, _host):
@@ -24,10 +22,7 @@ async def build(_arguments, _host):
 def test_a_call_takes_what_its_tool_declares(timeout_s, status):
     """Not the bound of other orders, nor what tools have that declare nothing."""
     tool = ToolDefinition("build", "Builds.", {"type": "object"}, idempotent=False, run=build, timeout_s=timeout_s)
-    snapshot = with_tools(shipped_snapshot(), tool)
-    config = snapshot.config.model_dump(mode="json")
-    config["host"]["turn_timeout_ms"] = 900_000
-    snapshot = dataclasses.replace(snapshot, config=AdminConfig.model_validate(config))
+    snapshot = with_tools(shipped_with(*CALM, ("host.turn_timeout_ms", 900_000)), tool)
     with SimulatedCluster(snapshot, providers={"offline": AsksForTools()}, tools={"build": tool}) as cluster:
         result = cluster.ask("build it", input_id="in-1", timeout_s=900.0)
     assert [(call.tool_id, call.status) for call in result.tool_calls] == [("build", status)]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from bench.builders import shipped_snapshot
+from bench.builders import shipped_with
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.work_order import ToolCall
 from tests.journals import answers_of, check_record, count_of
-from tests.simulation.turns import AsksForTools, with_tools
+from tests.simulation.turns import CALM, AsksForTools, with_tools
 
 STEPS = 20
 THINKS_S = 4.0
@@ -56,7 +56,7 @@ def ask(cluster: SimulatedCluster, timeout_s: float | None = None) -> TurnResult
 
 def cluster_of(provider: AsksForTools) -> SimulatedCluster:
     """With the one tool."""
-    snapshot = with_tools(shipped_snapshot(), LOOK)
+    snapshot = with_tools(shipped_with(*CALM), LOOK)
     return SimulatedCluster(snapshot, providers={"offline": provider}, tools={"look": LOOK})
 
 
