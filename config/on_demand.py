@@ -93,6 +93,10 @@ class _Settings:
     def memory(self) -> Any:
         return self.ho3 if self.ho3 is not None and self.ho3.enabled else None
 
+    def model_dump(self, **_as_json: str) -> dict[str, Any]:
+        """Return the settings in the form in which a launcher wrote them."""
+        return self._written
+
     def __getattr__(self, section: str) -> Any:
         written = self._written.get(section)
         if section not in SECTIONS:

@@ -4,8 +4,10 @@ from importlib import import_module
 
 import pytest
 
+from bench.builders import shipped_with
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import pack
+from hobus.config.difference import differences
 from hobus.config.on_demand import ASSETS, SECTIONS, snapshot_on_demand
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import load_snapshot
@@ -36,3 +38,11 @@ def test_bytes_of_another_version_are_said_to_be_such(data: bytes) -> None:
     for section in ("bus", "gateway"):
         with pytest.raises(ConfigError, match="restart the cluster"):
             getattr(snapshot_on_demand(data).config, section)
+
+
+def test_one_is_compared_with_one_that_is_loaded_whole() -> None:
+    """As `hobus reload` compares what runs with what lies on disk."""
+    other = shipped_with(("ho2.sessions_max", 7))
+    found = differences(snapshot_on_demand(WHOLE.to_bytes()), other)
+    assert [(one.name, one.after) for one in found] == [("ho2.sessions_max", 7)]
+    assert differences(snapshot_on_demand(WHOLE.to_bytes()), WHOLE) == []
