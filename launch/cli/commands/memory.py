@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import functools
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import click
+from pydantic import Field, TypeAdapter, ValidationError
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
-from hobus.bus.messages.ids import LOCAL, parse_iso
+from hobus.bus.messages.base import Message, NonBlank
+from hobus.bus.messages.ids import LOCAL, Principal, SignalId, iso, parse_iso
 from hobus.bus.said_by import SaidBy
-from hobus.config.schema import AdminConfig
-from hobus.launch.cli.commands import memory_asking as asking
+from hobus.launch.cli.commands import cluster_options
 from hobus.launch.cli.commands.options import Family, Output, Sent, with_json
+from hobus.launch.cluster.client import cluster_of
+from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_command
-from hobus.launch.console.output import counted, day_and_minute, say, table, wants_json, zone
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
+from hobus.launch.console.output import counted, day_and_minute, note, say, table, wants_json, zone
+
+R = TypeVar("R", bound=Message)
+P = TypeVar("P", m.Signals, m.Overlays)
 
 
 @click.group(cls=Family)
@@ -25,42 +34,157 @@ def memory() -> None:
     """Show what an agent has learned, whose it is and why; confirm it, switch it off."""
 
 
-def _common(command: Callable[..., Any]) -> Callable[..., Any]:
+# --- what is given ----------------------------------------------------------------------------------------------------
+
+
+class Given(click.ParamType[Any]):
+    """What messages to memory take as a value of this kind; bytes that are not UTF-8 are none."""
+
+    def __init__(self, kind: Any, told: Callable[[Any], str], lists: str = "") -> None:
+        """`told`: the sentence for what is none; `lists`: the command that lists what there is."""
+        self.name, self._kind, self._told, self._lists = "text", TypeAdapter[Any](kind), told, lists
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The same value. Raises UsageFault."""
+        del param, ctx
+        try:
+            return self._kind.validate_python(value)
+        except ValidationError:
+            raise UsageFault(self._told(value), hint=self._lists and next_here(self._lists)) from None
+
+
+class Moment(click.ParamType[str]):
+    """A person's time as a timestamp: a day, or a time of it, in UTC."""
+
+    name = "time"
+    _FORM = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?", re.ASCII)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """What is left out is zero. Raises UsageFault."""
+        del param, ctx
+        try:
+            if self._FORM.fullmatch(value) is None:
+                raise ValueError
+            at = datetime.fromisoformat(value.removesuffix("Z"))
+        except ValueError:
+            said = "expected a time in UTC, e.g. 2026-01-31 or 2026-01-31T12:00:00"
+            raise UsageFault(f"--as-of {value[:40]}: {said}") from None
+        return at.isoformat(timespec="microseconds") + "Z"
+
+
+_REASON_MAX_CHARS = 200  # as ho3.reason_max_chars is shipped
+SIGNAL = Given(
+    SignalId,
+    lambda given: f"{given[:80]!r} is not a signal: expected <kind>:<label>, e.g. tool:list_packages",
+    "memory signals",
+)
+ARTIFACT = Given(
+    m.ArtifactId, lambda given: f"{given[:80]!r} is not an artifact: expected ART-<hash>", "memory overlays"
+)
+PRINCIPAL = Given(
+    Principal, lambda given: f"--principal {given[:80]!r}: expected local or key/NAME[/USER]", "keys list"
+)
+WEIGHT = Given(m.Weight, lambda given: f"WEIGHT {given[:40]}: expected a number from 0 to 1")
+REASON = Given(
+    Annotated[NonBlank, Field(max_length=_REASON_MAX_CHARS)],
+    lambda _given: f"--reason: expected 1 to {_REASON_MAX_CHARS} characters of UTF-8",
+)
+
+_as_of = click.option(
+    "--as-of", "as_of", metavar="TIME", type=Moment(), help="As it was then, UTC: 2026-01-31 or 2026-01-31T12:00:00."
+)
+_principal = click.option(
+    "--principal", metavar="NAME", type=PRINCIPAL,
+    help="Only of this principal: local (this machine's clients), key/NAME (who has that HTTP key), key/NAME/USER.",
+)  # fmt: skip
+_reason = click.option("--reason", type=REASON, required=True, help="Why; it is recorded.")
+_artifact = click.argument("artifact_id", metavar="ARTIFACT", type=ARTIFACT)
+
+
+class Memory(NamedTuple):
+    """The running cluster, and the agent whose memory is meant."""
+
+    place: Place
+    agent_id: str
+
+    def ask(self, question: Message, expect: type[R]) -> R:
+        """The memory process's answer. Raises RuntimeFault, CommandError."""
+        return cluster_options.ask(self.place, "ho3", question, expect)
+
+    def all_pages(self, question: m.ReadSignals | m.ReadOverlays, expect: type[P], rows: str) -> P:
+        """The whole answer, of one moment."""
+        found = self.ask(question, expect)
+        whole: list[Any] = [*getattr(found, rows)]
+        while after := found.next:
+            as_of = found.as_of
+            further = {"after": after, "as_of_ts": as_of.as_of_ts, "as_of_seq": as_of.as_of_seq}
+            found = self.ask(question.model_copy(update=further), expect)
+            whole += getattr(found, rows)
+        return found.model_copy(update={rows: whole})
+
+    def cells(self, overlays: Sequence[m.Overlay]) -> list[tuple[str, ...]]:
+        """A row each, below `_HEADINGS`."""
+        return [_cells(one, self.place.snapshot.config.attention.chars_per_token) for one in overlays]
+
+
+def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
+    """The command gets `of: Memory` from `--agent`; with `principal`, a word is said of a key that never was."""
+
+    @functools.wraps(command)
+    def asked(*, home: Home, agent_id: str | None, **arguments: Any) -> Output:
+        place = place_of_memory(home)
+        say_unknown(home, arguments.get("principal"))
+        chosen = agent_id or place.snapshot.config.host.agent_id
+        cluster_options.known_agent(chosen, place.snapshot, running_in=home)
+        return command(of=Memory(place, chosen), **arguments)
+
     said = "The agent whose memory it is (default: host.agent_id)."
-    return click.option("--agent", "agent_id", metavar="ID", help=said)(with_json(command))
+    return click.option("--agent", "agent_id", metavar="ID", help=said)(with_json(asked))
 
 
-def _as_of(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--as-of", "as_of", metavar="TIME", help="As it was then, UTC: 2026-01-31 or 2026-01-31T12:00:00."
-    )(command)
+def place_of_memory(home: Home) -> Place:
+    """The running cluster. Raises CommandError (refused) when memory is off in it."""
+    found = cluster_of(home)
+    config = found.snapshot.config
+    if config.memory is not None:
+        return found
+    own = home.config / "admin_config.json"
+    why, fix = "section ho3 of its configuration is null", f'remove `"ho3": null` from {own}'
+    if config.ho3 is not None:
+        why, fix = "ho3.enabled is false", f"set ho3.enabled to true in {own}"
+    copied = "" if own.exists() else f"{next_command('init admin_config.json', home.root)} copies that file there; "
+    raise RefusedFault(
+        f"memory is off in the cluster of {home.root}: {why}",
+        hint=f"{copied}{fix}, then: {next_command('down', home.root)} && {next_command('up', home.root)}",
+    )
 
 
-def _principal(command: Callable[..., Any]) -> Callable[..., Any]:
-    said = "Only of this principal: local (this machine's clients), key/NAME (who has that HTTP key), key/NAME/USER."
-    return click.option("--principal", metavar="NAME", help=said)(command)
+def say_unknown(home: Home, principal: str | None) -> None:
+    """A word on stderr where the principal has a key that was never made here."""
+    if principal in (None, LOCAL):
+        return
+    from hobus.launch.http.keys import keys_in, revoked_in  # noqa: PLC0415 - for who names one
+
+    name = (principal or "").split("/")[1]
+    if name not in {key.principal for key in (*keys_in(home), *revoked_in(home))}:
+        note(f"no key {name} was ever made here: {next_here('keys list')}")
 
 
-def _reason(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option("--reason", required=True, help="Why; it is recorded.")(command)
-
-
-# --- READ -----------------------------------------------------------------------------------------------------------
+# --- READ -------------------------------------------------------------------------------------------------------------
 
 
 @memory.command()
 @click.option("--min-count", type=Sent(min=0), default=0, help="Only signals with at least so many events.")
 @_principal
 @_as_of
-@_common
-def signals(*, home: Home, agent_id: str | None, as_of: str | None, principal: str | None, min_count: int) -> Output:
+@_of_agent
+def signals(*, of: Memory, as_of: str | None, principal: str | None, min_count: int) -> Output:
     """List the signals: whose, how often, in how many sessions, when last, and what they weigh now."""
-    place = asking.place(home)
     question = m.ReadSignals(
-        agent_id=asking.agent(place, agent_id), principal=asking.principal(place, principal),
-        as_of_ts=asking.time(as_of), min_count=min_count, with_ids=wants_json(),
-    )  # fmt: skip
-    found = asking.all_pages(place, question, m.Signals, "signals")
+        agent_id=of.agent_id, principal=principal, as_of_ts=as_of, min_count=min_count, with_ids=wants_json()
+    )
+    found = of.all_pages(question, m.Signals, "signals")
+    headings = ("SIGNAL", "PRINCIPAL", "EVENTS", "SESSIONS", f"LAST SEEN {zone(SystemClock().now())}", "DECAY")
     rows = [
         (
             one.signal_id, one.principal or "", str(one.count), str(one.session_count), _minute(one.last_seen),
@@ -68,51 +192,37 @@ def signals(*, home: Home, agent_id: str | None, as_of: str | None, principal: s
         )
         for one in found.signals
     ]  # fmt: skip
-    headings = ("SIGNAL", "PRINCIPAL", "EVENTS", "SESSIONS", f"LAST SEEN {zone(SystemClock().now())}", "DECAY")
     return Output(found, lambda: table(headings, rows))
 
 
 @memory.command()
-@click.option("--signal", "signal_id", metavar="ID", help="Only what rests on this signal.")
+@click.option("--signal", "signal_id", metavar="ID", type=SIGNAL, help="Only what rests on this signal.")
 @click.option("--all", "is_all", is_flag=True, help="In every state: pending, off, expired, superseded, of weight 0.")
 @_principal
 @_as_of
-@_common
-def overlays(  # noqa: PLR0913 - options
-    *, home: Home, agent_id: str | None, as_of: str | None, principal: str | None, signal_id: str | None, is_all: bool
-) -> Output:
+@_of_agent
+def overlays(*, of: Memory, as_of: str | None, principal: str | None, signal_id: str | None, is_all: bool) -> Output:
     """List what was learned: each line, whose it is, its weight, and the events that it rests on."""
-    place = asking.place(home)
     question = m.ReadOverlays(
-        agent_id=asking.agent(place, agent_id), principal=asking.principal(place, principal),
-        as_of_ts=asking.time(as_of), signal_id=asking.signal(signal_id), active_only=not is_all,
-    )  # fmt: skip
-    found = asking.all_pages(place, question, m.Overlays, "overlays")
-    config = place.snapshot.config
-    return Output(found, lambda: table(_HEADINGS, [_cells(one, config) for one in found.overlays], spare=_SPARE))
+        agent_id=of.agent_id, principal=principal, as_of_ts=as_of, signal_id=signal_id, active_only=not is_all
+    )
+    found = of.all_pages(question, m.Overlays, "overlays")
+    return Output(found, lambda: table(_HEADINGS, of.cells(found.overlays), spare=_SPARE))
 
 
 @memory.command()
-@click.argument("signal_id", metavar="SIGNAL")
+@click.argument("signal_id", metavar="SIGNAL", type=SIGNAL)
 @click.option("--everybody", is_flag=True, help="On everybody's events, as for the types of ho3.shared_types.")
 @_principal
 @_as_of
-@_common
-def gate(  # noqa: PLR0913 - options
-    *, home: Home, agent_id: str | None, as_of: str | None, principal: str | None, everybody: bool, signal_id: str
-) -> Output:
+@_of_agent
+def gate(*, of: Memory, as_of: str | None, principal: str | None, everybody: bool, signal_id: str) -> Output:
     """Say whether a signal may be consolidated now, and why: on the events of local, unless another is named."""
     if everybody and principal:
         raise UsageFault("--everybody and --principal: name one of them")
-    place = asking.place(home)
-    asked = asking.signal(signal_id)
-    assert asked is not None  # noqa: S101 - an argument is always given
-    question = m.CheckGate(
-        agent_id=asking.agent(place, agent_id),
-        principal=None if everybody else asking.principal(place, principal) or LOCAL,
-        as_of_ts=asking.time(as_of), signal_id=asked,
-    )  # fmt: skip
-    found = asking.ask(place, question, m.GateChecked)
+    whose = None if everybody else principal or LOCAL
+    question = m.CheckGate(agent_id=of.agent_id, principal=whose, as_of_ts=as_of, signal_id=signal_id)
+    found = of.ask(question, m.GateChecked)
 
     def show() -> None:
         if found.accumulator is None:
@@ -123,12 +233,10 @@ def gate(  # noqa: PLR0913 - options
 
 
 @memory.command()
-@_common
-def stats(*, home: Home, agent_id: str | None) -> Output:
+@_of_agent
+def stats(*, of: Memory) -> Output:
     """Say how much is remembered and how far memory has followed the record."""
-    place = asking.place(home)
-    agent = asking.agent(place, agent_id)
-    found = asking.ask(place, m.ReadMemoryStats(agent_id=agent), m.MemoryStats)
+    found = of.ask(m.ReadMemoryStats(agent_id=of.agent_id), m.MemoryStats)
     active = f"{found.active_overlays} of {counted(found.overlays, 'overlay')} active"
     applied = (
         f"record applied up to #{found.applied_seq}" if found.applied_seq >= 0 else "nothing of the record applied"
@@ -136,7 +244,7 @@ def stats(*, home: Home, agent_id: str | None) -> Output:
     saved = f"checkpoint at #{found.checkpoint_seq}" if found.checkpoint_seq >= 0 else "no checkpoint yet"
 
     def show() -> None:
-        say(f"{agent}: {counted(found.signals, 'signal')}, {counted(found.events, 'event')}; {active}")
+        say(f"{of.agent_id}: {counted(found.signals, 'signal')}, {counted(found.events, 'event')}; {active}")
         say(f"gate {found.gate_mode}; {applied}, {saved}")
 
     return Output(found, show)
@@ -145,89 +253,87 @@ def stats(*, home: Home, agent_id: str | None) -> Output:
 @memory.command()
 @_principal
 @_as_of
-@_common
-def review(*, home: Home, agent_id: str | None, as_of: str | None, principal: str | None) -> Output:
+@_of_agent
+def review(*, of: Memory, as_of: str | None, principal: str | None) -> Output:
     """List what waits for you: constraints to confirm or reject, and lines that were refused, with the reason."""
-    place = asking.place(home)
-    question = m.ReadReview(
-        agent_id=asking.agent(place, agent_id),
-        principal=asking.principal(place, principal),
-        as_of_ts=asking.time(as_of),
-    )
-    found = asking.ask(place, question, m.Review)
-    config = place.snapshot.config
+    found = of.ask(m.ReadReview(agent_id=of.agent_id, principal=principal, as_of_ts=as_of), m.Review)
 
     def show() -> None:
+        table(_HEADINGS, of.cells(found.pending), spare=_SPARE, empty="no constraint waits")
         if found.pending:
-            table(_HEADINGS, [_cells(one, config) for one in found.pending], spare=_SPARE)
             first = found.pending[0].artifact.artifact_id
-            say(f"to take one: {next_command(f'memory confirm {first}', home.root)}; `memory reject` for the contrary")
-        else:
-            say("no constraint waits")
-        if found.quarantined:
-            headings = (f"REFUSED {zone(SystemClock().now())}", "PRINCIPAL", "SIGNAL", "REASON", "LINE")
-            table(
-                headings,
-                [
-                    (_minute(one.at), one.principal or "everybody", one.signal_id, one.reason, one.line)
-                    for one in found.quarantined
-                ],
-            )
-        else:
-            say("no line was refused")
+            say(f"to take one: {next_here(f'memory confirm {first}')}; `memory reject` for the contrary")
+        headings = (f"REFUSED {zone(SystemClock().now())}", "PRINCIPAL", "SIGNAL", "REASON", "LINE")
+        rows = [
+            (_minute(one.at), one.principal or "everybody", one.signal_id, one.reason, one.line)
+            for one in found.quarantined
+        ]
+        table(headings, rows, empty="no line was refused")
 
     return Output(found, show)
 
 
-# --- LOG ------------------------------------------------------------------------------------------------------------
+# --- LOG --------------------------------------------------------------------------------------------------------------
 
 
 @memory.command()
-@click.argument("artifact_id", metavar="ARTIFACT")
-@click.option("--reason", default="confirmed", help="Why; it is recorded.")
-@_common
-def confirm(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+@_artifact
+@click.option("--reason", type=REASON, default="confirmed", help="Why; it is recorded.")
+@_of_agent
+def confirm(*, of: Memory, artifact_id: str, reason: str) -> Output:
     """Confirm a constraint that waits; it is in prompts from now on."""
-    return _changed(m.ConfirmOverlay, home, agent_id, artifact_id, reason)
+    return _changed(m.ConfirmOverlay, of, artifact_id, reason)
 
 
 @memory.command()
-@click.argument("artifact_id", metavar="ARTIFACT")
-@click.option("--reason", default="rejected", help="Why; it is recorded.")
-@_common
-def reject(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+@_artifact
+@click.option("--reason", type=REASON, default="rejected", help="Why; it is recorded.")
+@_of_agent
+def reject(*, of: Memory, artifact_id: str, reason: str) -> Output:
     """Reject a constraint that waits: as `deactivate`, it is in no prompt and not learned again."""
-    return _changed(m.DeactivateOverlay, home, agent_id, artifact_id, reason)
+    return _changed(m.DeactivateOverlay, of, artifact_id, reason)
 
 
 @memory.command()
-@click.argument("artifact_id", metavar="ARTIFACT")
+@_artifact
 @_reason
-@_common
-def deactivate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
+@_of_agent
+def deactivate(*, of: Memory, artifact_id: str, reason: str) -> Output:
     """Switch a learned line off; it is in no prompt from now on, and not learned again until it is switched on."""
-    return _changed(m.DeactivateOverlay, home, agent_id, artifact_id, reason)
+    return _changed(m.DeactivateOverlay, of, artifact_id, reason)
+
+
+@memory.command()
+@_artifact
+@_reason
+@_of_agent
+def activate(*, of: Memory, artifact_id: str, reason: str) -> Output:
+    """Switch a line on again that is off; its signals may be learned from again, too."""
+    return _changed(m.ActivateOverlay, of, artifact_id, reason)
+
+
+@memory.command()
+@_artifact
+@click.argument("new_weight", metavar="WEIGHT", type=WEIGHT)
+@_reason
+@_of_agent
+def weight(*, of: Memory, artifact_id: str, new_weight: float, reason: str) -> Output:
+    """Give a learned line another weight, 0 (silent) to 1."""
+    return _changed(m.UpdateOverlayWeight, of, artifact_id, reason, new_weight=new_weight)
 
 
 def _changed(
     change: type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay | m.UpdateOverlayWeight],
-    home: Home,
-    agent_id: str | None,
+    of: Memory,
     artifact_id: str,
     reason: str,
     **more: Any,
 ) -> Output:
     """A change says which artifact, and why; `more`: what else this one says."""
-    place = asking.place(home)
-    asked = change(
-        agent_id=asking.agent(place, agent_id),
-        artifact_id=asking.artifact(artifact_id),
-        reason=asking.reason(reason),
-        at=asking.now(),
-        **more,
-    )
+    at = iso(SystemClock().now())
+    asked = change(agent_id=of.agent_id, artifact_id=artifact_id, reason=reason, at=at, **more)
     with in_doubt():
-        answer = asking.ask(place, asked, m.OverlayChanged)
+        answer = of.ask(asked, m.OverlayChanged)
     artifact = answer.overlay.artifact
     changed = f"{artifact.artifact_id}: {answer.overlay.state}, weight {artifact.weight:g}"
     was_confirmed = any(one.entry_id.startswith("HO3_OVERLAY_CONFIRMED:") for one in answer.overlay.changes)
@@ -236,47 +342,17 @@ def _changed(
     return Output(answer, lambda: say(changed))
 
 
-@memory.command()
-@click.argument("artifact_id", metavar="ARTIFACT")
-@_reason
-@_common
-def activate(*, home: Home, agent_id: str | None, artifact_id: str, reason: str) -> Output:
-    """Switch a line on again that is off; its signals may be learned from again, too."""
-    return _changed(m.ActivateOverlay, home, agent_id, artifact_id, reason)
-
-
-@memory.command()
-@click.argument("artifact_id", metavar="ARTIFACT")
-@click.argument("new_weight", metavar="WEIGHT", type=click.FloatRange(0, 1))
-@_reason
-@_common
-def weight(*, home: Home, agent_id: str | None, artifact_id: str, new_weight: float, reason: str) -> Output:
-    """Give a learned line another weight, 0 (silent) to 1."""
-    share = asking.weight(new_weight)
-    return _changed(m.UpdateOverlayWeight, home, agent_id, artifact_id, reason, new_weight=share)
-
-
-# --- printing -------------------------------------------------------------------------------------------------------
+# --- printing ---------------------------------------------------------------------------------------------------------
 
 
 _HEADINGS = (
-    "ARTIFACT",
-    "STATE",
-    "PRINCIPAL",
-    "TYPE",
-    "WEIGHT",
-    "SCOPE",
-    "LABELS",
-    "TOKENS",
-    "SIGNALS",
-    "EVENTS",
-    "CHANGED BY",
-    "LINE",
-)
+    "ARTIFACT", "STATE", "PRINCIPAL", "TYPE", "WEIGHT", "SCOPE", "LABELS", "TOKENS", "SIGNALS", "EVENTS",
+    "CHANGED BY", "LINE",
+)  # fmt: skip
 _SPARE = ("CHANGED BY", "TOKENS", "EVENTS", "SCOPE", "TYPE", "LABELS")
 
 
-def _cells(overlay: m.Overlay, config: AdminConfig) -> tuple[str, ...]:
+def _cells(overlay: m.Overlay, chars_per_token: int) -> tuple[str, ...]:
     """TOKENS: what the line takes of budget.ho3_bias_budget, by the estimate."""
     artifact = overlay.artifact
     return (
@@ -287,7 +363,7 @@ def _cells(overlay: m.Overlay, config: AdminConfig) -> tuple[str, ...]:
         f"{artifact.weight:g}",
         artifact.scope,
         ", ".join(dict.fromkeys([*artifact.labels.domain, *artifact.labels.task])),
-        str(len(artifact.context_line) // config.attention.chars_per_token),
+        str(len(artifact.context_line) // chars_per_token),
         ", ".join(artifact.source_signal_ids),
         str(len(artifact.source_event_ids)),
         next((str(SaidBy(one.principal, one.door)) for one in overlay.changes[::-1] if one.door), "-"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from hobus.bus.messages.base import SENDABLE_MAX
-from hobus.launch.cluster.home import home_of, is_worker
+from hobus.launch.cluster.home import Home, home_of, is_worker
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import DEFAULT_HOME, UsageFault, is_about, next_here
 from hobus.launch.console.output import as_json as json_text
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
     from hobus.launch.filters.meaning import Filter, S
 
 
+def _home(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> Home:
+    """The home that is meant, before anything else is looked at: what is told of the rest names it."""
+    meant: str = given or (ctx.find_root().obj or {}).get("home") or os.environ.get("HOBUS_HOME") or DEFAULT_HOME
+    home = home_of(Path(meant))
+    is_about(home.root)
+    if is_worker(home.root) and ctx.command.name != "logs" and not ctx.resilient_parsing:
+        raise UsageFault(
+            f"{home.root} is the directory of a worker: no cluster runs in it",
+            hint="the cluster's commands run on its own host; the worker ends by Ctrl-C, or SIGTERM",
+        )
+    return home
+
+
 def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command gets `home: Home` from `--home`, else HOBUS_HOME, else `.hobus` in the current directory."""
-
-    @click.option("--home", "home_path", metavar="DIR", help="State directory (default: $HOBUS_HOME, else .hobus).")
-    @click.option("--debug", "_debug", is_flag=True, help="Show tracebacks and the command's own log.")
-    @click.pass_context
-    @functools.wraps(command)
-    def with_home_argument(ctx: click.Context, /, home_path: str | None, _debug: bool, **arguments: Any) -> Any:
-        given = home_path or (ctx.find_root().obj or {}).get("home") or os.environ.get("HOBUS_HOME") or DEFAULT_HOME
-        home = home_of(Path(given))
-        is_about(home.root)
-        if is_worker(home.root) and ctx.command.name != "logs":
-            raise UsageFault(
-                f"{home.root} is the directory of a worker: no cluster runs in it",
-                hint="the cluster's commands run on its own host; the worker ends by Ctrl-C, or SIGTERM",
-            )
-        return command(home=home, **arguments)
-
-    return with_home_argument
+    said = "State directory (default: $HOBUS_HOME, else .hobus)."
+    return click.option("--home", metavar="DIR", callback=_home, is_eager=True, help=said)(
+        click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks and the command's own log.")(
+            command
+        )
+    )
 
 
 class Family(click.Group):

@@ -111,7 +111,7 @@ def test_a_value_below_zero_is_told_how_it_is_given(capsys):
     assert cli.run(["memory", "weight", "ART-1", "-1", "--reason", "x"]) == exit_codes.USAGE
     assert "stands behind --" in capsys.readouterr().err
     assert cli.run(["memory", "weight", "--reason", "x", "--", "ART-1", "-1"]) == exit_codes.USAGE
-    assert "0<=x<=1" in capsys.readouterr().err
+    assert "from 0 to 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

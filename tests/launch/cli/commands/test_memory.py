@@ -4,18 +4,23 @@ from types import SimpleNamespace
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory.records import change_entry
 from hobus.bus.messages import memory as m
 from hobus.bus.said_by import SaidBy
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.commands import memory_asking
+from hobus.launch.cli.commands import memory
+from hobus.launch.cli.commands.memory import ARTIFACT, PRINCIPAL, REASON, SIGNAL, WEIGHT, Moment
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.http import keys
 from tests.actors.ho3_memory.builders import artifact
 
-HERE = SimpleNamespace(home=None)
+
+def taken(kind, given):
+    """What a command gets of what was typed."""
+    return kind.convert(given, None, None)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +30,11 @@ HERE = SimpleNamespace(home=None)
         ("2026-01-31T12:30", "2026-01-31T12:30:00.000000Z"),
         ("2026-01-31T12:30:01Z", "2026-01-31T12:30:01.000000Z"),
         ("2026-01-31T12:30:01.5", "2026-01-31T12:30:01.500000Z"),
-        (None, None),
     ],
 )
 def test_a_time_may_be_as_short_as_a_day(given, expected):
     """UTC; what is left out is zero."""
-    assert memory_asking.time(given) == expected
+    assert taken(Moment(), given) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ def test_a_time_may_be_as_short_as_a_day(given, expected):
 def test_what_is_no_time_is_told(given):
     """With an example."""
     with pytest.raises(CommandError, match="--as-of") as caught:
-        memory_asking.time(given)
+        taken(Moment(), given)
     assert caught.value.exit_code == exit_codes.USAGE and "2026-01-31" in caught.value.message
 
 
@@ -49,7 +53,7 @@ def test_what_is_no_time_is_told(given):
 def test_what_is_no_signal_is_told(given):
     """With its form and the command that lists them."""
     with pytest.raises(CommandError, match="not a signal") as caught:
-        memory_asking.signal(given)
+        taken(SIGNAL, given)
     assert caught.value.exit_code == exit_codes.USAGE and caught.value.hint == "hobus memory signals"
 
 
@@ -57,7 +61,7 @@ def test_what_is_no_signal_is_told(given):
 def test_what_is_no_artifact_is_told(given):
     """Before anybody is asked."""
     with pytest.raises(CommandError, match="not an artifact") as caught:
-        memory_asking.artifact(given)
+        taken(ARTIFACT, given)
     assert caught.value.exit_code == exit_codes.USAGE
 
 
@@ -65,16 +69,16 @@ def test_what_is_no_artifact_is_told(given):
 def test_a_change_needs_a_reason(given):
     """One that fits the record."""
     with pytest.raises(CommandError, match="--reason"):
-        memory_asking.reason(given)
+        taken(REASON, given)
 
 
 @pytest.mark.parametrize("given", ["", "LOCAL", "key/", "key/a b", "key/" + "x" * 41, "mallory", "*"])
 def test_what_is_no_principal_is_told(given):
     """With both forms."""
     with pytest.raises(CommandError, match="expected local or key/NAME") as caught:
-        memory_asking.principal(HERE, given)
+        taken(PRINCIPAL, given)
     assert caught.value.exit_code == exit_codes.USAGE
-    assert [memory_asking.principal(HERE, one) for one in (None, "local")] == [None, "local"]
+    assert taken(PRINCIPAL, "local") == "local"
 
 
 def test_a_key_that_there_never_was_is_told_beside_the_answer(tmp_path, capsys):
@@ -84,20 +88,17 @@ def test_a_key_that_there_never_was_is_told_beside_the_answer(tmp_path, capsys):
     for name in ("alice", "bob"):
         keys.create(home, name, new_id=lambda: next(words), now_us=1, ttl_s=None)
     keys.revoke(home, "bob", now_us=2)
-    there = SimpleNamespace(home=home)
-    for name in ("key/alice", "key/bob"):
-        assert memory_asking.principal(there, name) == name
+    for name in (None, "local", "key/alice", "key/bob", "key/bob/carol"):
+        memory.say_unknown(home, name)
     assert capsys.readouterr().err == ""
-    assert memory_asking.principal(there, "key/zzz") == "key/zzz"
+    memory.say_unknown(home, "key/zzz")
     assert "no key zzz was ever made here: hobus keys list" in capsys.readouterr().err
 
 
 def as_shown(monkeypatch, capsys, tmp_path, command, answer):
     """What a command prints of this answer."""
-    config = SimpleNamespace(attention=SimpleNamespace(chars_per_token=4))
-    monkeypatch.setattr(memory_asking, "place", lambda _home: SimpleNamespace(snapshot=SimpleNamespace(config=config)))
-    monkeypatch.setattr(memory_asking, "agent", lambda _place, _agent_id: "ADMIN")
-    monkeypatch.setattr(memory_asking, "ask", lambda *_words: answer)
+    monkeypatch.setattr(memory, "place_of_memory", lambda _home: SimpleNamespace(snapshot=shipped_snapshot()))
+    monkeypatch.setattr(memory.Memory, "ask", lambda *_words: answer)
     assert cli.run(["memory", *command, "--home", str(tmp_path)]) == exit_codes.OK
     return capsys.readouterr().out
 
@@ -150,17 +151,17 @@ def test_a_line_that_did_not_wait_is_not_said_to_be_confirmed(monkeypatch, capsy
 @pytest.mark.parametrize("given", [float("nan"), float("inf"), -0.5])
 def test_a_weight_that_is_none_is_the_callers_mistake(given):
     """A range refuses what is outside of it, but not what cannot be compared."""
-    assert memory_asking.weight(0.0) == 0.0
+    assert taken(WEIGHT, "0") == 0.0
     with pytest.raises(CommandError, match="from 0 to 1") as caught:
-        memory_asking.weight(given)
+        taken(WEIGHT, str(given))
     assert caught.value.exit_code == exit_codes.USAGE
 
 
-@pytest.mark.parametrize("check", [memory_asking.reason, memory_asking.artifact, memory_asking.signal])
-def test_what_is_not_utf_8_is_the_callers_mistake(check):
+@pytest.mark.parametrize("kind", [REASON, ARTIFACT, SIGNAL])
+def test_what_is_not_utf_8_is_the_callers_mistake(kind):
     """The shell passes any bytes."""
     with pytest.raises(CommandError) as caught:
-        check("ART-\udcff" if check is memory_asking.artifact else "tool:\udcff")
+        taken(kind, "ART-\udcff" if kind is ARTIFACT else "tool:\udcff")
     assert caught.value.exit_code == exit_codes.USAGE
 
 
@@ -177,11 +178,7 @@ def test_no_checkpoint_is_no_number(monkeypatch, capsys, tmp_path, checkpoint, s
         checkpoint_seq=checkpoint,
         as_of=m.AsOf(as_of_ts="2026-01-31T00:00:00.000000Z", as_of_seq=7, from_clock=True),
     )
-    monkeypatch.setattr(memory_asking, "place", lambda _home: None)
-    monkeypatch.setattr(memory_asking, "agent", lambda _place, _agent_id: "ADMIN")
-    monkeypatch.setattr(memory_asking, "ask", lambda *_words: found)
-    assert cli.run(["memory", "stats", "--home", str(tmp_path)]) == exit_codes.OK
-    assert said in capsys.readouterr().out
+    assert said in as_shown(monkeypatch, capsys, tmp_path, ["stats"], found)
 
 
 def test_how_memory_is_switched_on_depends_on_what_is_missing(monkeypatch, tmp_path):
@@ -189,12 +186,12 @@ def test_how_memory_is_switched_on_depends_on_what_is_missing(monkeypatch, tmp_p
     home = home_of(tmp_path)
     for section, said in ((None, 'remove `"ho3": null`'), (SimpleNamespace(), "set ho3.enabled to true")):
         place = SimpleNamespace(snapshot=SimpleNamespace(config=SimpleNamespace(memory=None, ho3=section)))
-        monkeypatch.setattr(memory_asking, "cluster_of", lambda _home, place=place: place)
+        monkeypatch.setattr(memory, "cluster_of", lambda _home, place=place: place)
         with pytest.raises(CommandError) as caught:
-            memory_asking.place(home)
+            memory.place_of_memory(home)
         assert said in caught.value.hint and f"hobus init admin_config.json --home {tmp_path}" in caught.value.hint
     home.config.mkdir()
     (home.config / "admin_config.json").write_text("{}")
     with pytest.raises(CommandError) as caught:
-        memory_asking.place(home)
+        memory.place_of_memory(home)
     assert "hobus init" not in caught.value.hint
