@@ -1,10 +1,10 @@
 """What the clients of sessions raise, over HTTP and over the bus alike.
 
-HobusError             code, message, hint, is_retryable, retry_after_s
+HobusError             code, message, hint, is_retryable, retry_after_s; is_verdict: what a turn came to
 ├── RequestError       what was asked for is no such thing (`invalid_input`), or of a closed client (`closed`); also a
 │                      ValueError. Nothing has begun
-├── ClusterError       over the bus: nobody answered in time, or whoever did refused; codes of `bus/errors.py`
-└── HttpError          over HTTP: the door's own answer, with its status; `is_verdict`: what a turn came to
+├── ClusterError       over the bus: nobody answered in time, whoever did refused, or the turn ended in an error
+└── HttpError          over HTTP: the same, as the door answers it, with its status
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from hobus.bus.errors import RuntimeFault, plain_words
 from hobus.bus.messages.base import faults_in
+from hobus.bus.messages.session import TurnResult
 from hobus.launch.console.errors import CommandError, UsageFault
 
 T = TypeVar("T")
@@ -30,6 +31,8 @@ class HobusError(Exception):
     """Any of them; `is_retryable`: whether the same may be answered later."""
 
     is_retryable = False
+    is_verdict = False
+    """Whether it is what a turn came to, which the same input brings again."""
 
     def __init__(self, code: str, message: str, *, hint: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(f"{code}: {message}")
@@ -53,7 +56,6 @@ class HttpError(HobusError):
     def __init__(
         self, status: int, code: str, message: str, *, retry_after_s: float | None = None, is_verdict: bool = False
     ) -> None:
-        """`is_verdict`: what a turn came to, which the same input brings again."""
         super().__init__(code, message, retry_after_s=retry_after_s)
         self.args = (f"{status} {code}: {message}",)
         self.status = status
@@ -94,7 +96,17 @@ def as_hobus_errors() -> Generator[None]:
     except OSError as error:
         raise ClusterError("unavailable", str(error)) from error
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RequestError("invalid_input", str(error)) from error
+        raise RequestError("invalid_input", "an argument is of a kind or a value that cannot be sent") from error
+
+
+def answered(result: TurnResult) -> TurnResult:
+    """The result of a turn that was answered, also if degraded. Raises ClusterError for one that ended in an error."""
+    if result.outcome != "error":
+        return result
+    wait_s = None if result.retry_after_ms is None else result.retry_after_ms / 1000
+    error = ClusterError(result.code or "error", result.response, retry_after_s=wait_s)
+    error.is_verdict = True
+    raise error
 
 
 def raises_hobus_errors(cls: type[T]) -> type[T]:
@@ -151,7 +163,10 @@ def _told(method: Callable[..., Any]) -> Callable[..., Any]:
 
 async def _bound(taken: Signature, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
     """The arguments, with the full id of the session that is meant."""
-    bound = taken.bind(*given, **named)
+    try:
+        bound = taken.bind(*given, **named)
+    except TypeError as error:
+        raise RequestError("invalid_input", f"arguments: {error}") from error
     client = given[0]
     if getattr(client, "is_closed", False):  # `open` has none yet
         raise RequestError("closed", "this client is closed; open another one")

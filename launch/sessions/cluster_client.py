@@ -18,12 +18,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.given_history import told
 from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
     EndSession,
-    ProcessTurn,
     SessionClosed,
     SessionConfig,
     SessionReady,
@@ -36,7 +34,7 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
-from hobus.launch.sessions.client_errors import checked_limit, checked_seconds, raises_hobus_errors
+from hobus.launch.sessions.client_errors import answered, checked_limit, checked_seconds, raises_hobus_errors
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
 from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.named import named_session
@@ -122,12 +120,8 @@ class AsyncClusterClient(AsyncSessions):
         return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
 
     async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
-        turn = ProcessTurn(
-            session_id=question.session_id,
-            input_id=question.input_id or self._bus.new_id(),
-            text=question.text if question.messages is None else told(question.said),
-            run_overrides=SessionConfig(**question.overrides) if question.overrides else None,
-            stream=said is not None,
+        turn = question.turn(
+            question.input_id or self._bus.new_id(), session_id=question.session_id, stream=said is not None
         )
 
         def heard(message: Message) -> None:
@@ -139,13 +133,14 @@ class AsyncClusterClient(AsyncSessions):
             else:
                 said.put_nowait(Piece(kind="waiting", data=message.model_dump(mode="json")))
 
-        return await process_turn(
+        result = await process_turn(
             self._bus,
             turn,
             timeout_s=self._timeout_s,
             retry_interval_s=self._place.snapshot.config.host.retry_interval_ms / 1000,
             on_stream=heard if said is not None else None,
         )
+        return answered(result)
 
 
 class ClusterClient(Sessions[AsyncClusterClient]):

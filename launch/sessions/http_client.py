@@ -162,6 +162,7 @@ class AsyncClient(AsyncSessions):
     async def _turn(self, question: Question) -> tuple[str, dict[str, Any]]:
         """Where it is asked, and how; a new session follows from the input, so that the same again asks there."""
         input_id = question.input_id or self._clock.new_id()
+        question.turn(input_id)  # what is wrong with it is told as over the bus
         session_id = question.session_id or await self._started(f"first:{quote(input_id)}", None, question.model)
         body: dict[str, Any] = {"input_id": input_id}
         if question.messages is None:

@@ -42,5 +42,6 @@ async def named_session(place: Place, given: str, *, called: str = "--session") 
     session_id = full_session_id(given)
     if session_id is not None:
         return session_id
+    check_prefix(given, called=called)  # nobody is asked about what begins no id
     async with connected(place, "operator") as bus:
         return await session_of(bus, given, timeout_s=place.client_timeout_s, called=called)

@@ -13,8 +13,8 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeV
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from hobus.bus.messages.base import faults_in
-from hobus.bus.messages.given_history import Said
-from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
+from hobus.bus.messages.given_history import Said, told
+from hobus.bus.messages.session import CommandVerdict, ProcessTurn, SessionConfig, SessionView, TurnResult
 from hobus.launch.sessions.client_errors import RequestError
 from hobus.launch.sessions.summary import SessionRow
 
@@ -59,19 +59,29 @@ class Question(NamedTuple):
 
     @property
     def said(self) -> list[Said]:
-        """The conversation that it goes on from, the question last. Raises ValueError for what is none."""
+        """The conversation that it goes on from, the question last. Raises RequestError for what is none."""
         if self.text:
-            raise ValueError("messages: in place of a text")
+            raise RequestError("invalid_input", "messages: in place of a text")
         try:
             return _SAID.validate_python([dict(one) for one in self.messages or ()])
         except ValidationError as error:
-            raise ValueError(f"messages: {faults_in(error)}") from None
+            raise RequestError("invalid_input", f"messages: {faults_in(error)}") from None
 
     @property
     def overrides(self) -> dict[str, Any]:
         """What it asks of its run, field by field."""
         given = {"output_schema": self.output_schema, "attention_template": self.template, "model": self.model}
         return {name: value for name, value in given.items() if value is not None}
+
+    def turn(self, input_id: str, *, session_id: str | None = None, stream: bool = False) -> ProcessTurn:
+        """As it is sent over the bus; over HTTP it is held against this first. Raises ValidationError, RequestError."""
+        return ProcessTurn(
+            session_id=session_id,
+            input_id=input_id,
+            text=self.text if self.messages is None else told(self.said),
+            run_overrides=SessionConfig(**self.overrides) if self.overrides else None,
+            stream=stream,
+        )
 
 
 class AsyncSessions(ABC):
@@ -110,9 +120,10 @@ class AsyncSessions(ABC):
 
         `messages`, in place of a text: a conversation held elsewhere, each `{"role": …, "content": …}` with a role
         system, user or assistant, the user's question last. With a JSON Schema its `response` is the text of one object
-        that the schema takes, if it is a success and not `refused`. `template`: the attention template (`ATT-…`) that
+        that the schema takes, unless it is `refused`. `template`: the attention template (`ATT-…`) that
         fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the session that it begins. Raises
-        HobusError, as all methods do (`client_errors.py`), also when nobody answered in time.
+        HobusError, as all methods do (`client_errors.py`): for a turn that ended in an error (`is_verdict`), too, and
+        when nobody answered in time.
         """
         return await self._answer(Question(text, session_id, input_id, output_schema, template, messages, model))
 

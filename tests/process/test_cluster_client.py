@@ -38,12 +38,14 @@ def test_a_program_asks_streams_and_steers_over_the_bus(cluster: Cluster) -> Non
         assert [answer.outcome for answer in answers] == ["success"] * 2
         with pytest.raises(ValueError, match="Nonsense"):
             client.command(session, "Nonsense")
-        blank = client.ask(" ", session_id=session)
-        assert (blank.outcome, blank.code) == ("error", "invalid_input")
+        with pytest.raises(ClusterError) as blank:
+            client.ask(" ", session_id=session)
+        assert (blank.value.code, blank.value.is_verdict) == ("invalid_input", True)
         assert client.session(f"SES-{session[:8]}").session_id == session
         assert client.ask("hello again", session_id=session[:13]).session_id == session
         client.end(session[:12])
-        assert client.ask("hello?", session_id=session).code == "session_closed"
+        with pytest.raises(ClusterError, match="session_closed"):
+            client.ask("hello?", session_id=session)
 
 
 async def test_a_turn_survives_the_death_of_its_host(cluster: Cluster) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ import hobus
 from hobus import AsyncClient, AsyncClusterClient, Client, HobusError, HttpError, RequestError
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, SessionFault
+from hobus.bus.messages.session import TurnResult
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import UnreachableFault
-from hobus.launch.sessions.client_errors import as_hobus_errors
+from hobus.launch.sessions.client_errors import answered, as_hobus_errors
 
 SNAPSHOT = load_snapshot()
 
@@ -93,6 +95,35 @@ async def test_no_argument_brings_out_another_error(make: str, name: str) -> Non
             error = await outcome(globals()[make](), name, wrong, optional=optional)
             assert error is None or isinstance(error, HobusError), (wrong, repr(error))
             assert error is None or (error.code and error.message)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"text": 5}, {"text": "hello", "input_id": "a b"},
+        {"text": "hello", "messages": [{"role": "user", "content": "x"}]}, {"messages": [{"role": "nobody"}]},
+        {"text": "hello", "model": 7}, {"text": "hello", "session_id": "../../healthz"},
+    ],
+)  # fmt: skip
+async def test_both_clients_answer_one_mistake_alike(given: dict[str, Any]) -> None:
+    """One class, code and sentence, before anything is sent, and no text of the language's own."""
+    errors = []
+    for client in (over_http(), over_bus()):
+        for asked in (client.ask(**given), anext(client.stream(**given))):
+            with pytest.raises(RequestError) as refused:
+                await asked
+            errors.append((refused.value.code, refused.value.message))
+    assert len(set(errors)) == 1 and errors[0][0] == "invalid_input" and "object" not in errors[0][1]
+
+
+def test_a_turn_that_ended_in_an_error_is_raised_as_over_http() -> None:
+    """Its code, its sentence, when to ask again, and that it is a verdict; a degraded answer is one."""
+    made = partial(TurnResult, session_id="11111111-1111-4111-8111-111111111111", run_id=None, input_id="i")
+    degraded = made(outcome="degraded", response="hm")
+    assert answered(degraded) is degraded
+    with pytest.raises(hobus.ClusterError, match="busy: wait") as told:
+        answered(made(outcome="error", response="wait", code="busy", retry_after_ms=1500))
+    assert told.value.is_verdict and told.value.retry_after_s == 1.5 and not told.value.is_retryable
 
 
 @pytest.mark.parametrize(("make", "name"), METHODS)
