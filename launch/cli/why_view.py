@@ -54,7 +54,7 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     if explained.memory is not None:
         yield from _memory(explained.memory)
     if explained.gates:
-        yield Heading("what this turn adds to memory")
+        yield Heading("what this turn adds to memory; `hobus memory gate SIGNAL` says what a closed gate lacks")
         rows = [
             (printable(one.signal_id), "crossed" if one.crossed else "closed", one.reason, f"#{one.sequence}")
             for one in explained.gates

@@ -239,13 +239,11 @@ def _gate(
     entry: Entry, said: SignalLogged, sessions: Mapping[tuple[str, str], list[str]], crossed: set[str]
 ) -> GateSeen:
     seen = sessions.get((said.signal_id, said.principal), [])
-    told = f"of {counted(len(seen), 'event')} in {counted(len(set(seen)), 'session')} so far"
-    is_crossed = said.signal_id in crossed
     return GateSeen(
         signal_id=said.signal_id,
         sequence=entry.sequence,
-        crossed=is_crossed,
+        crossed=said.signal_id in crossed,
         count=len(seen),
         sessions=len(set(seen)),
-        reason=told if is_crossed else f"{told}; `hobus memory gate {said.signal_id}` says what it lacks",
+        reason=f"of {counted(len(seen), 'event')} in {counted(len(set(seen)), 'session')} so far",
     )
