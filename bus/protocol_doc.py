@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -30,6 +31,11 @@ from hobus.bus.messages.ids import ID_MAX_CHARS
 Described = type[Record] | type[tuple[Any, ...]]
 """A record, which is a map on the wire, or a named tuple, which is an array."""
 
+_COMMON_MIN = 3
+_FORM = (
+    "A map unless it says so; a field is `name: type=default  meaning (bounds)`. Fields that mean the same in several messages "
+    "are described here, and have name and type alone there."
+)
 _AS_ARRAY = " Its body is an array of these fields, in this order."
 _FOLDER = Path(__file__).parent
 PAGE = _FOLDER / "PROTOCOL.md"
@@ -75,9 +81,12 @@ def render() -> str:
     }
     for name, value in facts.items():
         preface = preface.replace("{" + name + "}", value)
-    parts = [preface.rstrip(), "## Who may send what", *_routes(), "## Messages", *_messages()]
-    records = _records([*CLASSES.values(), *_CONTROL])
-    parts += ["## Records inside messages", *(_described(cls) for cls in records)]
+    by_type = {cls.TYPE: cls for cls in (*CLASSES.values(), *_CONTROL)}
+    described: list[Described] = [*(by_type[name] for name in sorted(by_type)), *_records(by_type.values())]
+    lines = Counter(line for cls in described for line in _lines(cls))
+    common = {line for line, count in lines.items() if count >= _COMMON_MIN}
+    parts = [preface.rstrip(), "## Who may send what", *_routes(), "## Messages", _FORM]
+    parts += ["Common fields:", _block(sorted(common)), *(_described(cls, common) for cls in described)]
     parts += [
         "## Failure codes",
         "Codes of the bus and of what it carries: " + ", ".join(f"`{code}`" for code in FAILURE_CODES) + ".",
@@ -107,76 +116,79 @@ def _route(row: Row) -> tuple[str, ...]:
     return f"`{row.cls.TYPE}`", reply, senders, row.mode, ", ".join(marks)
 
 
-def _messages() -> Iterable[str]:
-    by_type = {cls.TYPE: cls for cls in (*CLASSES.values(), *_CONTROL)}
-    for name in sorted(by_type):
-        yield _described(by_type[name])
-
-
-def _described(cls: Described) -> str:
-    if not issubclass(cls, Record):
-        return _positional(cls)
-    title = f"### `{cls.TYPE}` version {cls.VERSION}" if issubclass(cls, Message) else f"### {cls.__name__}"
-    text = inspect.getdoc(cls) or ""
-    text += _AS_ARRAY if issubclass(cls, Message) and cls.to_bytes is not Message.to_bytes else ""
-    lines = [title, " ".join(text.split())] if text else [title]
-    if cls.model_fields:
-        rows = ((f"`{name}`", type_text(field.annotation), _meaning(field)) for name, field in cls.model_fields.items())
-        lines.append(_table(("field", "type", "meaning"), rows))
-    return "\n\n".join(lines)
-
-
-def _positional(cls: type[tuple[Any, ...]]) -> str:
-    """A value that is an array on the wire, its fields in their order."""
-    rows = ((str(number), *item) for number, item in enumerate(_items(cls)))
+def _described(cls: Described, common: Collection[str]) -> str:
+    """A message or a record: what it is, and a line for each field; of a common one its name and type alone."""
+    is_message = issubclass(cls, Message)
+    name = f"`{cls.TYPE}`" if is_message else cls.__name__
+    version = f" (version {cls.VERSION})" if is_message and cls.VERSION != 1 else ""
     text = " ".join((inspect.getdoc(cls) or "").split())
-    return "\n\n".join((f"### {cls.__name__}", text, _table(("item", "field", "type", "meaning"), rows)))
+    text += _AS_ARRAY if is_message and cls.to_bytes is not Message.to_bytes else ""
+    lines = [line.partition("  ")[0] if line in common else line for line in _lines(cls)]
+    return "\n\n".join(filter(None, (f"### {name}{version}", text, _block(lines) if lines else "")))
+
+
+def _lines(cls: Described) -> list[str]:
+    """`name: type = default  meaning` of each field."""
+    if not issubclass(cls, Record):
+        return [f"{name.strip('`')}: {kind}  {meaning}".rstrip() for name, kind, meaning in _items(cls)]
+    return [
+        f"{name}: {type_text(field.annotation)}{_default(field)}  {_meaning(field)}".rstrip()
+        for name, field in cls.model_fields.items()
+    ]
+
+
+def _block(lines: Iterable[str]) -> str:
+    return "\n".join(("```", *lines, "```"))
 
 
 def _items(cls: type[tuple[Any, ...]]) -> Iterable[tuple[str, ...]]:
     for name, hint in get_type_hints(cls, include_extras=True).items():
         field = next((item for item in getattr(hint, "__metadata__", ()) if isinstance(item, FieldInfo)), FieldInfo())
-        yield f"`{name}`", type_text(hint), _meaning(field, is_positional=True)
+        yield f"`{name}`", type_text(hint), _meaning(field)
 
 
-def _meaning(field: FieldInfo, *, is_positional: bool = False) -> str:
-    bounds = ", ".join(filter(None, (_bound(item) for item in field.metadata)))
-    default = "" if is_positional or field.is_required() else f"default {_default(field)}"
-    facts = "; ".join(filter(None, (bounds, default)))
-    return " ".join((field.description or "").split()) + (f" *({facts})*" if facts else "")
+def _meaning(field: FieldInfo) -> str:
+    bounds = " ".join(filter(None, (_bound(item) for item in field.metadata)))
+    return " ".join((field.description or "").split()) + (f" ({bounds})" if bounds else "")
 
 
 def _bound(item: Any) -> str:
-    names = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than", "min_length": "length at least",
-             "max_length": "length at most", "pattern": "matches"}  # fmt: skip
-    found = [
-        f"{words} `{getattr(item, name)}`" for name, words in names.items() if getattr(item, name, None) is not None
-    ]
-    return ", ".join(found)
+    signs = {
+        "ge": ">=",
+        "gt": ">",
+        "le": "<=",
+        "lt": "<",
+        "min_length": "length>=",
+        "max_length": "length<=",
+        "pattern": "~",
+    }
+    return " ".join(
+        f"{sign}{getattr(item, name)}" for name, sign in signs.items() if getattr(item, name, None) is not None
+    )
 
 
 def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return ""
     value = field.get_default(call_default_factory=True, validated_data={})
-    if isinstance(value, Record):
-        return f"an empty {type(value).__name__}"
-    return f"`{value!r}`"
+    return f"={type(value).__name__}()" if isinstance(value, Record) else f"={'null' if value is None else repr(value)}"
 
 
 def type_text(annotation: Any) -> str:
-    """A type as a reader of the table knows it: `list of str`, `int or null`, `"a", "b"`."""
+    """A type as a reader of the page knows it: `list[str]`, `int|null`, `"a"|"b"`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation in (None, NoneType):
         return "null"
     if annotation is Any:
-        return "any JSON-like value"
+        return "any"
     if origin is Literal:
-        return ", ".join(f'"{argument}"' for argument in arguments)
+        return "|".join(f'"{argument}"' for argument in arguments)
     if origin in (Union, UnionType):
-        return " or ".join(type_text(argument) for argument in arguments)
+        return "|".join(type_text(argument) for argument in arguments)
     if origin in (list, Sequence):
-        return f"list of {type_text(arguments[0])}"
+        return f"list[{type_text(arguments[0])}]"
     if origin is dict:
-        return f"map of {type_text(arguments[0])} to {type_text(arguments[1])}"
+        return f"map[{type_text(arguments[0])},{type_text(arguments[1])}]"
     if hasattr(annotation, "__metadata__"):
         return type_text(arguments[0])
     return str(getattr(annotation, "__name__", annotation))
