@@ -31,11 +31,14 @@ from hobus.bus.messages.ids import ID_MAX_CHARS
 Described = type[Record] | type[tuple[Any, ...]]
 """A record, which is a map on the wire, or a named tuple, which is an array."""
 
-_COMMON_MIN = 3
+_COMMON_MIN = 2
 _FORM = (
-    "A map unless it says so; a field is `name: type=default  meaning (bounds)`. Fields that mean the same in several messages "
-    "are described here, and have name and type alone there."
+    "A map unless it says so; a field is `name: type=default  meaning (bounds)`. Fields that mean the same in several "
+    "messages are described here, and have name and type alone there."
 )
+_SIGNS = {
+    "ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "length>=", "max_length": "length<=", "pattern": "~",
+}  # fmt: skip
 _AS_ARRAY = " Its body is an array of these fields, in this order."
 _FOLDER = Path(__file__).parent
 PAGE = _FOLDER / "PROTOCOL.md"
@@ -103,17 +106,15 @@ def _routes() -> Iterable[str]:
     )
     for service in dict.fromkeys(row.service for row in ROWS):
         yield f"### Service `{service}`"
-        yield _table(
-            ("type", "reply", "sent by", "mode", "marks"),
-            (_route(row) for row in ROWS if row.service == service),
-        )
+        yield _block(_route(row) for row in ROWS if row.service == service)
 
 
-def _route(row: Row) -> tuple[str, ...]:
+def _route(row: Row) -> str:
+    """`type -> reply  senders  mode, marks`."""
     marks = [name for name in ("redeliver", "sensitive", "low", "by_tool", "about", "pages") if getattr(row, name)]
-    reply = f"`{row.reply.TYPE}`" if row.reply is not None else "*(post)*"
-    senders = "everybody" if len(row.senders) == len(ROLES) else ", ".join(r for r in ROLES if r in row.senders)
-    return f"`{row.cls.TYPE}`", reply, senders, row.mode, ", ".join(marks)
+    reply = row.reply.TYPE if row.reply is not None else "(post)"
+    senders = "everybody" if len(row.senders) == len(ROLES) else ",".join(r for r in ROLES if r in row.senders)
+    return f"{row.cls.TYPE} -> {reply}  {senders}  {','.join((row.mode, *marks))}"
 
 
 def _described(cls: Described, common: Collection[str]) -> str:
@@ -153,18 +154,8 @@ def _meaning(field: FieldInfo) -> str:
 
 
 def _bound(item: Any) -> str:
-    signs = {
-        "ge": ">=",
-        "gt": ">",
-        "le": "<=",
-        "lt": "<",
-        "min_length": "length>=",
-        "max_length": "length<=",
-        "pattern": "~",
-    }
-    return " ".join(
-        f"{sign}{getattr(item, name)}" for name, sign in signs.items() if getattr(item, name, None) is not None
-    )
+    found = ((sign, getattr(item, name, None)) for name, sign in _SIGNS.items())
+    return " ".join(f"{sign}{value}" for sign, value in found if value is not None)
 
 
 def _default(field: FieldInfo) -> str:
