@@ -12,7 +12,7 @@ prompt is recorded and the model is thinking, killed at once; `in_llm2_300ms`, t
 
 The tool comes in two forms, both from a distribution outside the product (bench/outside_tools): `charge_keyed` passes our
 idempotency key to an outside that knows keys, and says that it may run twice; `charge_unkeyed` may not. `--write`
-puts the table into docs/reliability.md and the figures into bench/results/kills.json. tests/process/test_kills.py
+puts the table into bench/results/drills.md and the figures into bench/results/kills.json. tests/process/test_kills.py
 demands of cells what `faults_of` says.
 """
 

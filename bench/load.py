@@ -11,7 +11,7 @@ sides take turns, in reversed order every other round; ratios are medians over t
 CPU is that of every process of the cluster, from /proc, user and system time apart; that of the client, this process, is
 said and not added. Entries, syncs and bytes are what the ledger counted under this load; the other counts are those of one
 turn in the simulated cluster (`bench/counts.py`), where they are the same in each run. `--write` puts the tables into
-docs/performance.md and the figures into bench/results/load.json.
+bench/results/speed.md and the figures into bench/results/load.json.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from hobus.launch.cluster.client import connected
 
 SESSIONS, MEASURED = 32, 20
 WARM_TURNS = 2
-DOCUMENT = Path("docs/performance.md")
+DOCUMENT = Path("bench/results/speed.md")
 RESULTS = Path("bench/results/load.json")
 LIKE, SHIPPED = "like for like", "as shipped"
 OURS = dict(zip((LIKE, SHIPPED), (changes for _, changes in ROWS), strict=True))

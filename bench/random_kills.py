@@ -9,7 +9,7 @@ questions make a tool charge a card outside (bench/outside_tools): with our key,
 so that it must not. The people are connections of this process, each question a new one, as `hobus ask` makes it: eight
 interpreters that start would measure themselves. Afterwards every answer that somebody was given is looked up in the record, every charge outside,
 the record's invariants are checked and the verifier runs. The drill sets its own crash budget: the shipped one would give processes up that die so often. `--write` puts the
-result into docs/reliability.md and bench/results/random_kills.json. tests/process/test_random_kills.py does a short one.
+result into bench/results/drills.md and bench/results/random_kills.json. tests/process/test_random_kills.py does a short one.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-DOCUMENT = Path("docs/reliability.md")
+DOCUMENT = Path("bench/results/drills.md")
 _FAULTS_SHOWN = 80
 
 

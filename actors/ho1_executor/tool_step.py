@@ -100,7 +100,8 @@ class ToolStep:
             raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
         if agent is None or not agent.may_use(call.tool_id, writes=tool.writes):
             raise WorkOrderFault("tool_not_permitted", _refusal(order.agent_id, agent, tool))
-        call = call.model_copy(update={"arguments": with_defaults(tool.parameters, call.arguments)})
+        if (arguments := with_defaults(tool.parameters, call.arguments)) is not call.arguments:
+            call = call.model_copy(update={"arguments": arguments})
         if faults := schema_faults(_validator_of(tool), call.arguments):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
         return call, tool, agent

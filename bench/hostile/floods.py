@@ -280,7 +280,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=8.0, help="alone, and again under the flood")
     parser.add_argument("--rounds", type=int, default=1, help="by which alone and flooded take turns")
     parser.add_argument("--honest", type=int, default=54, help="turns of each of 20 honest sessions; 0: none of them")
-    parser.add_argument("--write", action="store_true", help=f"into docs/reliability.md and {RESULTS}")
+    parser.add_argument("--write", action="store_true", help=f"into bench/results/drills.md and {RESULTS}")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -260,7 +260,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be repeated")
     parser.add_argument("--rate", type=float, default=1000.0, help="frames a second, at most")
     parser.add_argument("--alone", type=float, default=ALONE_S, help="seconds that the polite client asks alone")
-    parser.add_argument("--write", action="store_true", help=f"into docs/reliability.md and {RESULTS}")
+    parser.add_argument("--write", action="store_true", help=f"into bench/results/drills.md and {RESULTS}")
 
 
 def run(options: argparse.Namespace) -> int:

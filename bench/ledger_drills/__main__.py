@@ -4,7 +4,7 @@ A small record is torn at every byte, each of its bits is flipped, each call to 
 disk is full, lies or is read-only, clocks leap, processes open it together, segments are swapped, ids come again. After each
 case the record is opened again: what was acknowledged must be there, byte for byte, or the start (for what a start does not
 read: `verify`) must refuse, as docs/ledger.md says for the case. Goal: 0 lost, 0 wrong. Without `--full` a sample of each.
-`--write` puts the table into docs/reliability.md and the figures into bench/results/ledger_drills.json.
+`--write` puts the table into bench/results/drills.md and the figures into bench/results/ledger_drills.json.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ started again, and asked again. It shares its row of storms with others; the rec
 
 `--pairs sample`: as few storms as hit each role once in every kind. `--only`: storms whose name contains the text.
 `--minutes`: begin no row after that. `--resume`: what the results hold under the same seed is not done again. `--write` puts the
-table into docs/reliability.md and the figures into bench/results/storms.json, after every row.
+table into bench/results/drills.md and the figures into bench/results/storms.json, after every row.
 tests/process/test_storms.py does a few.
 """
 

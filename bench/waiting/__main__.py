@@ -6,7 +6,7 @@ Everything as shipped over HTTP (`hobus up --http`), all clients with one key, i
 model, which thinks for 5 s a call, and a tool once, beside LangGraph with AsyncSqliteSaver in one process; it asks once
 more, to classify, where the configuration says so. Streams come from an HTTP provider of their own, beside LiteLLM's proxy
 and the provider alone, asked by the same clients. Peers get environments of their own in a cache directory
-(`bench/peers`). `--write` puts the table into docs/performance.md and the figures into bench/results/waiting.json.
+(`bench/peers`). `--write` puts the table into bench/results/speed.md and the figures into bench/results/waiting.json.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from bench.report import arguments, machine, markdown, measured_on, put_between, say_machine, write_json
 from bench.waiting.rows import ROWS, SMALL, Row, Sizes
 
-DOCUMENT, RESULTS = Path("docs/performance.md"), Path("bench/results/waiting.json")
+DOCUMENT, RESULTS = Path("bench/results/speed.md"), Path("bench/results/waiting.json")
 _SHOWN = (
     ("took_s", "{} s"), ("right", "{} right"), ("degraded", "{} degraded"), ("refused", "{} refused"),
     ("whole", "{} whole"), ("p50_s", "p50 {} s"), ("first_words_p50_s", "first words {} s"), ("model_s", "the model alone {} s"),
