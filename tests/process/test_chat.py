@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.cluster import Cluster, begun, cluster_in, eventually, hobus
+from bench.cluster import cluster as standing
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
 from tests.journals import check_record
@@ -29,20 +30,30 @@ FIRST_WORDS = "packages are installed:"
 LAST_WORDS = "Prompt contracts"
 
 
-@pytest.fixture
-def slow(tmp_path) -> Iterator[Cluster]:
-    """A cluster whose model takes over a second for each answer, and says it word by word."""
-    cluster = up_with_latency(tmp_path, 1200)
-    yield cluster
-    cluster.end()
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Cluster]:
+    """A cluster whose model takes over a second for each answer, and says it word by word; each test has its own session.
+
+    Without memory, which would take what one test says into the answers of another.
+    """
+    with standing({"gateway.providers.offline.latency_ms": 1200, "ho3.enabled": False}) as up:
+        yield up
+        assert up("down").code == exit_codes.OK
+        check_record(up.entries())
 
 
-@pytest.fixture
-def quick(tmp_path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def quick() -> Iterator[Cluster]:
     """A cluster that answers at once."""
-    cluster = up_with_latency(tmp_path, 0)
-    yield cluster
-    cluster.end()
+    with standing({}) as up:
+        yield up
+
+
+@pytest.fixture(autouse=True)
+def history_of_its_own(request) -> None:
+    """No arrow and no search in a test finds what another one typed."""
+    for name in {"slow", "quick"} & set(request.fixturenames):
+        request.getfixturevalue(name).home.chat_history.unlink(missing_ok=True)
 
 
 def up_with_latency(directory: Path, latency_ms: int) -> Cluster:
@@ -96,26 +107,22 @@ def test_a_conversation_in_a_terminal(slow):
     assert QUESTION in history.read_text() and history.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_waits_for_a_yes_is_confirmed_by_one_key(tmp_path):
+def test_what_waits_for_a_yes_is_confirmed_by_one_key(quick):
     """`y` behind the answer that asks; behind another line it is a message, and confirms nothing."""
-    cluster = up_with_latency(tmp_path, 0)
-    try:
-        with typing(*chat_of(cluster), columns=200) as chat:
-            chat.at_prompt()
-            for number, rule in enumerate(["Never delete a package.", "Never stop the ledger."], start=1):
-                chat.type(rule)
-                chat.until("y confirms it", number)
-                if number == 1:
-                    chat.type("hello")
-                    answered(chat, 2)
-                chat.type("y")
-            chat.until("active Never stop the ledger.")
-            chat.leave()
-        shown = cluster("memory overlays", "--all", "--json").json["overlays"]
-        states = {one["artifact"]["context_line"]: one["state"] for one in shown}
-        assert states == {"Never delete a package.": "pending", "Never stop the ledger.": "active"}
-    finally:
-        cluster.end()
+    with typing(*chat_of(quick), columns=200) as chat:
+        chat.at_prompt()
+        for number, rule in enumerate(["Never delete a package.", "Never stop the ledger."], start=1):
+            chat.type(rule)
+            chat.until("y confirms it", number)
+            if number == 1:
+                chat.type("hello")
+                answered(chat, 2)
+            chat.type("y")
+        chat.until("active Never stop the ledger.")
+        chat.leave()
+    shown = quick("memory overlays", "--all", "--json").json["overlays"]
+    states = {one["artifact"]["context_line"]: one["state"] for one in shown}
+    assert states == {"Never delete a package.": "pending", "Never stop the ledger.": "active"}
 
 
 def test_what_is_typed_while_an_answer_is_written_is_the_next_message_and_disturbs_nothing(slow):
@@ -156,7 +163,7 @@ def test_a_pasted_text_is_one_message_at_the_prompt_and_typed_ahead(slow):
         chat.press("c")
         chat.until("Ctrl-D leaves", 2)
         assert chat.leave() == exit_codes.OK
-    session = slow.entries("RunRequested")[0].provenance.session_id
+    session = slow.entries("RunRequested")[-1].provenance.session_id
     asked = [turn["text"] for turn in slow("session show", "--json", session).json["turns"]]
     assert asked == [pasted, pasted.replace("last line", "the end"), "hello\nthere"]
 
@@ -193,9 +200,10 @@ def test_a_narrow_window_and_one_of_few_rows(slow):
     assert text.count("Hello. Ask me about this system") == 1 and "⋮" not in text
 
 
-@pytest.mark.parametrize("actor", ["ho1/1", "ho2/1", "gateway/1", "host/1", "broker/1", "ledger/1"])
+@pytest.mark.parametrize("actor", ["gateway/1", "ho1/1", "broker/1"])
 def test_whoever_is_killed_while_an_answer_is_written_it_stands_once(slow, actor):
     """What was shown is taken back or completed; the turn is answered under its one input id, and the record is whole."""
+    before = len(slow.entries("RunCompleted"))
     with typing(*chat_of(slow)) as chat:
         chat.until("you>")
         chat.type(QUESTION)
@@ -209,8 +217,8 @@ def test_whoever_is_killed_while_an_answer_is_written_it_stands_once(slow, actor
     assert text.count(FIRST_WORDS) == text.count(LAST_WORDS) == 1, text
     assert f"You asked: “{QUESTION}”" in text
     assert "error" not in text
-    assert len(slow.entries("RunCompleted")) == 2
-    check_record(slow.entries())
+    assert len(slow.entries("RunCompleted")) == before + 2
+    eventually(lambda: all(row.state == "ready" for row in slow.run().children))
 
 
 def test_who_stops_reading_stalls_nobody(slow):
@@ -249,19 +257,20 @@ def test_json_is_one_result_per_line_and_the_exit_code_that_of_the_worst(slow):
 
 def test_a_refused_first_message_names_no_session(slow):
     """None began: its result has none, and the next message begins the chat's one."""
+    before = len(slow.entries("SESSION_START"))
     answer = slow("chat", "--json", stdin=b"\xff\xfe\nhello\n")
     refused, greeted = [json.loads(line) for line in answer.out.splitlines()]
     assert (refused["code"], refused["session_id"]) == ("invalid_input", None)
     assert greeted["outcome"] == "success" and greeted["session_id"]
-    assert len(slow.entries("SESSION_START")) == 1
+    assert len(slow.entries("SESSION_START")) == before + 1
 
 
 def test_an_error_is_no_answer_and_stands_on_stderr(slow):
     """Standard output stays empty, for `ask` and for `chat`; with --json the result is there."""
-    slow.ask("hello", "--input-id", "in-1")
-    refused = slow("ask", "--input-id", "in-1", "another text")
+    slow.ask("hello", "--input-id", "conflict-1")
+    refused = slow("ask", "--input-id", "conflict-1", "another text")
     assert (refused.code, refused.out) == (exit_codes.REFUSED, "") and "needs a new input id" in refused.err
-    result = slow("ask", "--json", "--input-id", "in-1", "another text")
+    result = slow("ask", "--json", "--input-id", "conflict-1", "another text")
     assert result.json["code"] == "input_conflict"
     session = result.json["session_id"]
     with typing(*chat_of(slow, "--session", session)) as chat:
@@ -274,6 +283,7 @@ def test_an_error_is_no_answer_and_stands_on_stderr(slow):
 
 def test_two_chats_in_one_session_wait_for_each_other(slow, tmp_path):
     """A line that comes while the other is answered is asked again until its turn has come."""
+    before = len(slow.entries("RunCompleted"))
     session = slow.ask("hello")["session_id"]
     lines = tmp_path / "lines"
     lines.write_bytes(b"what did I ask before?\nhello\n")
@@ -284,25 +294,28 @@ def test_two_chats_in_one_session_wait_for_each_other(slow, tmp_path):
     ends = [(*talk.communicate(timeout=120), talk.returncode) for talk in talks]
     for out, err, code in ends:
         assert (code, err) == (exit_codes.OK, b"") and b"You asked" in out and b"Hello again" in out
-    assert len(slow.entries("RunCompleted")) == 5
+    assert len(slow.entries("RunCompleted")) == before + 5
 
 
 def test_over_a_pipe_a_command_is_no_turn(slow):
     """It is told on standard error, costs nothing, and /quit ends; what only looks like one is a message."""
+    before = len(slow.entries("RunCompleted"))
     lines = b"/session\nhello\n/cost\n/help\n/wait\n /cost\n/quit\nhello\n"
     answer = slow("chat", stdin=lines)
     assert answer.code == exit_codes.OK
     assert answer.out.count("Hello") == 1 and "model calls" not in answer.out.splitlines()[0]
     for told in ("no session yet", "2 model calls", "/quit", "nothing is waited for"):
         assert told in answer.err
-    assert len(slow.entries("RunCompleted")) == 2
+    assert len(slow.entries("RunCompleted")) == before + 2
     results = slow("chat", "--json", stdin=b"/help\nhello\n/session\n/quit\n")
     assert [json.loads(line)["outcome"] for line in results.out.splitlines()] == ["success"]
     assert "continue" in results.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
-@pytest.mark.parametrize("is_asked", [False, True])
+@pytest.mark.parametrize(
+    ("number", "is_asked"),
+    [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGQUIT, False)],
+)
 def test_a_signal_leaves_the_terminal_as_it_was(slow, number, is_asked):
     """At the prompt and during an answer: echo and lines again; the process still ends by the signal."""
     with typing(*chat_of(slow)) as chat:
@@ -329,6 +342,7 @@ def test_a_session_is_continued_by_its_short_id(slow):
 def test_standard_streams_that_are_no_terminal(slow):
     """Nothing to read, nothing to write to, one of them a terminal: a clear end, and no traceback."""
     words = [sys.executable, "-P", "-m", "hobus", *chat_of(slow)]
+    before = len(slow.entries("RunRequested"))
     nothing = slow("chat")
     assert (nothing.code, nothing.out) == (exit_codes.OK, "") and "no message came" in nothing.err
     for closed in ("<&-", ">&-", "<&- >&-", "<&- >&- 2>&-", ">/dev/full"):
@@ -340,7 +354,7 @@ def test_standard_streams_that_are_no_terminal(slow):
         if ">&-" in closed:
             assert done.returncode == exit_codes.FAILED
             assert closed.endswith("2>&-") or b"standard output is closed" in done.stderr
-    assert len(slow.entries("RunRequested")) == 1, "a turn whose answer nobody could read"
+    assert len(slow.entries("RunRequested")) == before + 1, "a turn whose answer nobody could read"
     with typing(*chat_of(slow), stdout=subprocess.PIPE) as chat:  # typed, and piped on
         chat.until("Ctrl-D ends")
         chat.type("hello")
@@ -474,7 +488,7 @@ def test_a_search_in_the_history_ends_with_return_and_what_is_typed_then_counts(
         os.write(chat.master, b"!\r")
         answered(chat, 4)
         assert chat.leave() == exit_codes.OK
-    session = quick.entries("RunRequested")[0].provenance.session_id
+    session = quick.entries("RunRequested")[-1].provenance.session_id
     asked = [turn["text"] for turn in quick("session show", "--json", session).json["turns"]]
     assert asked == ["first message", "second message", "first message and more", "second message too!"]
 

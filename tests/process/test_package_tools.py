@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from bench.cluster import Cluster, eventually
+from bench.cluster import Cluster, cluster_in, eventually
 from hobus.launch.console import exit_codes
 from tests.actors.ho1_executor.tools.packages import install
 from tests.process.mcp_servers import ROOT, configure, use
@@ -101,22 +102,33 @@ def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: 
     eventually(lambda: set(names) <= {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
 
 
-def test_a_tool_of_a_package_answers_in_a_turn(cluster: Cluster, tmp_path: Path):
+@pytest.fixture(scope="module")
+def tested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster with the package, for tests that take no part of it away for good; its record is whole at the end."""
+    directory = tmp_path_factory.mktemp("tested")
+    cluster = cluster_in(directory / "home")
+    try:
+        up(cluster, directory)
+        yield cluster
+    finally:
+        cluster.end()
+    assert cluster.verify().tail == "clean" and cluster.record_verdict() == "ok"
+
+
+def test_a_tool_of_a_package_answers_in_a_turn(tested: Cluster):
     """Its value, its refusal, arguments that its annotations forbid; `hobus tools` knows what it is."""
-    up(cluster, tmp_path)
-    assert "double: 42" in cluster.ask(use("double", number=21))["response"]
-    assert "no: tired" in cluster.ask(use("refuse", why="tired"))["response"]
-    assert "tool_invalid_args" in cluster.ask(use("double", number="many"))["response"]
-    rows = {row["tool_id"]: row for row in cluster("tools", "--json").json["tools"]}
+    assert "double: 42" in tested.ask(use("double", number=21))["response"]
+    assert "no: tired" in tested.ask(use("refuse", why="tired"))["response"]
+    assert "tool_invalid_args" in tested.ask(use("double", number="many"))["response"]
+    rows = {row["tool_id"]: row for row in tested("tools", "--json").json["tools"]}
     assert (rows["pay"]["source"], rows["pay"]["idempotent"], rows["pay"]["writes"]) == ("python", False, True)
     assert rows["pay"]["agents"] == ["ADMIN"]
-    assert "double" in cluster.ask("which tools do you have?")["response"]
+    assert "double" in tested.ask("which tools do you have?")["response"]
 
 
-def test_a_tool_brings_files_beside_its_values(cluster: Cluster, tmp_path: Path):
+def test_a_tool_brings_files_beside_its_values(tested: Cluster, tmp_path: Path):
     """What else is in the list is what it always was; `hobus tools call` writes them, and a name leads nowhere else."""
-    up(cluster, tmp_path)
-    called = cluster("tools call", "draw", '{"at": "2026-11-25"}', "--save", str(tmp_path / "out"), "--json").json
+    called = tested("tools call", "draw", '{"at": "2026-11-25"}', "--save", str(tmp_path / "out"), "--json").json
     assert called["value"] == [
         "[image chart.png, image/png, 8 bytes]", "2026-11-25", "[file t.csv, text/csv, 3 bytes]"
     ]  # fmt: skip
@@ -124,14 +136,12 @@ def test_a_tool_brings_files_beside_its_values(cluster: Cluster, tmp_path: Path)
     assert (chart.parents[1], chart.name, table.name) == (tmp_path / "out", "1-chart.png", "2-t.csv")
     assert table.read_bytes() == b"1,2"
     assert chart.read_bytes() == b"\x89PNG\r\n\x1a\n"
-    assert cluster.record_verdict() == "ok"
 
 
-def test_a_tool_gets_what_its_annotations_say(cluster: Cluster, tmp_path: Path):
+def test_a_tool_gets_what_its_annotations_say(tested: Cluster):
     """An Enum, a datetime, a dataclass, and gives such back; what does not fit is told by its place, and not run."""
-    up(cluster, tmp_path)
     given = {"size": "large", "at": "2026-11-25T12:00:00Z", "guest": {"name": "Ada"}}
-    answer = cluster.ask(use("invite", **given))["response"]
+    answer = tested.ask(use("invite", **given))["response"]
     assert '"types": ["Size", "datetime", "Guest"]' in answer
     assert '"guest": {"age": 0, "name": "Ada"}' in answer and '"at": "2026-11-25T12:00:00Z"' in answer
     for changed, said in (
@@ -139,7 +149,7 @@ def test_a_tool_gets_what_its_annotations_say(cluster: Cluster, tmp_path: Path):
         ({"seats": 0}, "tool_invalid_args"),
         ({"at": "tomorrow"}, "at: Input should be a valid datetime"),
     ):
-        answer = cluster.ask(use("invite", **given | changed))
+        answer = tested.ask(use("invite", **given | changed))
         assert said in answer["response"]
         assert answer["tool_calls"][0]["code"] == "tool_invalid_args"
 
@@ -166,21 +176,22 @@ def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does
     assert cluster.verify().tail == "clean"
 
 
-@pytest.mark.parametrize("whom", ["tool process", "worker"])
-@pytest.mark.parametrize("tool", ["pay", "put"])
-def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, tool: str):
+@pytest.mark.parametrize(
+    ("whom", "tool"), [("tool process", "pay"), ("tool process", "put"), ("worker", "pay"), ("worker", "put")]
+)
+def test_a_death_while_a_tool_runs(tested: Cluster, tmp_path: Path, whom: str, tool: str):
     """SIGKILL while it runs: what may not run twice is unknown_outcome and did not; what may runs again with its key.
 
     The tool's process goes with its worker. One that loses its own process is not tried again by the worker itself.
     """
-    up(cluster, tmp_path)
-    asked = cluster.start_ask(use(tool, directory=str(tmp_path)))
+    before = len(tested.entries("WO_FAILED"))
+    asked = tested.start_ask(use(tool, directory=str(tmp_path)))
     effects, pid = tmp_path / "effects", tmp_path / "pid"
     eventually(lambda: pid.exists() and pid.read_text() and effects.read_text().count("\n") == 1)
     (tmp_path / "quick").touch()
     running = psutil.Process(int(pid.read_text()))
     if whom == "worker":
-        cluster.kill("ho1/1")
+        tested.kill("ho1/1")
     else:
         running.send_signal(signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(running.pid) or running.status() == psutil.STATUS_ZOMBIE)
@@ -191,10 +202,9 @@ def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, 
         assert keys == [keys[0]] * 2
         return
     assert len(keys) == 1
-    (failed,) = cluster.entries("WO_FAILED")
+    (failed,) = tested.entries("WO_FAILED")[before:]
     assert failed.reason == ("unknown_outcome" if tool == "pay" else "tool_failed")
     assert failed.reason.encode() in out, (out, err)
-    assert cluster.verify().tail == "clean"
 
 
 def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Path):

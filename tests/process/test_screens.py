@@ -25,7 +25,8 @@ from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process
 
-WIDTHS = (120, 80, 60)
+NARROW = 60
+WIDTHS = (120, NARROW)
 LARGE = 6_000
 """Entries of a record that is verified for long enough to be watched."""
 UNINDEXED = 20_000
@@ -68,13 +69,12 @@ def test_processes_stand_in_rows_of_their_own(running: Cluster, columns: int) ->
             assert row[shown[0].index("STATE") :].startswith("ready")
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("command", ["ledger show", "session list", "cost", "tools", "agent list", "config show"])
-def test_no_listing_is_broken_in_the_middle_of_a_row(running: Cluster, command: str, columns: int) -> None:
+def test_no_listing_is_broken_in_the_middle_of_a_row(running: Cluster, command: str) -> None:
     """The terminal has broken no row: where one ends at the last column, the next one does not go on with it."""
-    typed = seen(running, command, columns=columns)
+    typed = seen(running, command, columns=NARROW)
     rows = typed.written.replace("\r\n", "\n").split("\n")
-    assert rows[:-1] and max(map(len, rows)) <= columns, max(rows, key=len)
+    assert rows[:-1] and max(map(len, rows)) <= NARROW, max(rows, key=len)
 
 
 def test_a_watched_cluster_is_shown_in_place(running: Cluster) -> None:
@@ -110,17 +110,16 @@ def test_who_stands_still_is_stalled(cluster: Cluster, tmp_path: Path) -> None:
     eventually(lambda: not cluster.row("ho1/1").silent_since)
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_a_start_shows_each_process_as_it_gets_ready(cluster: Cluster, columns: int) -> None:
+def test_a_start_shows_each_process_as_it_gets_ready(cluster: Cluster) -> None:
     """State, time and pid of each, what the gateway asks, and what to do next; a second one says that it is up."""
-    typed = seen(cluster, "up", "--wait", columns=columns)
+    typed = seen(cluster, "up", "--wait", columns=NARROW)
     rows = [row.split() for row in typed.seen if row.startswith("  ") and row[2] != " " and "/" in row.split()[0]]
     assert {row[0] for row in rows} == {row.actor for row in cluster.run().children}
     assert all(row[1] == "ready" and row[3:5] == ["ms", "pid"] for row in rows)
     assert ("gateway/1 ready" in " ".join(typed.text.split())) and "offline/offline-rules-1" in typed.text
     flat = "".join(row.strip() for row in typed.seen).replace(" ", "")
     assert "talk:hobuschat" in flat and "watch:hobustap" in flat and "stop:hobusdown" in flat
-    assert "is up already" in seen(cluster, "up", "--wait", columns=columns).text
+    assert "is up already" in seen(cluster, "up", "--wait", columns=NARROW).text
 
 
 def test_a_start_that_fails_shows_why(cluster: Cluster) -> None:
@@ -260,20 +259,19 @@ def test_verifying_a_large_record_shows_how_far_it_is(large: Path, columns: int)
     assert not typed.screen.cursor.hidden
 
 
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_a_start_that_makes_the_index_anew_shows_how_far_it_is(unindexed: Path, tmp_path: Path, columns: int) -> None:
+def test_a_start_that_makes_the_index_anew_shows_how_far_it_is(unindexed: Path, tmp_path: Path) -> None:
     """Below the rows, in one row that is gone when the ledger is ready."""
     cluster = cluster_in(tmp_path / "h")
     shutil.copytree(unindexed / "ledger", cluster.home.ledger)
     try:
-        with typing("up", "--wait", "--home", str(cluster.home.root), columns=columns, rows=30) as typed:
+        with typing("up", "--wait", "--home", str(cluster.home.root), columns=NARROW, rows=30) as typed:
             assert typed.end() == 0, typed.text
     finally:
         cluster.end()
     told = re.findall(rf"ledger/1 makes its index anew: ([\d,]+) of {UNINDEXED:,} entries", typed.written)
     assert told == sorted(told, key=lambda done: int(done.replace(",", ""))) and told, typed.written
     seen = [row for moment in typed.moments for row in moment.splitlines() if "makes its index" in row]
-    assert all(len(row) <= columns and row.count("makes") == 1 for row in seen)
+    assert all(len(row) <= NARROW and row.count("makes") == 1 for row in seen)
     assert "makes its index" not in typed.text and "ready in" in typed.text
 
 

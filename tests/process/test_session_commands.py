@@ -30,12 +30,25 @@ def up(directory: Any, *changes: tuple[str, Any], latency_ms: int = 3000) -> Clu
     return cluster
 
 
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory) -> Iterator[Cluster]:
+    """Shipped settings but for the model's pace; each test has its own session."""
+    cluster = up(tmp_path_factory.mktemp("slow"), ("ho3.enabled", False))
+    yield cluster
+    cluster.end()
+
+
 @pytest.fixture
-def slow(tmp_path) -> Iterator[Cluster]:
-    """Shipped settings but for the model's pace."""
+def alone(tmp_path) -> Iterator[Cluster]:
+    """One that may be taken down."""
     cluster = up(tmp_path)
     yield cluster
     cluster.end()
+
+
+def count(cluster: Cluster, event_type: str) -> int:
+    """Entries of this type."""
+    return len(cluster.entries(event_type))
 
 
 def asked(cluster: Cluster, text: str = QUESTION) -> tuple[subprocess.Popen[bytes], str]:
@@ -65,57 +78,59 @@ def stands(cluster: Cluster, session: str) -> dict[str, Any]:
     return eventually(row)
 
 
-def test_steer_pause_resume_and_what_the_record_tells(slow):
+def test_steer_pause_resume_and_what_the_record_tells(alone):
     """One run, seen by list, show and replay; and again when the cluster is down."""
-    asking, session = asked(slow)
+    asking, session = asked(alone)
     short = f"SES-{session[:8]}"
-    assert slow("session pause", short, "--run", "1").code == exit_codes.OK  # however slow this machine is
-    steered = slow("session steer", session[:8], "answer", "in", "one", "line", "--command-id", "c-1", "--json")
+    assert alone("session pause", short, "--run", "1").code == exit_codes.OK  # however slow this machine is
+    steered = alone("session steer", session[:8], "answer", "in", "one", "line", "--command-id", "c-1", "--json")
     assert steered.code == exit_codes.OK and steered.json["outcome"] == "applied", steered.err
-    again = slow("session steer", session[:8], "answer in one line", "--command-id", "c-1", "--json")
+    again = alone("session steer", session[:8], "answer in one line", "--command-id", "c-1", "--json")
     assert again.code == exit_codes.OK and again.json["is_repeat"] is True
-    other = slow("session cancel", session, "--command-id", "c-1")
+    other = alone("session cancel", session, "--command-id", "c-1")
     assert other.code == exit_codes.REFUSED and "command_conflict" in other.err
-    eventually(lambda: stands(slow, session)["lifecycle"] == "Paused")
-    assert stands(slow, session)["waits_for"] == "a resume"
-    assert "a resume" in slow("session list").out and "Paused" in slow("session show", short).out
-    twice = slow("session pause", short)
+    eventually(lambda: stands(alone, session)["lifecycle"] == "Paused")
+    assert stands(alone, session)["waits_for"] == "a resume"
+    assert "a resume" in alone("session list").out and "Paused" in alone("session show", short).out
+    twice = alone("session pause", short)
     assert twice.code == exit_codes.REFUSED and "already_paused" in twice.err and "hobus session resume" in twice.err
-    assert slow("session resume", short).code == exit_codes.OK
+    assert alone("session resume", short).code == exit_codes.OK
     result = result_of(asking)
     assert result["outcome"] == "success" and "answer in one line" in result["response"]
-    shown = slow("session show", short, "--json").json
+    shown = alone("session show", short, "--json").json
     assert [one["outcome"] for one in shown["commands"]] == ["applied", "applied", "rejected", "applied"]
     assert shown["turns"][-1]["text"] == QUESTION and shown["turns"][-1]["outcome"] == "success"
     assert shown["view"]["turn_count"] == 1 and shown["view"]["run"] is None
-    running = slow("session replay", short, "--json")
+    running = alone("session replay", short, "--json")
     assert running.code == exit_codes.OK and running.json["state_hash"] == shown["view"]["state_hash"]
-    assert slow("down").code == exit_codes.OK
-    stopped = slow("session replay", short, "--json")
+    assert alone("down").code == exit_codes.OK
+    stopped = alone("session replay", short, "--json")
     # Whoever stops drains, and may have appended; the journal still fits.
     assert stopped.code == exit_codes.OK and stopped.json["fits"] and "no cluster runs" in stopped.err
-    assert stands(slow, session)["runs"] == 1
-    assert slow("session show", short, "--json").json["view"] is None
-    assert slow("session steer", short, "x").code == exit_codes.UNREACHABLE
+    assert stands(alone, session)["runs"] == 1
+    assert alone("session show", short, "--json").json["view"] is None
+    assert alone("session steer", short, "x").code == exit_codes.UNREACHABLE
 
 
 def test_a_follow_up_waits_for_the_run_and_its_answer_is_printed(slow):
     """The run before it is answered first; both stand in the history."""
+    before = count(slow, "RunCompleted")
     asking, session = asked(slow)
     followed = slow("session followup", session, "--wait", "what did I ask before?")
     assert followed.code == exit_codes.OK and QUESTION in followed.out, followed.err
     assert result_of(asking)["outcome"] == "success"
     queued = slow("session followup", session, "-", stdin=b"hello")
     assert queued.code == exit_codes.OK and "followup:" in queued.out
-    eventually(lambda: len(slow.entries("RunCompleted")) == 3)
+    eventually(lambda: count(slow, "RunCompleted") == before + 3)
 
 
 def test_ctrl_c_ends_the_waiting_for_a_follow_up_and_not_its_turn(slow):
     """What is said then is a command: pasted, it waits for the same turn again, which runs once."""
+    completed, applied = count(slow, "RunCompleted"), count(slow, "HostCommandApplied")
     asking, session = asked(slow)
     assert slow("session pause", session).code == exit_codes.OK  # however slow this machine is
     waiting = slow.begin("session followup", session, "--wait", "what did I ask before?")
-    eventually(lambda: len(slow.entries("HostCommandApplied")) == 2)
+    eventually(lambda: count(slow, "HostCommandApplied") == applied + 2)
     waiting.send_signal(signal.SIGINT)
     out, err = waiting.communicate(timeout=30)
     assert (waiting.returncode, out) == (INTERRUPTED, b""), err
@@ -127,7 +142,7 @@ def test_ctrl_c_ends_the_waiting_for_a_follow_up_and_not_its_turn(slow):
     out, err = answer.communicate(timeout=90)
     assert answer.returncode == exit_codes.OK and QUESTION in out.decode(), err
     assert result_of(asking)["outcome"] == "success"
-    assert len(slow.entries("RunCompleted")) == 2
+    assert count(slow, "RunCompleted") == completed + 2
 
 
 def test_cancel_ends_the_run_and_raises_the_epoch(slow):
@@ -157,24 +172,25 @@ WITHOUT_A_RUN = {
 
 def test_without_a_run_it_is_refused_and_recorded(slow):
     """Each with its code, and the record has it; a closed session says so instead."""
-    session = slow.ask("hello")["session_id"]
+    session, before = slow.ask("hello")["session_id"], count(slow, "HostCommandRejected")
     for number, (name, words) in enumerate(WITHOUT_A_RUN.items(), start=1):
         refused = slow(f"session {name}", session, *words)
         assert refused.code == exit_codes.REFUSED and "no_active_run" in refused.err and "next: hobus" in refused.err
-        assert len(slow.entries("HostCommandRejected")) == number
+        assert count(slow, "HostCommandRejected") == before + number
     as_json = slow("session pause", session, "--json")
     assert as_json.code == exit_codes.REFUSED and as_json.json["outcome"] == "rejected"
     ended = slow("session end", session, "--json")
     assert ended.code == exit_codes.OK and ended.json["turn_count"] == 1
-    for name, words in WITHOUT_A_RUN.items():
-        closed = slow(f"session {name}", session, *words)
-        assert closed.code == exit_codes.REFUSED and "session_closed" in closed.err
-    assert slow("session list").out == "" and "closed" in slow("session list", "--all").out
+    closed = slow("session pause", session)
+    assert closed.code == exit_codes.REFUSED and "session_closed" in closed.err
+    short = f"SES-{session[:8]}"
+    assert short not in slow("session list").out
+    assert any(short in row and "closed" in row for row in slow("session list", "--all").out.splitlines())
     assert slow("ask", "hello").code == exit_codes.OK
-    count = len(slow("session list", "--all", "--json").json["sessions"])
-    cut, whole = (slow("session list", "--all", "--json", "--limit", str(most)).json for most in (count - 1, count))
-    assert (len(cut["sessions"]), cut["more"]) == (count - 1, True) and not whole["more"]
-    assert f"there are more: --limit {2 * count - 2}" in slow("session list", "--all", "--limit", str(count - 1)).err
+    total = len(slow("session list", "--all", "--json").json["sessions"])
+    cut, whole = (slow("session list", "--all", "--json", "--limit", str(most)).json for most in (total - 1, total))
+    assert (len(cut["sessions"]), cut["more"]) == (total - 1, True) and not whole["more"]
+    assert f"there are more: --limit {2 * total - 2}" in slow("session list", "--all", "--limit", str(total - 1)).err
 
 
 def test_held_calls_are_approved_and_denied(tmp_path):
@@ -212,7 +228,7 @@ def test_two_operators_at_once_pause_it_once(slow):
 
 def test_names_that_name_nothing_and_texts_that_are_none(slow):
     """Unknown, ambiguous, garbage; blank, one megabyte too long, no UTF-8; a command id that is none."""
-    session = slow.ask("hello")["session_id"]
+    session, before = slow.ask("hello")["session_id"], count(slow, "HostCommandReceived")
     for name in ("pause", "show", "replay", "end"):
         unknown = slow(f"session {name}", "SES-00000000")
         assert unknown.code == exit_codes.USAGE and "no such session" in unknown.err and "session list" in unknown.err
@@ -226,11 +242,12 @@ def test_names_that_name_nothing_and_texts_that_are_none(slow):
     assert slow("session pause", session, "--command-id", "a b").code == exit_codes.USAGE
     assert slow("session pause", session, "--run", "x").code == exit_codes.USAGE
     assert slow("session pause", session, "--timeout", "0").code == exit_codes.USAGE
-    assert not slow.entries("HostCommandReceived")
+    assert count(slow, "HostCommandReceived") == before
 
 
 def test_a_command_outlasts_a_broker_and_a_supervisor_that_restart(slow):
     """Sent again under its id; applied once."""
+    before = count(slow, "HostCommandApplied")
     asking, session = asked(slow)
     slow.kill("broker/1")
     assert slow("session pause", session, "--command-id", "p-1", "--timeout", "20").code == exit_codes.OK
@@ -238,4 +255,4 @@ def test_a_command_outlasts_a_broker_and_a_supervisor_that_restart(slow):
     resumed = slow("session resume", session, "--command-id", "r-1", "--timeout", "20")
     assert resumed.code == exit_codes.OK, resumed.err
     assert result_of(asking)["outcome"] == "success"
-    assert len(slow.entries("HostCommandApplied")) == 2
+    assert count(slow, "HostCommandApplied") == before + 2
