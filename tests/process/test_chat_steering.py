@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.cluster import Cluster, cluster_in, eventually
+from bench.cluster import Cluster, eventually
+from bench.cluster import cluster as standing
 from hobus.launch.console import exit_codes
 from tests.journals import check_record
 from tests.process import steering_transcript
@@ -24,14 +25,14 @@ HELD = "is the ledger intact?"
 ASKED = "the turn waits for your approval of call 001: verify_ledger {}"
 
 
-@pytest.fixture
-def slow(tmp_path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def slow() -> Iterator[Cluster]:
     """A cluster whose model takes over a second for each answer, and one tool of which needs an approval."""
-    cluster = cluster_in(tmp_path / "home")
-    cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": 1200, "tools.approval": ["verify_*"]})
-    yield cluster
-    cluster.end()
-    check_record(cluster.entries())
+    settings = {"gateway.providers.offline.latency_ms": 1200, "tools.approval": ["verify_*"], "ho3.enabled": False}
+    with standing(settings) as up:
+        yield up
+        assert up("down").code == exit_codes.OK
+        check_record(up.entries())
 
 
 def chat_of(cluster: Cluster, *words: str) -> list[str]:
@@ -259,7 +260,7 @@ def test_ask_says_what_its_turn_waits_for_and_how_to_ask_again(slow):
 def _is_waiting(cluster: Cluster, requested: object) -> bool:
     session_id = requested.provenance.session_id  # type: ignore[attr-defined]
     moves = [e for e in cluster.entries("LifecycleChanged") if e.provenance.session_id == session_id]
-    return len(moves) == 1
+    return len(moves) == 1 and session_id not in {e.provenance.session_id for e in cluster.entries("RunCompleted")}
 
 
 @pytest.mark.timeout(400)

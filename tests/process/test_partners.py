@@ -160,19 +160,20 @@ def test_a_cluster_answers_through_a_partner_and_counts_as_it_does(cluster: Clus
         assert not path.is_file() or partner.key.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.parametrize(("kind", "is_followed"), [("openai", False), ("anthropic", False), ("openai", True)])
+@pytest.mark.parametrize(("kind", "is_followed"), [("anthropic", False), ("openai", True)])
 def test_a_provider_that_is_killed_in_the_middle_of_an_answer_is_told_and_recorded(
     cluster: Cluster, strict: Partner, kind: str, is_followed: bool
 ):
     """What was shown of it is taken back; the next of its chain answers, or the turn says what failed; nothing stays reserved."""
     add(cluster, strict, kind)
+    path = cluster.home.config / "admin_config.json"
+    config = json.loads(path.read_text())
+    config["gateway"]["outage_wait_ms"] = 2000
     if is_followed:
-        path = cluster.home.config / "admin_config.json"
-        config = json.loads(path.read_text())
         offline = {"provider_id": "offline", "model_id": "offline-rules-1"}
         chain = {"provider_id": kind, "model_id": strict.models[kind], "routes": [offline]}
         config["gateway"]["fallbacks"] = [chain]
-        path.write_text(json.dumps(config))
+    path.write_text(json.dumps(config))
     cluster.up("--detach")
     with typing("ask", "--home", str(cluster.home.root), "answer slowly, please") as asking:
         asking.until("word word word")
