@@ -133,8 +133,10 @@ def test_the_reference_everything_server_over_http(cluster: Cluster):
         server.wait()
 
 
-@pytest.mark.parametrize("whom", ["server", "process", "worker"])
-@pytest.mark.parametrize("kind", ["writes", "idempotent"])
+@pytest.mark.parametrize(
+    ("whom", "kind"),
+    [("server", "writes"), ("process", "idempotent"), ("worker", "writes"), ("worker", "idempotent")],
+)
 def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, kind: str):
     """SIGKILL to the server, its process, or the worker: what may run twice does, what may not is unknown_outcome.
 
