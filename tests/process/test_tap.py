@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from bench.cluster import Cluster, eventually
+from bench.cluster import cluster as standing
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.launch.cluster.client import connected
 from hobus.launch.console import exit_codes
@@ -89,6 +90,20 @@ def tappers() -> Iterator[list[Tapper]]:
             tapper.process.wait()
         for thread in tapper.threads:
             thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def calm() -> Iterator[Cluster]:
+    """Up as shipped, for tests that only look."""
+    with standing({}) as up:
+        yield up
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[Cluster]:
+    """One whose broker keeps four frames for a slow reader."""
+    with standing({"bus.tap_hwm": 4}) as up:
+        yield up
 
 
 def heard(tapper: Tapper) -> bool:
@@ -167,14 +182,13 @@ def _ends(frame: dict[str, Any]) -> set[str]:
     return {frame[end].partition("/")[0] for end in ("sender", "destination", "worker")}
 
 
-def test_since_and_follow_go_on_where_the_ring_ends(cluster: Cluster, tappers: list[Tapper]):
+def test_since_and_follow_go_on_where_the_ring_ends(calm: Cluster, tappers: list[Tapper]):
     """What was and what comes, every number once; two tappers see the same."""
-    cluster.up()
-    before = cluster.ask(PACKAGES)
-    tappers += [Tapper.start(cluster, "--since", "10m", "--follow", "--all") for _ in range(2)]
+    before = calm.ask(PACKAGES)
+    tappers += [Tapper.start(calm, "--since", "10m", "--follow", "--all") for _ in range(2)]
     for tapper in tappers:
         eventually(lambda tapper=tapper: heard(tapper))
-    after = cluster.ask(PACKAGES)
+    after = calm.ask(PACKAGES)
     for tapper in tappers:
         eventually(
             lambda tapper=tapper: any(
@@ -189,25 +203,24 @@ def test_since_and_follow_go_on_where_the_ring_ends(cluster: Cluster, tappers: l
         live = [frame["sequence"] for frame in tapper.frames if frame["kind"] == "beat"]
         assert [number for number in shown if number >= live[0]] == list(range(live[0], shown[-1] + 1))
         assert f"{len(shown)} frames shown, 0 filtered out, 0 lost (#1 to #{shown[-1]}" in tapper.summary
-    short = cluster("tap", "-f", "jsonl", "--since", "1ms")
+    short = calm("tap", "-f", "jsonl", "--since", "1ms")
     assert short.code == 0 and frames_of(short) == []
 
 
 def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
-    cluster: Cluster, tappers: list[Tapper], tmp_path: Path
+    narrow: Cluster, tappers: list[Tapper], tmp_path: Path
 ):
     """Shown, filtered out and lost are every number from the first to the last, while the bus went on as if nobody had listened."""
-    cluster.up(settings={"bus.tap_hwm": 4})
-    tapper = Tapper.start(cluster, "--all", "kind!=beat")
+    tapper = Tapper.start(narrow, "--all", "kind!=beat")
     tappers.append(tapper)
-    flood(cluster, 5)
+    flood(narrow, 5)
     eventually(lambda: heard(tapper))
     tapper.process.send_signal(signal.SIGSTOP)
-    flood(cluster, 6000)
+    flood(narrow, 6000)
     tapper.process.send_signal(signal.SIGCONT)
     eventually(lambda: any(note["note"] == "lost" for note in tapper.notes))
-    flood(cluster, 5)
-    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    flood(narrow, 5)
+    assert narrow.ask(PACKAGES)["outcome"] == "success"
     assert tapper.end() == 0
     shown = [frame["sequence"] for frame in tapper.frames]
     assert shown == sorted(set(shown))
@@ -222,18 +235,17 @@ def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
 
 
 def test_a_tap_whose_reader_reads_nothing_ends_at_the_first_ctrl_c_and_accounts_up_to_the_brokers_head(
-    cluster: Cluster, tappers: list[Tapper], tmp_path: Path
+    narrow: Cluster, tappers: list[Tapper], tmp_path: Path
 ):
     """Nobody reads the pipe, before or after: what was never written, and what was never even read, is lost by number."""
-    cluster.up(settings={"bus.tap_hwm": 4})
-    process = cluster.begin("tap", "-f", "jsonl", "--all")
+    process = narrow.begin("tap", "-f", "jsonl", "--all")
     tapper = Tapper(process)
     tappers.append(tapper)
     assert process.stdout is not None and process.stderr is not None
     assert process.stderr.readline().startswith(b"waiting for frames")
     assert process.stdout.read(1) == b"{"  # it is heard
-    flood(cluster, 6000)
-    head = frames_of(cluster("tap", "-f", "jsonl", "--all", "--count", "1"))[-1]["sequence"]
+    flood(narrow, 6000)
+    head = frames_of(narrow("tap", "-f", "jsonl", "--all", "--count", "1"))[-1]["sequence"]
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
     words = plain(process.stderr.read().decode().splitlines()[-1]).split()
@@ -293,21 +305,20 @@ def test_before_up_after_down_and_while_it_goes_down(cluster: Cluster, tappers: 
     assert cluster("tap", "--since", "10m").code == exit_codes.UNREACHABLE
 
 
-def test_a_closed_pipe_a_terminated_tap_and_a_count_end_with_the_account(cluster: Cluster, tappers: list[Tapper]):
+def test_a_closed_pipe_a_terminated_tap_and_a_count_end_with_the_account(calm: Cluster, tappers: list[Tapper]):
     """`hobus tap | head -1`, `timeout 5 hobus tap`, `--count`: the last line is always there."""
-    cluster.up()
-    cluster.ask(PACKAGES)
-    command = f"{sys.executable} -P -m hobus tap --home {cluster.home.root} --all"
+    calm.ask(PACKAGES)
+    command = f"{sys.executable} -P -m hobus tap --home {calm.home.root} --all"
     script = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
     lines = done.stdout.decode().splitlines()
     assert lines[0].split()[:4] == ["SEQ", "TIME", "UTC", "KIND"] and lines[-1] == "0"
     assert " shown, 0 filtered out, " in done.stderr.decode() and "Traceback" not in done.stderr.decode()
-    tapper = Tapper.start(cluster, "--all")
+    tapper = Tapper.start(calm, "--all")
     tappers.append(tapper)
     eventually(lambda: heard(tapper))
     assert tapper.end(signal.SIGTERM) == 0 and " 0 lost (#" in tapper.summary
-    counted = cluster("tap", "-f", "jsonl", "--since", "10m", "--count", "3", "kind=wo.*")
+    counted = calm("tap", "-f", "jsonl", "--since", "10m", "--count", "3", "kind=wo.*")
     assert [frame["type"] for frame in frames_of(counted)] == ["wo.execute", "wo.receipt", "wo.execute"]
     assert "3 frames shown" in counted.err
 
@@ -407,11 +418,10 @@ def test_the_degraded_call_is_on_the_tap_as_direct(cluster: Cluster):
     assert frames_of(cluster("tap", "-f", "jsonl", "--since", "10m", "type=broker.lane_frame")) == []
 
 
-def test_a_terminal_gets_a_table_as_wide_as_it_is_and_colours(cluster: Cluster):
+def test_a_terminal_gets_a_table_as_wide_as_it_is_and_colours(calm: Cluster):
     """On a tty of 80 columns; nothing of it in a pipe or with NO_COLOR."""
-    cluster.up()
-    cluster.ask(PACKAGES)
-    words = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(cluster.home.root), "--since", "10m"]
+    calm.ask(PACKAGES)
+    words = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(calm.home.root), "--since", "10m"]
     screen = _on_a_terminal(words, columns=80)
     assert "\x1b[36m" in screen and "\x1b[32m" in screen
     plain = _on_a_terminal(words, columns=80, NO_COLOR="1").splitlines()
@@ -420,7 +430,7 @@ def test_a_terminal_gets_a_table_as_wide_as_it_is_and_colours(cluster: Cluster):
     assert all(len(line) <= 80 for line in rows)
     heading = next(line for line in plain if line.lstrip().startswith(("SEQ", "TIME", "KIND")))
     assert all(row.index("wo.execute") == heading.index("TYPE") for row in rows)
-    assert "\x1b" not in cluster("tap", "--since", "10m").out
+    assert "\x1b" not in calm("tap", "--since", "10m").out
 
 
 def _on_a_terminal(words: list[str], *, columns: int, **env: str) -> str:

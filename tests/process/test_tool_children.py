@@ -162,25 +162,25 @@ async def test_a_process_outlives_whatever_a_tool_raises() -> None:
         await one.close()
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"\xff\xff\xff\xff",
-        (OUTPUT_MAX_BYTES + SAID_MAX_BYTES + FILES_MAX_BYTES + FRAME_OVERHEAD_BYTES + 1).to_bytes(4, "big"),
-        b"\x00\x00\x00\x01\xc1",
-        b"\x00\x00\x00\x01\x80",
-        pack_frame("result", n=999, ok=True, code="", text="forged", truncated=False, traceback=""),
-        pack_frame("result", n=1, ok=1, code="", text="forged", truncated=False, traceback=""),
-        pack_frame("request", n=1, service="gateway", type="t", body=[]),
-    ],
+GARBAGE = (
+    b"\xff\xff\xff\xff",
+    (OUTPUT_MAX_BYTES + SAID_MAX_BYTES + FILES_MAX_BYTES + FRAME_OVERHEAD_BYTES + 1).to_bytes(4, "big"),
+    b"\x00\x00\x00\x01\xc1",
+    b"\x00\x00\x00\x01\x80",
+    pack_frame("result", n=999, ok=True, code="", text="forged", truncated=False, traceback=""),
+    pack_frame("result", n=1, ok=1, code="", text="forged", truncated=False, traceback=""),
+    pack_frame("request", n=1, service="gateway", type="t", body=[]),
 )
-async def test_garbage_is_no_answer_and_kills_its_process(garbage: bytes) -> None:
+
+
+async def test_garbage_is_no_answer_and_kills_its_process() -> None:
     """Oversized, not MessagePack, not a map, for another call, of other types: one call fails, the worker is unharmed."""
     one = make(children=1)
     try:
-        output = await run(one, "garbage", bytes=list(garbage), timeout_s=30.0)
-        assert (output.ok, output.code) == (False, "unknown_outcome")
-        assert (await run(one, "text", text="x", times=1)).text == '"x"'
+        for garbage in GARBAGE:
+            output = await run(one, "garbage", bytes=list(garbage), timeout_s=30.0)
+            assert (output.ok, output.code) == (False, "unknown_outcome"), garbage
+            assert (await run(one, "text", text="x", times=1)).text == '"x"', garbage
     finally:
         await one.close()
 
@@ -227,19 +227,19 @@ HARM = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("code", HARM)
-async def test_what_a_tool_does_to_its_streams_harms_no_later_one(code: str) -> None:
+async def test_what_a_tool_does_to_its_streams_harms_no_later_one() -> None:
     """It has its result; where its process lost a descriptor the next call has a fresh one, else its streams again."""
     one = make(children=1)
     try:
-        await loaded(one)
-        pids = one.pids()
-        harmed = await run(one, "harm", code=code)
-        assert (harmed.ok, harmed.printed) == (True, "before\n")
-        assert (one.pids() != pids) == HARM[code]
-        for _ in range(2):
-            output = await run(one, "print")
-            assert (output.text, output.printed) == ('{"read": ""}', EVERY_WAY)
+        for code, is_fresh in HARM.items():
+            await loaded(one)
+            pids = one.pids()
+            harmed = await run(one, "harm", code=code)
+            assert (harmed.ok, harmed.printed) == (True, "before\n"), code
+            assert (one.pids() != pids) == is_fresh, code
+            for _ in range(2):
+                output = await run(one, "print")
+                assert (output.text, output.printed) == ('{"read": ""}', EVERY_WAY), code
     finally:
         await one.close()
 
