@@ -47,6 +47,24 @@ def answered(content: str = "fine", **changes: Any) -> PromptResponse:
     return PromptResponse(**{**values, **changes})
 
 
+class Counting:
+    """A provider's calls: each takes so long; how many are at work, and the most that ever were."""
+
+    def __init__(self, call_s: float) -> None:
+        self.call_s = call_s
+        self.at_work = self.most = 0
+
+    async def answer(self) -> PromptResponse:
+        """One call, to its end."""
+        self.at_work += 1
+        self.most = max(self.most, self.at_work)
+        try:
+            await asyncio.sleep(self.call_s)
+        finally:
+            self.at_work -= 1
+        return answered()
+
+
 @dataclass
 class Scripted:
     """A provider that does what the test says and counts what reached it."""

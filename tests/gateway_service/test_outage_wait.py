@@ -12,31 +12,23 @@ from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.streams import StreamWaiting
-from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, of_type, payload
+from tests.gateway_service.rig import Cluster, Counting, Scripted, check_attempts, of_type, payload
 
 AWAY_S = 20.0
 Start = Callable[..., Cluster]
 
 
-class Away:
+class Away(Counting):
     """A provider that cannot be reached until a moment of its cluster's time; then each call takes so long."""
 
     def __init__(self, call_s: float = 0.05) -> None:
-        self.call_s = call_s
+        super().__init__(call_s)
         self.back_at = 0.0
-        self.at_work = 0
-        self.most = 0
 
     async def act(self, _prompt: Prompt) -> PromptResponse:
         if asyncio.get_running_loop().time() < self.back_at:
             raise GatewayError("PROVIDER_ERROR", "cannot be reached", retryable=True, facts={"unbilled": True})
-        self.at_work += 1
-        self.most = max(self.most, self.at_work)
-        try:
-            await asyncio.sleep(self.call_s)
-        finally:
-            self.at_work -= 1
-        return answered()
+        return await self.answer()
 
 
 @pytest.fixture

@@ -9,28 +9,22 @@ from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.gateway_service.limits import CALLS_MAX
-from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, of_type, snapshot
+from tests.gateway_service.rig import Cluster, Counting, Scripted, check_attempts, of_type, snapshot
 
 
-class Narrow:
+class Narrow(Counting):
     """A provider that answers so many at once, and refuses the others as it does."""
 
     def __init__(self, room: int, call_s: float = 5.0, *, status: int = 429) -> None:
-        self.room, self.call_s, self.status = room, call_s, status
-        self.at_work = self.most = self.refused = 0
+        super().__init__(call_s)
+        self.room, self.status, self.refused = room, status, 0
 
     async def act(self, _prompt: Prompt) -> PromptResponse:
         if self.at_work >= self.room:
             self.refused += 1
             code = "PROVIDER_RATE_LIMITED" if self.status == 429 else "PROVIDER_ERROR"
             raise GatewayError(code, str(self.status), retryable=True, facts={"status": self.status, "unbilled": True})
-        self.at_work += 1
-        self.most = max(self.most, self.at_work)
-        try:
-            await asyncio.sleep(self.call_s)
-        finally:
-            self.at_work -= 1
-        return answered()
+        return await self.answer()
 
 
 def run(

@@ -153,29 +153,14 @@ def test_a_share_is_given_back_however_a_request_ends(monkeypatch):
     assert rig.requests(host) == ["t3", "t4", "t5"]
 
 
-def test_orders_of_one_supervisor_take_turns_between_those_they_are_for():
-    """A client's ninety orders do not stand before another one's first."""
+@pytest.mark.parametrize("kind", ["client", "client/key"])
+def test_orders_of_one_supervisor_take_turns_between_those_they_are_for(kind):
+    """A client's ninety orders, or those of one key of an HTTP door, do not stand before another one's first."""
     rig = Rig()
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=1)
     for number in range(90):
-        rig.order(ho2, f"A{number}", principal="client/7")
-    rig.order(ho2, "B0", principal="client/8")
-    rig.reply(ho1, "A0")
-    rig.reply(ho1, "A1")
-    assert "B0" in rig.requests(ho1)
-
-
-def test_keys_of_one_http_door_take_turns_for_the_slots_of_executors():
-    """The door is nobody: ninety orders of one of its keys do not stand before another key's first."""
-    rig = Rig()
-    host, ho2, ho1 = rig.worker("host/1@a"), rig.worker("ho2/1@a"), rig.worker("ho1/1@a", slots=1)
-    door = rig.client("http/1@a")
-    rig.ask(door, "t1", "host", TURN, principal="client/key/ann")
-    rig.ask(door, "t2", "host", TURN, principal="client/key/bob")
-    rig.got(host)
-    for number in range(90):
-        rig.order(ho2, f"A{number}", principal="client/key/ann")
-    rig.order(ho2, "B0", principal="client/key/bob")
+        rig.order(ho2, f"A{number}", principal=f"{kind}/7")
+    rig.order(ho2, "B0", principal=f"{kind}/8")
     rig.reply(ho1, "A0")
     rig.reply(ho1, "A1")
     assert "B0" in rig.requests(ho1)
