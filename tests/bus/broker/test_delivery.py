@@ -15,12 +15,6 @@ POST_ROW = Row(ReadQueues, "ho2", None, frozenset({"host"}), redeliver=False)
 """A post between actors; the shipped catalog has posts to the broker only."""
 
 
-@pytest.fixture
-def rig():
-    """A fresh core with the shipped settings."""
-    return Rig()
-
-
 def pair(rig, slots=2):
     """A requester and a worker."""
     return rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=slots)

@@ -6,13 +6,6 @@ import pytest
 
 from hobus.bus.broker.events import Tick
 from hobus.bus.envelope import Kind
-from tests.bus.broker.rig import Rig
-
-
-@pytest.fixture
-def rig():
-    """A fresh core with the shipped settings."""
-    return Rig()
 
 
 def beats(rig, connection):

@@ -11,12 +11,6 @@ from hobus.bus.messages.control import Beat, Drain, Hello, InstanceLost, Refused
 from tests.bus.broker.rig import BIG, Rig
 
 
-@pytest.fixture
-def rig():
-    """A fresh core with the shipped settings."""
-    return Rig()
-
-
 def test_a_hello_is_welcomed_with_the_brokers_epoch_and_beat(rig):
     """The peer learns which incarnation it talks to and how often to beat."""
     peer = rig.hello("ho1/1@a")

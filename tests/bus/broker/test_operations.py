@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.control import (
@@ -19,12 +17,6 @@ from hobus.bus.messages.control import (
     ReadQueues,
 )
 from tests.bus.broker.rig import BIG, Rig
-
-
-@pytest.fixture
-def rig():
-    """A fresh core with the shipped settings."""
-    return Rig()
 
 
 def answer(got, cls):

@@ -10,12 +10,6 @@ from hobus.bus.catalog import rows_of
 from tests.bus.broker.rig import Rig
 
 
-@pytest.fixture
-def rig():
-    """A fresh core with the shipped settings."""
-    return Rig()
-
-
 def peer(name, *, slots=4, used=0, immediate=0, idle_since=0.0, state="ready"):
     """A worker in this condition."""
     made = BoundPeer(name.encode(), f"{name}@a", "ho1", 0.0)

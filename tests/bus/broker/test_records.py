@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hobus.bus.codec import decode, encode
 from hobus.bus.envelope import Kind, header
 from hobus.bus.messages.ledger import Ack, Write, Written
 from hobus.bus.record.catalog import read_body
 from tests.bus.broker.rig import BIG, Rig
-
-
-@pytest.fixture
-def rig():
-    """A fresh core with the shipped settings."""
-    return Rig()
 
 
 def writes(rig, ledger):

@@ -13,12 +13,6 @@ GRACE_S = Rig().settings.service_grace_ms / 1000
 
 
 @pytest.fixture
-def rig():
-    """A fresh core with the shipped settings."""
-    return Rig()
-
-
-@pytest.fixture
 def ho2(rig):
     """Who sends orders."""
     return rig.client("ho2/1@a")
