@@ -63,6 +63,10 @@ def test_a_record_that_is_damaged_is_refused_before_anything_starts(cluster: Clu
     data = bytearray(segment.read_bytes())
     data[200] ^= 1
     segment.write_bytes(data)
+    verified = cluster("ledger verify")
+    assert verified.code == exit_codes.INTEGRITY and "Traceback" not in verified.err
+    assert segment.name in verified.err and "byte " in verified.err
+    assert cluster("ledger verify", "--json").json["fault"]["file"].endswith(segment.name)
     refused = cluster("up", "--wait")
     assert refused.code == exit_codes.INTEGRITY and holder(cluster.home) is None
     assert "G6" in refused.err and f"{segment.name}: byte " in refused.err

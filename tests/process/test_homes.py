@@ -43,7 +43,7 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 PROVIDER = ("provider", "add", "mine", "--kind", "openai", "--any-model", "--key", "none")
 
 
-@pytest.mark.parametrize("words", [("up", "--wait"), ("up", "--detach"), ("up",), ("init",), ("demo",), PROVIDER])
+@pytest.mark.parametrize("words", [("up", "--wait"), ("init",), ("demo",), PROVIDER])
 def test_a_disk_that_takes_no_writes_is_named(read_only: Path, words: tuple[str, ...]):
     """One sentence with the path and what to do; no traceback, no process."""
     answer = hobus(*words, "--home", str(read_only / "home"))

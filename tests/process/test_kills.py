@@ -33,8 +33,10 @@ def test_a_kill_costs_no_answer_and_doubles_no_effect(tmp_path: Path, process: s
     assert faults_of(cell) == [], cell
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param(one, marks=pytest.mark.slow if one == "tool_effect" else pytest.mark.matrix) for one in POINTS],
+)
 def test_an_undisturbed_turn_is_what_the_kills_are_compared_with(tmp_path: Path, point: str):
     """The same turn without a kill: the holding at its point changes nothing."""
     cell = run_cell(tmp_path, "nobody", point, "charge_unkeyed")

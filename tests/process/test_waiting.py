@@ -8,9 +8,11 @@ from bench.waiting.__main__ import measure, table
 from bench.waiting.rows import ROWS, SMALL
 
 pytestmark = pytest.mark.process
+TAKEN = ("streams", "outage")
+"""Kills, floods and waiting tools have process tests of their own; the rest is the bench's."""
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=() if one in TAKEN else pytest.mark.matrix) for one in ROWS])
 def test_every_row_is_measured_and_all_are_right(name: str) -> None:
     """Whatever it takes on a busy machine: nobody is cut, degraded or left without an answer; floods may be refused."""
     rows = measure([name], SMALL, has_peer=False)
