@@ -10,6 +10,7 @@ import inspect
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -33,7 +34,7 @@ Described = type[Record] | type[tuple[Any, ...]]
 
 _COMMON_MIN = 2
 _FORM = (
-    "A map unless it says so; a field is `name: type=default  meaning (bounds)`. Fields that mean the same in several "
+    "A map unless it says so; a field is `name:type=default  meaning (bounds)`. Fields that mean the same in several "
     "messages are described here, and have name and type alone there."
 )
 _SIGNS = {
@@ -124,22 +125,31 @@ def _described(cls: Described, common: Collection[str]) -> str:
     version = f" (version {cls.VERSION})" if is_message and cls.VERSION != 1 else ""
     text = " ".join((inspect.getdoc(cls) or "").split())
     text += _AS_ARRAY if is_message and cls.to_bytes is not Message.to_bytes else ""
-    lines = [line.partition("  ")[0] if line in common else line for line in _lines(cls)]
+    lines = _with_common_ones_together(_lines(cls), common)
     return "\n\n".join(filter(None, (f"### {name}{version}", text, _block(lines) if lines else "")))
 
 
+def _with_common_ones_together(lines: Iterable[str], common: Collection[str]) -> list[str]:
+    """Put neighbours that are described above on one line, by name and type; their order is kept."""
+    parts: list[str] = []
+    for is_common, run in groupby(lines, key=lambda line: line in common):
+        told = list(run)
+        parts += [", ".join(line.partition("  ")[0] for line in told)] if is_common else told
+    return parts
+
+
 def _lines(cls: Described) -> list[str]:
-    """`name: type = default  meaning` of each field."""
+    """`name:type=default  meaning` of each field."""
     if not issubclass(cls, Record):
-        return [f"{name.strip('`')}: {kind}  {meaning}".rstrip() for name, kind, meaning in _items(cls)]
+        return [f"{name.strip('`')}:{kind}  {meaning}".rstrip() for name, kind, meaning in _items(cls)]
     return [
-        f"{name}: {type_text(field.annotation)}{_default(field)}  {_meaning(field)}".rstrip()
+        f"{name}:{type_text(field.annotation)}{_default(field)}  {_meaning(field)}".rstrip()
         for name, field in cls.model_fields.items()
     ]
 
 
 def _block(lines: Iterable[str]) -> str:
-    return "\n".join(("```", *lines, "```"))
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _items(cls: type[tuple[Any, ...]]) -> Iterable[tuple[str, ...]]:

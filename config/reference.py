@@ -19,6 +19,8 @@ from hobus.config.schema import AdminConfig
 
 PAGE = SHIPPED_ROOT.parent / "docs" / "configuration.md"
 
+_OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")
+"""Sections that an agent's owner need not know."""
 _UNITS = (
     ("_usd_per_million", "USD per million tokens"),
     ("_ms", "ms"),
@@ -48,11 +50,14 @@ def unit_of(name: str, field: FieldInfo) -> str:
 def page(shipped: dict[str, Any]) -> str:
     """The whole page for these shipped values."""
     parts = [Path(__file__).with_name("reference_preface.md").read_text(encoding="utf-8")]
-    for name, field in AdminConfig.model_fields.items():
-        (section,) = _nested(field.annotation)
-        about = (section.__doc__ or "").splitlines()[0]
-        parts.append(f"\n## {name}\n\n{about}\n\n| setting | unit | shipped | what for |\n| --- | --- | --- | --- |\n")
-        parts.extend(_rows(name, section, shipped[name]))
+    ours = [name for name in AdminConfig.model_fields if name not in _OPERATORS]
+    for title, names in (("What people set", ours), ("What operators set", _OPERATORS)):
+        parts.append(f"\n## {title}\n")
+        for name in names:
+            (section,) = _nested(AdminConfig.model_fields[name].annotation)
+            about = (section.__doc__ or "").splitlines()[0]
+            parts.append(f"\n### {name}\n\n{about}\n\n")
+            parts.extend(_rows(name, section, shipped[name]))
     parts.append(
         "\n## agents/&lt;ID&gt;.json\n\nWho answers: one file per agent.\n\n| line | what for |\n| --- | --- |\n"
     )
@@ -73,8 +78,9 @@ def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:
     for name, field in section.model_fields.items():
         inner = _nested(field.annotation)
         value = shipped.get(name) if isinstance(shipped, dict) else None
-        shown = "" if inner else f"`{json.dumps(value, ensure_ascii=False)}`"
-        yield f"| `{path}.{name}` | {unit_of(name, field)} | {shown} | {field.description} |\n"
+        unit = unit_of(name, field)
+        parts = () if inner else (f"`{json.dumps(value, ensure_ascii=False)}`", *((unit,) if unit else ()))
+        yield f"- `{path}.{name}`: {' '.join((*parts, '-')) + ' ' if parts else ''}{field.description}\n"
         known: set[str] = set()
         for model in inner:
             suffix, sample = _inside(field, value)
@@ -86,8 +92,8 @@ def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:
 
 def _told(row: str) -> str:
     """A row without the value as shipped, which one of several kinds may have and another not."""
-    cells = row.split(" | ")
-    return " | ".join((cells[0], *cells[3:]))
+    name, _, rest = row.partition(": ")
+    return f"{name}: {rest.partition(' - ')[2] or rest}"
 
 
 def _nested(annotation: Any) -> list[type[BaseModel]]:

@@ -5,7 +5,7 @@ usage: python -m bench.memory_eval [--worlds 5] [--write] [--tune]
 Worlds (`worlds.py`) of eight kinds, made from seeds that no tuning saw. Memory is the product's own code under the settings of each
 row (`learners.py`); read at the beginning of each session, by `select_biases` within the shipped budget (`scores.py`). `--tune` looks
 for the best numbers of both modes on the training worlds first (minutes) and keeps them in bench/results/memory_tuned.json;
-`--write` puts the tables into docs/memory.md and the figures into bench/results/memory_eval.json. Exit code 1: a goal is missed.
+`--write` puts the tables into bench/results/memory.md and the figures into bench/results/memory_eval.json. Exit code 1: a goal is missed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.memory_eval.worlds import DAY_US, KINDS, Session, Turn, World, world
 from bench.report import arguments, goal_row, markdown, put_between, write_json
 from hobus.config.sections.memory import Ho3Config
 
-DOCUMENT = Path("docs/memory.md")
+DOCUMENT = Path("bench/results/memory.md")
 RESULTS = Path("bench/results/memory_eval.json")
 TUNED = Path("bench/results/memory_tuned.json")
 HELD_OUT_FROM = 1000

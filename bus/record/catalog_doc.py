@@ -15,7 +15,7 @@ from hobus.bus.record.catalog import KINDS, SESSION, EntryKind
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ledger.md"
 BEGIN, END = "<!-- entries: begin -->", "<!-- entries: end -->"
-_COLUMNS = ("entry", "of", "id, behind `<entry>:`", "once key", "payload", "texts", "means")
+_COLUMNS = ("entry", "of", "id, behind `<entry>:`", "once key", "texts", "means")
 _HEAD = f"| {' | '.join(_COLUMNS)} |\n|{' --- |' * len(_COLUMNS)}"
 
 
@@ -33,10 +33,9 @@ def _row(kind: EntryKind) -> str:
     mark = " **!**" if kind.is_barrier else ""
     name = f"`{kind.named.text}`" + ("" if kind.has_type_in_id else ", that alone")
     once = f"`{kind.once.text}`" if kind.once else ""
-    payload = ", ".join(f"`{field}`" for field in getattr(kind.payload, "_fields", ()))
     searched = {body.number for body in kind.searched}
     texts = ", ".join(f"*{text}*" if number in searched else text for number, text in enumerate(kind.texts, start=1))
-    cells = (f"{kind.event_type}{mark}", ", ".join(kind.writers), name, once, payload, texts, kind.means)
+    cells = (f"{kind.event_type}{mark}", ", ".join(kind.writers), name, once, texts, kind.means)
     return f"| {' | '.join(cells)} |"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -33,10 +34,10 @@ def test_every_row_field_kind_and_header_field_is_on_the_page():
     """Nothing of the wire is left out, and no placeholder of the preface is left in."""
     page = protocol_doc.render()
     for row in ROWS:
-        assert f"\n{row.cls.TYPE} -> " in page
+        assert f"\n    {row.cls.TYPE} -> " in page
     for cls in CLASSES.values():
         part = page.partition(f"### `{cls.TYPE}`")[2].partition("###")[0]
-        assert all(f"\n{name}: " in part for name in cls.model_fields), cls
+        assert all(re.search(rf"(^    |, ){name}:", part, re.MULTILINE) for name in cls.model_fields), cls
     for name in Header._fields:
         assert f"| `{name}` |" in page
     for kind in Kind:

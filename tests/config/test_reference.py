@@ -27,8 +27,8 @@ def test_every_setting_is_on_the_page() -> None:
     for section, field in AdminConfig.model_fields.items():
         model = next(one for one in get_args(field.annotation) or [field.annotation] if one is not type(None))
         for name in model.model_fields:
-            assert f"| `{section}.{name}` |" in text
-    assert "| `gateway.providers.<id>.models[].input_usd_per_million` | USD per million tokens | `0.0` |" in text
+            assert f"- `{section}.{name}`: " in text
+    assert "- `gateway.providers.<id>.models[].input_usd_per_million`: `0.0` USD per million tokens - " in text
 
 
 def test_every_setting_has_its_line_of_reason() -> None:
