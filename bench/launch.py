@@ -28,7 +28,7 @@ from bench.report import arguments, machine, write_json
 from hobus.launch.launcher.children import environment
 from hobus.launch.logs.lines import read_line
 
-GOALS = {"ready_s": 0.5, "restart_ms": 50.0, "help_s": 0.1, "command_cpu_s": 0.4, "pss_mb": 150.0, "gates_ms": 100.0}
+GOALS = {"ready_s": 0.5, "restart_ms": 100.0, "help_s": 0.1, "command_cpu_s": 0.4, "pss_mb": 150.0, "gates_ms": 100.0}
 IMPORTS = "import zmq, msgpack, pydantic, structlog, asyncio"
 GATES = """
 import sys, time

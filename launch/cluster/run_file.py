@@ -80,6 +80,7 @@ class RunFile(Record):
         default="", description="'' where processes are not forked"
     )
     started_at: float
+    root: str = Field(default="", description="the home, as it was named at the start")
     sockets: str = Field(description="directory of the ipc sockets")
     config_digest: str
     config_origin: str
@@ -154,7 +155,20 @@ def running(home: Home) -> RunFile:
     run, held_by = read(home.run_file), holder(home)
     if run is None or held_by is None:
         raise not_reachable(home, held_by)
+    if _was_moved(run, home):
+        raise UnreachableFault(
+            f"the cluster in {home.root} cannot be reached: it was started in {run.root}, and moved while it ran",
+            hint=next_command("down", home.root),
+        )
     return run
+
+
+def _was_moved(run: RunFile, home: Home) -> bool:
+    """Whether the directory has another path than its processes use; a link to it has not."""
+    try:
+        return bool(run.root) and not home.root.samefile(run.root)
+    except OSError:
+        return True
 
 
 def not_reachable(home: Home, held_by: int | None) -> CommandError:

@@ -77,8 +77,6 @@ class Nursery:
         self._orders: dict[int, _Order] = {}
         self._children: set[Child] = set()
         """Asked for and not ended."""
-        self._unlooked: list[_Order] = []
-        """Asked for since it was last looked whether the software on disk has changed."""
         self._number = 0
         self._is_open = True
         self._zygotes: Zygotes | None = None
@@ -120,9 +118,9 @@ class Nursery:
 
         child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
         self._children.add(child)
-        order = _Order(self._number, child, options, log_fd, read_fd, listening_fds)
-        self._put(order)
-        self._look_at_software(order)
+        if self._zygotes is not None:
+            self._zygotes.replace_if_outdated()
+        self._put(_Order(self._number, child, options, log_fd, read_fd, listening_fds))
         return child
 
     def reap_strangers(self) -> None:
@@ -172,28 +170,6 @@ class Nursery:
             self._spawn(order)
         elif self._zygotes.present is not None:
             self._ask(order, self._zygotes, self._zygotes.present)
-
-    def _look_at_software(self, order: _Order) -> None:
-        """Once for all that are asked for in this turn of the loop, before any answer is taken: it takes its time."""
-        if not self._unlooked:
-            asyncio.get_running_loop().call_soon(self._replace_if_outdated)
-        self._unlooked.append(order)
-
-    def _replace_if_outdated(self) -> None:
-        """Where the software on disk has changed, who was just asked for is asked of a zygote that has loaded that.
-
-        What the former one makes all the same hears no secret, and ends.
-        """
-        orders, self._unlooked = self._unlooked, []
-        if self._zygotes is None or not self._is_open or not self._zygotes.replace_if_outdated():
-            return
-        for order in orders:
-            if order.asked is not None and self._orders.pop(order.number, None) is not None:
-                order.stop_waiting()
-                self._number += 1
-                order.number, order.asked, order.asked_count = self._number, None, 0
-                self._orders[order.number] = order
-                self._renew(order)
 
     def _is_given_up(self, order: _Order) -> bool:
         return order.asked_count >= self._config.fork_attempts_max

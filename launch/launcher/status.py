@@ -69,6 +69,7 @@ class Board:
             zygote_restarts=zygote.restarts,
             zygote_state=zygote.state,
             started_at=self._started_at,
+            root=str(self._home.root),
             sockets=str(self.sockets),
             config_digest=self._plan.snapshot.digest,
             config_origin=self._plan.origin,

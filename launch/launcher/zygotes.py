@@ -103,16 +103,14 @@ class Zygotes:
             return False
         return True
 
-    def replace_if_outdated(self) -> bool:
-        """Whether the software on disk is no longer what the present zygote has loaded; then another one is started."""
+    def replace_if_outdated(self) -> None:
+        """Start another zygote if the software on disk is no longer what the present one has loaded."""
         present = self.present
-        if present is None or present.software == state_of():
-            return False
-        _log.info("zygote_outdated", pid=present.pid)
-        _let_go(present)
-        self._replacements += 1
-        self._start()
-        return True
+        if present is not None and present.software != state_of():
+            _log.info("zygote_outdated", pid=present.pid)
+            _let_go(present)
+            self._replacements += 1
+            self._start()
 
     def dismiss(self, one: Held) -> None:
         """Kills a zygote that hangs, or that nobody needs any more."""

@@ -17,7 +17,7 @@ import pytest
 from hobus.bus.clock import SystemClock
 from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import load_snapshot
-from hobus.launch.launcher import spawner, zygote
+from hobus.launch.launcher import spawner, zygote, zygotes
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.spawner import Nursery
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES
@@ -74,27 +74,21 @@ async def test_who_is_reaped_before_its_birth_is_known_is_born_before_it_ends():
     assert told == ["born", "exit unknown"]
 
 
-async def test_a_process_is_asked_for_before_anybody_looks_at_the_software_on_disk(
+async def test_what_follows_a_change_of_the_software_is_asked_of_a_new_zygote_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Which takes milliseconds: once for all that are asked for together, while the zygote forks."""
+    """The former one, which has loaded what is no longer on disk, hears nothing but the end of its socket."""
     body = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
     body.returncode = 0  # reaped by the nursery
     ours, control = zygote.pair()
-    orders_at_looks: list[int] = []
-
-    def look(_keeper: Zygotes) -> bool:
-        orders_at_looks.append(sum(1 for _ in range(2) if control.recv(WORD_MAX_BYTES, socket.MSG_DONTWAIT)))
-        return False
-
-    monkeypatch.setattr(Zygotes, "replace_if_outdated", look)
     monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
     nursery = Nursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
+    monkeypatch.setattr(zygotes, "state_of", lambda: (("changed.py", 1, 1),))
     for name in ("ho1/1@a", "ho1/2@a"):
         options = ProcessOptions("ho1", name, "", "")
         nursery.start(options, log=tmp_path / "log", on_born=lambda _: None, on_exit=lambda _: None)
-    await asyncio.sleep(0)
-    assert orders_at_looks == [2]
+    assert control.recv(WORD_MAX_BYTES, socket.MSG_DONTWAIT) == b""
+    assert nursery.zygote().pid not in (0, body.pid) and nursery.zygote().restarts == 1
     await nursery.close()
     control.close()
     assert body.stdin is not None

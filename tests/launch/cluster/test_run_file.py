@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from hobus.launch.cluster import run_file
+from hobus.launch.cluster.home import HomeLock, home_of, prepare
+from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher.supervision import Member
 
@@ -52,6 +54,25 @@ def test_in_a_directory_that_was_moved_it_still_counts(tmp_path):
     run_file.write(tmp_path / "here" / "run.json", RUN)
     (tmp_path / "here").rename(tmp_path / "there")
     assert run_file.read(tmp_path / "there" / "run.json")
+
+
+def test_a_home_that_was_moved_while_it_ran_is_told(tmp_path):
+    """Its processes use the former path, also where somebody made another directory there; a link is no move."""
+    home = home_of(tmp_path / "here")
+    prepare(home)
+    run_file.write(home.run_file, RUN.model_copy(update={"root": str(home.root)}))
+    (tmp_path / "link").symlink_to(home.root)
+    lock = HomeLock.take(home)
+    assert lock is not None
+    assert run_file.running(home) and run_file.running(home_of(tmp_path / "link"))
+    moved = home_of(home.root.rename(tmp_path / "there"))
+    for _ in range(2):
+        with pytest.raises(CommandError, match=f"was started in {home.root}, and moved while it ran") as caught:
+            run_file.running(moved)
+        assert caught.value.exit_code == exit_codes.UNREACHABLE
+        assert caught.value.hint == f"hobus down --home {moved.root}"
+        home.root.mkdir(exist_ok=True)
+    lock.release()
 
 
 def test_no_file_is_no_run(tmp_path):
