@@ -204,7 +204,7 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
     if run is None or not home.snapshot.exists():
         said = f"a launcher (pid {pid}) holds this home, but its run directory is gone: nobody can reach the cluster"
         return [fail("launcher", said, next_command("down", home.root))], None
-    fault = run_file.stalled(run.launcher_pid)
+    fault = run_file.moved(run, home) or run_file.stalled(run.launcher_pid)
     found = [
         fail("launcher", fault.message, fault.hint) if fault else ok("launcher", f"pid {run.launcher_pid}, {run.phase}")
     ]

@@ -155,20 +155,20 @@ def running(home: Home) -> RunFile:
     run, held_by = read(home.run_file), holder(home)
     if run is None or held_by is None:
         raise not_reachable(home, held_by)
-    if _was_moved(run, home):
-        raise UnreachableFault(
-            f"the cluster in {home.root} cannot be reached: it was started in {run.root}, and moved while it ran",
-            hint=next_command("down", home.root),
-        )
+    if (fault := moved(run, home)) is not None:
+        raise fault
     return run
 
 
-def _was_moved(run: RunFile, home: Home) -> bool:
-    """Whether the directory has another path than its processes use; a link to it has not."""
-    try:
-        return bool(run.root) and not home.root.samefile(run.root)
-    except OSError:
-        return True
+def moved(run: RunFile, home: Home) -> CommandError | None:
+    """The error (not reachable) for a home that has another path than its processes use; None for a link to it."""
+    with suppress(OSError):
+        if not run.root or home.root.samefile(run.root):
+            return None
+    return UnreachableFault(
+        f"the cluster in {home.root} cannot be reached: it was started in {run.root}, and moved while it ran",
+        hint=next_command("down", home.root),
+    )
 
 
 def not_reachable(home: Home, held_by: int | None) -> CommandError:

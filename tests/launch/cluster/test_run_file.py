@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from hobus.launch.cli import checkup
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.home import HomeLock, home_of, prepare
 from hobus.launch.console import exit_codes
@@ -62,6 +63,7 @@ def test_a_home_that_was_moved_while_it_ran_is_told(tmp_path):
     prepare(home)
     run_file.write(home.run_file, RUN.model_copy(update={"root": str(home.root)}))
     (tmp_path / "link").symlink_to(home.root)
+    home.snapshot.write_bytes(b"")
     lock = HomeLock.take(home)
     assert lock is not None
     assert run_file.running(home) and run_file.running(home_of(tmp_path / "link"))
@@ -71,6 +73,8 @@ def test_a_home_that_was_moved_while_it_ran_is_told(tmp_path):
             run_file.running(moved)
         assert caught.value.exit_code == exit_codes.UNREACHABLE
         assert caught.value.hint == f"hobus down --home {moved.root}"
+        (finding, *_), _run = checkup.cluster(moved)
+        assert finding.verdict == "fail" and "moved while it ran" in finding.detail
         home.root.mkdir(exist_ok=True)
     lock.release()
 
