@@ -131,7 +131,7 @@ async def frames_of_one_turn(found: Cluster, door: Bus, session_id: str) -> dict
     """Frames that the broker delivered during one turn, by type; lanes are not the broker's."""
     settings = found.place.snapshot.config.bus
     zeromq = ZeroMQ(settings)
-    reader = TapReader(zeromq, settings, found.place.tap)
+    reader = TapReader(zeromq, found.place.tap)
     await reader.is_heard()
     await ask(door, session_id)
     await asyncio.sleep(0.3)

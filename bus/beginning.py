@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from hobus.bus import limits
 from hobus.bus.catalog import Row
 from hobus.bus.fair import FairQueue, cost_of, is_client, weight_of
-from hobus.bus.settings import BusSettings
 from hobus.bus.window import RequestKey
 
 
@@ -35,7 +35,6 @@ T = TypeVar("T", bound=Begins)
 class Beginnings(Generic[T]):
     """The requests of one inbox that may begin."""
 
-    settings: BusSettings
     make_task: Callable[[T], None]
     is_behind: Callable[[str], bool] = lambda _principal: False
     """Whether this principal has so much to read yet that nothing more of it begins."""
@@ -46,7 +45,7 @@ class Beginnings(Generic[T]):
     _goes_on: bool = True  # behind the last of them another one may begin in the same turn
 
     def __post_init__(self) -> None:
-        self._next = FairQueue(lambda principal: weight_of(principal, self.settings))
+        self._next = FairQueue(weight_of)
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
         """Told before the first request comes: asking for the one that runs is a system call (Python 3.11)."""
@@ -62,7 +61,7 @@ class Beginnings(Generic[T]):
             self._start(one)
             return
         one.is_queued = True
-        self._next.add(one.principal, one.key, one, cost_of(one.size_bytes, self.settings))
+        self._next.add(one.principal, one.key, one, cost_of(one.size_bytes))
         if one.principal in self._held:
             self._next.hold(one.principal)
 
@@ -78,7 +77,7 @@ class Beginnings(Generic[T]):
     def _begin_more(self) -> None:
         """In each turn of the loop one client's request, and those of services that come before it."""
         goes_on = self._next.has_turn
-        for _ in range(self.settings.batch_max):
+        for _ in range(limits.BATCH_MAX):
             while (principal := self._next.first()) is not None and self._holds(principal):
                 pass
             if (taken := self._next.take()) is None:
@@ -102,7 +101,7 @@ class Beginnings(Generic[T]):
         return principal in self._held
 
     def _look_later(self) -> None:
-        self.loop.call_later(self.settings.busy_retry_ms / 1000, self._release)
+        self.loop.call_later(limits.BUSY_RETRY_MS / 1000, self._release)
 
     def _release(self) -> None:
         """Whoever has read enough has turns again."""

@@ -5,10 +5,10 @@ with answers, and a peer that means well reads the first one. A garbage frame is
 On this machine that is all: who reaches a socket is the user that runs the cluster.
 
 A connection from another host (TCP, CURVE) is cut off as well: one that never said hello after
-`bus.unbound_max_bytes`, one that sends what is no frame of this protocol at the last of `bus.malformed_max`. It costs
-its server a descriptor before it has proved a key, and who came last need not be who is too many: of those that have
-said nothing the oldest ends, so that whoever speaks soon after it came is heard under any flood of the silent. Of those
-that were heard, one key keeps `bus.connections_per_caller_max`. OpenSSH's MaxStartups is the like of it.
+`bus.unbound_max_bytes`, one that sends what is no frame of this protocol at the last of `limits.MALFORMED_MAX`. It
+costs its server a descriptor before it has proved a key, and who came last need not be who is too many: of those that
+have said nothing the oldest ends, so that who speaks soon after it came is heard under any flood of the silent. Of
+those that were heard, one key keeps `limits.CONNECTIONS_PER_CALLER_MAX`. OpenSSH's MaxStartups is the like of it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from hobus.bus import limits
 from hobus.bus.settings import BusSettings
 from hobus.bus.window import remember
 
@@ -34,7 +35,6 @@ class Conduct:
 
     def __init__(self, settings: BusSettings) -> None:
         self._unbound_max_bytes = settings.unbound_max_bytes
-        self._malformed_max = settings.malformed_max
         self._connections_max = settings.mailbox_max
         self._records: OrderedDict[bytes, _Record] = OrderedDict()
         self._proven: OrderedDict[bytes, None] = OrderedDict()
@@ -58,10 +58,10 @@ class Conduct:
         """Something came that is no frame of this protocol; why the connection is cut off now, "" if it is not."""
         record = self._record(connection)
         record.malformed += 1
-        if record.malformed < self._malformed_max:
+        if record.malformed < limits.MALFORMED_MAX:
             return ""
         del self._records[connection]
-        return f"{record.malformed} malformed frames (bus.malformed_max)"
+        return f"{record.malformed} malformed frames"
 
     def bound(self, connection: bytes) -> None:
         """It has said hello: what came before is forgiven."""
@@ -96,9 +96,7 @@ class Pace:
 class Doorway:
     """The connections of one bound socket, and which of them ends; named by their inode, which is used once."""
 
-    def __init__(self, settings: BusSettings) -> None:
-        self._strangers_max = settings.strangers_max
-        self._per_caller_max = settings.connections_per_caller_max
+    def __init__(self) -> None:
         self._strangers: OrderedDict[int, None] = OrderedDict()
         self._heard: dict[int, str] = {}
         self._of_caller: dict[str, set[int]] = {}
@@ -107,7 +105,7 @@ class Doorway:
         """One more connection; the one that ends now, if one must."""
         if inode not in self._heard:
             self._strangers[inode] = None
-        return self._strangers.popitem(last=False)[0] if len(self._strangers) > self._strangers_max else None
+        return self._strangers.popitem(last=False)[0] if len(self._strangers) > limits.STRANGERS_MAX else None
 
     def heard(self, inode: int, who: str) -> bool:
         """This one has spoken, maybe before it was told here that it came; whether its caller may have it."""
@@ -115,7 +113,7 @@ class Doorway:
         if inode in self._heard:
             return True
         own = self._of_caller.setdefault(who, set())
-        if len(own) >= self._per_caller_max:
+        if len(own) >= limits.CONNECTIONS_PER_CALLER_MAX:
             return False
         own.add(inode)
         self._heard[inode] = who

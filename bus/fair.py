@@ -53,14 +53,14 @@ def is_client(principal: str) -> bool:
     return principal.startswith(_CLIENT)
 
 
-def weight_of(principal: str, settings: BusSettings) -> int:
+def weight_of(principal: str) -> int:
     """What one turn gives it."""
-    return settings.client_weight if is_client(principal) else settings.service_weight
+    return limits.CLIENT_WEIGHT if is_client(principal) else limits.SERVICE_WEIGHT
 
 
-def cost_of(size_bytes: int, settings: BusSettings) -> int:
+def cost_of(size_bytes: int) -> int:
     """What a request with a body of this size costs, in turns of weight one."""
-    return 1 + size_bytes // settings.fair_unit_bytes
+    return 1 + size_bytes // limits.FAIR_UNIT_BYTES
 
 
 class _Backlog(Generic[K, T]):

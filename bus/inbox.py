@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from hobus.bus import limits
 from hobus.bus.beginning import Beginnings
 from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
 from hobus.bus.codec import decode
@@ -90,10 +91,8 @@ class Inbox:
     def __post_init__(self) -> None:
         rows = {name: row_of(self.role, name) for name in self.handlers}
         self._taken = {name: (row, *self.handlers[name]) for name, row in rows.items() if row is not None}
-        self.beginnings = Beginnings(self.settings, self._make_task)
-        self.window = DuplicateWindow(
-            ids_max=self.settings.dedupe_window, bytes_max=self.settings.dedupe_window_max_bytes
-        )
+        self.beginnings = Beginnings(self._make_task)
+        self.window = DuplicateWindow(ids_max=self.settings.dedupe_window, bytes_max=limits.DEDUPE_WINDOW_MAX_BYTES)
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
@@ -145,7 +144,7 @@ class Inbox:
             raise self._busy(f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
 
     def _busy(self, detail: str) -> BusError:
-        return BusError("busy", detail, retry_after_ms=self.settings.busy_retry_ms)
+        return BusError("busy", detail, retry_after_ms=limits.BUSY_RETRY_MS)
 
     def _is_duplicate(self, key: RequestKey, header: Header, body: bytes, route: ReplyRoute) -> bool:
         """Whether this id was answered (answer it again) or is at work (its newest requester gets the answer)."""
@@ -296,7 +295,7 @@ class Inbox:
         if isinstance(outcome, RuntimeFault):
             self.counters["failed"] += 1
             if outcome.code == "busy" and outcome.retry_after_ms is None:
-                outcome.retry_after_ms = self.settings.busy_retry_ms
+                outcome.retry_after_ms = limits.BUSY_RETRY_MS
             answer, is_final = (
                 failure_answer(outcome, self.settings.body_max_bytes),
                 not outcome.retryable and outcome.code not in _NOT_FINAL,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
+from hobus.bus import limits
 from hobus.bus.broker.admission import malformation_of, refusal_of
 from hobus.bus.catalog import Row, rows_of
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
@@ -246,7 +247,7 @@ class LaneServer:
     def is_behind(self, principal: str) -> bool:
         """Whether so much of what it was answered has not left yet that its next requests wait, over all connections.
 
-        `bus.unsent_max_bytes` each; while all together have more than `bus.all_unsent_max_bytes`, whoever has any.
+        `limits.UNSENT_MAX_BYTES` each; of all together `limits.ALL_UNSENT_MAX_BYTES`.
         """
         unsent = self._transport.unsent() if self._transport is not None else {}
         if not unsent:
@@ -257,8 +258,7 @@ class LaneServer:
             for client, size in zip(clients, unsent.values(), strict=True)
             if client is not None and client.principal == principal
         )
-        settings = self.settings
-        return its > settings.unsent_max_bytes or (its > 0 and sum(unsent.values()) > settings.all_unsent_max_bytes)
+        return its > limits.UNSENT_MAX_BYTES or (its > 0 and sum(unsent.values()) > limits.ALL_UNSENT_MAX_BYTES)
 
     def unbind_all(self) -> None:
         """Everybody says hello again and sends again what is still wanted (after a standstill of this process)."""

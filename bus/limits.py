@@ -18,3 +18,59 @@ TEMPERATURE_MAX = 2
 """Of an answer's draw, as the providers' APIs bound it."""
 STOPS_MAX = 4
 """Texts before which an answer ends, as the providers' APIs bound them."""
+CLIENT_WEIGHT = 1
+"""What a client's process gets of each round of a fair queue."""
+SERVICE_WEIGHT = 8
+"""The same for a service that asks for itself: it acts for many."""
+FAIR_UNIT_BYTES = 64 * 1024
+"""Bytes of a body that cost one more part of a round."""
+BUSY_RETRY_MS = 250
+"""When who is told `busy` may ask again (retry_after_ms)."""
+UNSENT_MAX_BYTES = 32 * 1024 * 1024
+"""Answers of a lane that one principal has not taken yet; beyond, what it asks waits until it has."""
+ALL_UNSENT_MAX_BYTES = 128 * 1024 * 1024
+"""The same of all together; beyond, whatever somebody asks who has any to take."""
+RECONNECT_MIN_MS = 20
+"""Pause before the first reconnect; grows, with jitter."""
+RECONNECT_MAX_MS = 500
+"""Cap of that pause."""
+LOCAL_RECONNECT_MIN_MS = 5
+"""The same for a local socket, where a try costs little; doubles."""
+LOCAL_RECONNECT_MAX_MS = 10
+"""Cap of that pause: a restart is noticed that much later at most."""
+STICKY_IDLE_S = 3600
+"""A routing key without traffic this long is forgotten."""
+STICKY_KEYS_MAX = 64 * 1024
+"""Routing keys of one service whose worker is known; beyond, the one unused longest is forgotten."""
+DEDUPE_WINDOW_MAX_BYTES = 64 * 1024 * 1024
+"""Recorded replies kept for duplicates, in bytes."""
+TAP_RING = 4096
+"""Recent frames kept for --since."""
+TAP_RING_MAX_BYTES = 32 * 1024 * 1024
+"""The same ring, bounded in bytes."""
+TAP_REPLAY_MS = 100
+"""Of each second of the broker's, what answers from that ring take together; one alone may take what the second
+before left.
+"""
+HIGH_WATER_MARK = 100_000
+"""ZeroMQ high-water mark of what is sent; credit stays far below."""
+RECEIVE_MAX = 256
+"""Messages of one connection that a server's socket holds; beyond that, the sender waits."""
+STRANGERS_MAX = 256
+"""Connections from elsewhere that have said nothing yet; beyond that, the oldest of them ends."""
+CONNECTIONS_PER_CALLER_MAX = 500
+"""Connections of one worker's key that have spoken."""
+MALFORMED_MAX = 100
+"""Malformed frames of a connection from elsewhere; at the last of them it is cut off."""
+BAN_MS = 10_000
+"""A worker's key that was cut off is not heard for so long."""
+RECORDS_MAX = 256
+"""Distinct denials and dead letters kept for one record interval."""
+BATCH_MAX = 64
+"""Frames that a server or peer handles per wake-up before timers and others have a turn."""
+BATCH_MAX_BYTES = 8 * 1024 * 1024
+"""The same in bytes of bodies; the message that reaches it is the last."""
+HANDSHAKE_TIMEOUT_MS = 5000
+"""A connection from elsewhere that has not proved its key by then ends."""
+REFUSED_KEYS_WINDOW_MS = 60_000
+"""A refused key is recorded once per so long."""

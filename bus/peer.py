@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hobus.bus import limits
 from hobus.bus.catalog import row_of
 from hobus.bus.codec import decode, pack_header
 from hobus.bus.conversation import Connection, Conversation, send_or_drop
@@ -269,7 +270,7 @@ class Peer:
         if connection is not self._broker:
             return self._hello
         self._held.clear()  # what was answered so far, this hello tells
-        keys = [key for key, used_at in self._keys.items() if now - used_at <= self._settings.sticky_idle_s]
+        keys = [key for key, used_at in self._keys.items() if now - used_at <= limits.STICKY_IDLE_S]
         holds = {
             "slots": self._slots,
             "keys": keys,

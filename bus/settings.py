@@ -53,17 +53,7 @@ class BusSettings(Section):
     )
     clients_open_max_bytes: Positive = Field(
         description="the same of all together, outside the cluster at the broker; each may have one beside, at the "
-        "broker of at most bus.fair_unit_bytes"
-    )
-    client_weight: Positive = Field(description="what a client's process gets of each round of a fair queue")
-    service_weight: Positive = Field(description="the same for a service that asks for itself: it acts for many")
-    fair_unit_bytes: Positive = Field(description="bytes of a body that cost one more part of a round")
-    busy_retry_ms: Positive = Field(description="when who is told `busy` may ask again (retry_after_ms)")
-    unsent_max_bytes: Positive = Field(
-        description="answers of a lane that one principal has not taken yet; beyond, what it asks waits until it has"
-    )
-    all_unsent_max_bytes: Positive = Field(
-        description="the same of all together; beyond, whatever somebody asks who has any to take"
+        "broker of at most 64 KiB"
     )
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
     beat_interval_ms: Positive = Field(description="how often a peer tells that it lives")
@@ -71,57 +61,16 @@ class BusSettings(Section):
     probe_interval_ms: Positive = Field(description="how often peers with work are probed")
     heartbeat_interval_ms: Positive = Field(description="ZMTP heartbeat")
     heartbeat_timeout_ms: Positive = Field(description="ZMTP heartbeat time-out")
-    reconnect_min_ms: Positive = Field(description="pause before the first reconnect; grows, with jitter")
-    reconnect_max_ms: Positive = Field(description="cap of that pause")
-    local_reconnect_min_ms: Positive = Field(
-        description="the same for a local socket, where a try costs little; doubles"
-    )
-    local_reconnect_max_ms: Positive = Field(
-        description="cap of that pause: a restart is noticed that much later at most"
-    )
-    sticky_keys_max: Positive = Field(
-        description="routing keys of one service whose worker is known; beyond, the one unused longest is forgotten"
-    )
-    sticky_idle_s: Positive = Field(description="a routing key without traffic this long is forgotten")
     dedupe_window: Positive = Field(description="message ids remembered per receiver")
-    dedupe_window_max_bytes: Positive = Field(description="recorded replies kept for duplicates, in bytes")
     post_hold_ms: Positive = Field(description="how long a post waits for its service")
-    tap_ring: Positive = Field(description="recent frames kept for --since")
-    tap_ring_max_bytes: Positive = Field(description="the same ring, bounded in bytes")
-    tap_replay_ms: Positive = Field(
-        description="of each second of the broker's, what answers from that ring take together; one alone may take "
-        "what the second before left"
-    )
     tap_hwm: Positive = Field(description="batches queued for a slow tap reader")
-    high_water_mark: Positive = Field(description="ZeroMQ high-water mark of what is sent; credit stays far below")
-    receive_max: Positive = Field(
-        description="messages of one connection that a server's socket holds; beyond that, the sender waits"
-    )
     unbound_max_bytes: Positive = Field(
         description="a connection from elsewhere is heard for so long without a hello, then cut off"
     )
-    strangers_max: Positive = Field(
-        description="connections from elsewhere that have said nothing yet; beyond that, the oldest of them ends"
-    )
-    connections_per_caller_max: Positive = Field(description="connections of one worker's key that have spoken")
-    malformed_max: Positive = Field(
-        description="malformed frames of a connection from elsewhere; at the last of them it is cut off"
-    )
-    ban_ms: Positive = Field(description="a worker's key that was cut off is not heard for so long")
     record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
-    records_max: Positive = Field(description="distinct denials and dead letters kept for one record interval")
-    batch_max: Positive = Field(
-        description="frames that a server or peer handles per wake-up before timers and others have a turn"
-    )
-    batch_max_bytes: Positive = Field(
-        description="the same in bytes of bodies; the message that reaches it is the last"
-    )
     drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")
     listen: Annotated[str, Field(pattern=r"^(\S{1,255}:[0-9]{1,5})?$")] = Field(
         description="HOST:PORT where workers on other hosts connect, by CURVE; port 0: any free one; empty: nowhere"
-    )
-    handshake_timeout_ms: Positive = Field(
-        description="a connection from elsewhere that has not proved its key by then ends"
     )
     join_ttl_max_s: Positive = Field(description="longest life of a join token")
     join_uses_max: Positive = Field(description="most workers that may join with one token")
@@ -134,4 +83,3 @@ class BusSettings(Section):
     counters_max: Positive = Field(description="counters of one beat")
     hello_ids_max: Positive = Field(description="keys, and request ids of either kind, that one hello may re-announce")
     refused_keys_max: Positive = Field(description="refused keys named in records and listings; the rest is a number")
-    refused_keys_window_ms: Positive = Field(description="a refused key is recorded once per so long")

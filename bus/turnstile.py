@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass, field
 
 from hobus.bus.fair import FairGate, weight_of
-from hobus.bus.settings import BusSettings
 
 
 @dataclass(slots=True, eq=False)
@@ -51,10 +50,8 @@ class Ticket:
 class Turnstile:
     """At most `all_max` at once, at most `each_max` of one principal."""
 
-    def __init__(self, *, each_max: int, all_max: int, settings: BusSettings) -> None:
-        self._gate: FairGate[Ticket] = FairGate(
-            each_max=each_max, all_max=all_max, weight=lambda principal: weight_of(principal, settings)
-        )
+    def __init__(self, *, each_max: int, all_max: int) -> None:
+        self._gate: FairGate[Ticket] = FairGate(each_max=each_max, all_max=all_max, weight=weight_of)
 
     def ask(self, ticket: Ticket) -> None:
         """It goes on when its turn comes."""

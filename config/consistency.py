@@ -84,8 +84,6 @@ def _names(values: Iterable[str]) -> str:
 
 
 _NOT_ABOVE = (
-    ("bus.reconnect_min_ms", "bus.reconnect_max_ms"),
-    ("bus.local_reconnect_min_ms", "bus.local_reconnect_max_ms"),
     ("bus.beat_interval_ms", "bus.peer_timeout_ms"),
     ("bus.heartbeat_interval_ms", "bus.heartbeat_timeout_ms"),
     ("bus.tool_max_bytes", "bus.page_max_bytes"),

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from hobus.bus.errors import GatewayError
 from hobus.bus.fair import FairQueue, weight_of
 from hobus.bus.port import Bus
-from hobus.bus.settings import BusSettings
 from hobus.gateway_service.limits import CALLS_MAX, FIRST_WINDOW
 from hobus.gateway_service.routing import is_overload
 
@@ -33,7 +32,6 @@ class Places:
 
     provider_id: str
     bus: Bus
-    settings: BusSettings
     most: int | None
     _learned: float = math.inf
     """What it bears at once; infinite as long as it has refused nothing."""
@@ -47,7 +45,7 @@ class Places:
     _waiting_of: Counter[str] = field(default_factory=Counter[str])
 
     def __post_init__(self) -> None:
-        self._waiting = FairQueue(lambda principal: weight_of(principal, self.settings))
+        self._waiting = FairQueue(weight_of)
 
     @property
     def limit(self) -> float:

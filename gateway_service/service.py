@@ -256,7 +256,7 @@ class GatewayService(Actor):
         """A provider's places are shared by all pipelines; it has as many as the newest one says."""
         for name, provider in config.gateway.providers.items():
             if name not in self._places:
-                self._places[name] = Places(provider_id=name, bus=self._bus, settings=self._config.bus, most=None)
+                self._places[name] = Places(provider_id=name, bus=self._bus, most=None)
             self._places[name].most = provider.concurrency_max
         return self._places
 

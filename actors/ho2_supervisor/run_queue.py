@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from hobus.actors.ho2_supervisor.intake import Intake
 from hobus.actors.ho2_supervisor.limits import ORDER_STALE_S
 from hobus.bus.fair import FairQueue, weight_of
-from hobus.bus.settings import BusSettings
 
 
 class StepQueue:
     """One step in each pass of the loop, in turns between principals; at once where nobody else wants one."""
 
-    def __init__(self, settings: BusSettings) -> None:
-        self._waiting: FairQueue[int, asyncio.Future[None]] = FairQueue(lambda one: weight_of(one, settings))
+    def __init__(self) -> None:
+        self._waiting: FairQueue[int, asyncio.Future[None]] = FairQueue(weight_of)
         self._is_taken = False  # in this pass of the loop
 
     async def turn(self, principal: str) -> None:
@@ -48,9 +47,9 @@ class StepQueue:
 class RunQueue:
     """The runs of one supervisor."""
 
-    def __init__(self, settings: BusSettings, *, wait_max_s: float) -> None:
-        self._intake: Intake[int] = Intake(wait_max_s=wait_max_s, weight=lambda one: weight_of(one, settings))
-        self.steps = StepQueue(settings)
+    def __init__(self, *, wait_max_s: float) -> None:
+        self._intake: Intake[int] = Intake(wait_max_s=wait_max_s, weight=weight_of)
+        self.steps = StepQueue()
         self._tickets: dict[int, RunTicket] = {}  # of those that wait
         self._timer: asyncio.TimerHandle | None = None
 

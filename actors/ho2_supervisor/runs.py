@@ -43,7 +43,7 @@ class Runs:
         self._configurations = configurations
         self._registry = registry
         self._driver = driver
-        self.queue = RunQueue(self._config.bus, wait_max_s=self._config.sessions.wait_max_ms / 1000)
+        self.queue = RunQueue(wait_max_s=self._config.sessions.wait_max_ms / 1000)
         self._is_draining = False
 
     @property

@@ -42,7 +42,7 @@ RESULTS = Path("bench/results/fuzz.json")
 ALONE_S = 10.0
 SLICE_S = 0.5
 WORKERS_MAX = 32
-"""A key that was cut off is not heard for `bus.ban_ms`, so an attacker has several."""
+"""A key that was cut off is not heard for `limits.BAN_MS`, so an attacker has several."""
 EVERY_LIFE_S = 300.0
 _CLIENTS = ("door", "operator")
 _SERVICES = ("host", "ho1", "ho2", "ho3", "gateway", "ledger")
@@ -203,7 +203,7 @@ async def _tap_is_heard(up: Cluster) -> None:
     """A reader that comes afterwards is answered."""
     zeromq = ZeroMQ(up.place.snapshot.config.bus)
     try:
-        reader = TapReader(zeromq, up.place.snapshot.config.bus, up.place.tap, since_s=1.0, with_bodies=False)
+        reader = TapReader(zeromq, up.place.tap, since_s=1.0, with_bodies=False)
         await asyncio.wait_for(reader.is_heard(), 10.0)
         reader.close()
     finally:

@@ -144,7 +144,7 @@ async def _replay(place: Place, until: float, seen: Counter[str], *, is_whole: b
     zeromq = ZeroMQ(place.snapshot.config.bus)
     try:
         while time.perf_counter() < until:
-            reader = TapReader(zeromq, place.snapshot.config.bus, place.tap, since_s=REPLAYED_S, with_bodies=True)
+            reader = TapReader(zeromq, place.tap, since_s=REPLAYED_S, with_bodies=True)
             try:
                 async with asyncio.timeout(max(0.0, until - time.perf_counter())):
                     await (_read_ring(reader) if is_whole else reader.is_heard())

@@ -5,6 +5,7 @@ Every request is answered exactly once. An answer is accepted only from the conn
 
 from __future__ import annotations
 
+from hobus.bus import limits
 from hobus.bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, row_for
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
@@ -111,7 +112,7 @@ class Delivery:
         principal = behalf_of(peer, frame)
         share = share_of(peer, row, principal)
         if share:
-            over = state.shares.excess(share, len(body), state.settings, least_bytes=state.settings.fair_unit_bytes)
+            over = state.shares.excess(share, len(body), state.settings, least_bytes=limits.FAIR_UNIT_BYTES)
             if over:
                 self._endings.refuse(peer, frame, "busy", f"{frame.type} {frame.message_id}: {over}")
                 return None

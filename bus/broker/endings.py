@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hobus.bus import limits
 from hobus.bus.broker.peers import BoundPeer, Late, OpenRequest
 from hobus.bus.broker.records import RecordBook
 from hobus.bus.broker.state import State
@@ -131,7 +132,7 @@ class Endings:
         retryable: bool | None = None,
     ) -> None:
         state = self._state
-        retry_after_ms = state.settings.busy_retry_ms if code == "busy" else None
+        retry_after_ms = limits.BUSY_RETRY_MS if code == "busy" else None
         failure = BusError(code, detail, retryable=retryable, retry_after_ms=retry_after_ms).as_failure()
         state.say(to, Kind.FAILURE, failure, correlation_id=frame.message_id, trace=frame.trace)
         state.tap(verdict, frame, to.instance, body=body, code=shown or code)

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
+from hobus.bus import limits
 from hobus.bus.broker.events import Origin
 from hobus.bus.broker.records import Noted, RecordBook
 from hobus.bus.broker.state import State
@@ -32,7 +33,7 @@ class Enrolment:
         self._authenticate = authenticate
         self._keys = keys
         self._refused_keys = RefusedKeys(
-            named_max=state.settings.refused_keys_max, window_s=state.settings.refused_keys_window_ms / 1000
+            named_max=state.settings.refused_keys_max, window_s=limits.REFUSED_KEYS_WINDOW_MS / 1000
         )
         self._record_keys()
 

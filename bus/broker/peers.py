@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import NamedTuple
 
+from hobus.bus import limits
 from hobus.bus.broker.admission import Announced, Announcement
 from hobus.bus.broker.sticky import StickyTable
 from hobus.bus.broker.transitions import REQUEST_TRANSITIONS, IllegalMove, RequestEvent, RequestState
@@ -19,7 +20,6 @@ from hobus.bus.envelope import Header, Kind
 from hobus.bus.fair import key_principal, principal_of
 from hobus.bus.limits import LAG, LAGGING_MS
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR, Beat
-from hobus.bus.settings import BusSettings
 
 _POST = int(Kind.POST)
 _BELIEVED, _ABOUT = ("ho2", "http"), ":about"
@@ -129,11 +129,11 @@ def share_of(peer: BoundPeer, row: Row, principal: str) -> str:
 class Service:
     """One addressable service: who offers it and what waits for it."""
 
-    def __init__(self, name: str, settings: BusSettings, now: float) -> None:
+    def __init__(self, name: str, now: float) -> None:
         self.name = name
         self.offering: list[BoundPeer] = []  # every bound peer that offers it, in order of hello
-        self.waiting: WaitingRoom[OpenRequest] = WaitingRoom(settings)
-        self.sticky: StickyTable[BoundPeer] = StickyTable(settings.sticky_idle_s, settings.sticky_keys_max)
+        self.waiting: WaitingRoom[OpenRequest] = WaitingRoom()
+        self.sticky: StickyTable[BoundPeer] = StickyTable(limits.STICKY_IDLE_S, limits.STICKY_KEYS_MAX)
         self.absent_since: float | None = now  # nobody has offered it since; None while somebody does
         self.is_given_up = False
         self.is_flushed = False  # what waited for it was failed when the grace was over

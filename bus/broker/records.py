@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from hobus.bus import limits
 from hobus.bus.catalog import CLASSES
 from hobus.bus.codec import decode, encode
 from hobus.bus.envelope import Header, Kind, header
@@ -65,7 +66,7 @@ class RecordBook:
         known = self._notes.get(noted)
         if known is not None:
             self._notes[noted] = (known[0], known[1] + 1)
-        elif len(self._notes) < self._settings.records_max:
+        elif len(self._notes) < limits.RECORDS_MAX:
             self._notes[noted] = (self._wall_us, 1)
         else:
             self.dropped += 1

@@ -103,9 +103,9 @@ class Ring:
 class Replays:
     """Answers that are on their way, by the topic that asks: one after the other, `ms_per_s` of the broker's time.
 
-    However many ask, and however often, routing keeps the rest of each second (`bus.tap_replay_ms`). What of a share is
-    unused is there for the next second, so that one reader alone is answered at once. In turns, whoever asks and leaves
-    again and again would take a piece's time from those who wait for a whole answer.
+    However many ask, and however often, routing keeps the rest of each second (`limits.TAP_REPLAY_MS`). What of a share
+    is unused is there for the next second, so that one reader alone is answered at once. In turns, whoever asks and
+    leaves again and again would take a piece's time from those who wait for a whole answer.
     """
 
     def __init__(self, ring: Ring, *, ms_per_s: int, answers_max: int) -> None:

@@ -35,7 +35,7 @@ class State:
         self.me = BoundPeer(b"", f"broker/1@{epoch}", "broker", now)
         self.connections: dict[bytes, BoundPeer] = {}
         self.names: dict[str, BoundPeer] = {}  # `<role>/<n>` -> the incarnation that has the name
-        self.services: dict[str, Service] = {name: Service(name, settings, now) for name in SERVICES}
+        self.services: dict[str, Service] = {name: Service(name, now) for name in SERVICES}
         self.asked: dict[str, dict[str, OpenRequest]] = {
             role: {} for role in ROLES
         }  # requester's role -> id -> request

@@ -13,7 +13,6 @@ from typing import Generic, Protocol, TypeVar
 from hobus.bus.catalog import Row
 from hobus.bus.envelope import Header
 from hobus.bus.fair import FairQueue, cost_of, weight_of
-from hobus.bus.settings import BusSettings
 
 ANYBODY = ""
 Place = tuple[str, bool, bool]
@@ -37,10 +36,9 @@ T = TypeVar("T", bound=Waits)
 class WaitingRoom(Generic[T]):
     """All that waits for one service."""
 
-    __slots__ = ("_queues", "_settings", "_shared_first", "count")
+    __slots__ = ("_queues", "_shared_first", "count")
 
-    def __init__(self, settings: BusSettings) -> None:
-        self._settings = settings
+    def __init__(self) -> None:
         self._queues: dict[Place, FairQueue[str, T]] = {}
         self._shared_first = False
         self.count = 0
@@ -52,7 +50,7 @@ class WaitingRoom(Generic[T]):
         if queue is None:
             queue = self._queues[place] = FairQueue(self._weight)
         pending.place = place
-        queue.add(pending.principal, pending.header.message_id, pending, cost_of(len(pending.body), self._settings))
+        queue.add(pending.principal, pending.header.message_id, pending, cost_of(len(pending.body)))
         self.count += 1
 
     def remove(self, pending: T) -> None:
@@ -70,7 +68,7 @@ class WaitingRoom(Generic[T]):
         self.count -= 1
 
     def _weight(self, principal: str) -> int:
-        return weight_of(principal, self._settings)
+        return weight_of(principal)
 
     def take(self, target: str, tool_queues: Sequence[str] = (), *, slotted: bool) -> T | None:
         """The next one that `target` may serve, taken out: other work before low, its own and the shared in turn."""

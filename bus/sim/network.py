@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from hobus.bus import limits
 from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.events import Connected, ConnectionLost, Event, FrameReceived, Send, Tick
 from hobus.bus.broker.tap_record import Tap
@@ -239,7 +240,7 @@ class SimNetwork:
         )
 
     def _reconnect_later(self, connection: SimConnection) -> None:
-        least_s, most_s = self.settings.reconnect_min_ms / 1000, self.settings.reconnect_max_ms / 1000
+        least_s, most_s = limits.RECONNECT_MIN_MS / 1000, limits.RECONNECT_MAX_MS / 1000
         at = max(self.loop.time(), connection.closed_until) + least_s + self.draw() * (most_s - least_s)
         self.loop.call_at(at, self._reconnect, connection, connection.breaks, self.epoch, context=self._context)
 

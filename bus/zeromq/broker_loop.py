@@ -14,7 +14,7 @@ from pathlib import Path
 
 import zmq
 
-from hobus.bus import collector
+from hobus.bus import collector, limits
 from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.enrolment import Authenticate
 from hobus.bus.broker.events import (
@@ -216,8 +216,8 @@ class BrokerLoop:
         cheaper than an EAGAIN. Where it has said some times that there is more, there are many, taken without asking.
         """
         receive, step, monotonic, option = self._receive, self._step, self._clock.monotonic, self._option
-        left_bytes, more_count = self._settings.batch_max_bytes, 0
-        for _ in range(self._settings.batch_max):
+        left_bytes, more_count = limits.BATCH_MAX_BYTES, 0
+        for _ in range(limits.BATCH_MAX):
             if left_bytes <= 0:
                 break
             if more_count < MANY and not has_spoken:
@@ -249,8 +249,8 @@ class BrokerLoop:
             if actions:  # not each one of a flood
                 _log.warning("key_refused", key=fingerprint, address=address)
             self._do(actions, now)
-        count, left_bytes = 0, self._settings.batch_max_bytes
-        while count < self._settings.batch_max and left_bytes > 0 and (received := remote.receive()) is not None:
+        count, left_bytes = 0, limits.BATCH_MAX_BYTES
+        while count < limits.BATCH_MAX and left_bytes > 0 and (received := remote.receive()) is not None:
             count += 1
             connection, key, address, parts = received
             left_bytes -= sum(map(len, parts))

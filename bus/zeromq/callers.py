@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.conduct import Doorway
 from hobus.bus.log import Logger
 from hobus.bus.port import Clock
@@ -54,10 +55,10 @@ class Callers:
     def __init__(self, bound: zmq.Socket[bytes], settings: BusSettings, clock: Clock) -> None:
         self._bound = bound
         self._clock = clock
-        self._doorway = Doorway(settings)
+        self._doorway = Doorway()
         self._known: OrderedDict[bytes, Caller] = OrderedDict()
         self._known_max = 2 * settings.mailbox_max
-        self._ban_s = settings.ban_ms / 1000
+        self._ban_s = limits.BAN_MS / 1000
         self._banned: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()
         self._inodes: dict[int, int] = {}
@@ -80,12 +81,12 @@ class Callers:
         return self._known[connection] is not _GONE
 
     def is_banned(self, key: str) -> bool:
-        """Whether a connection of this key was cut off less than `bus.ban_ms` ago."""
+        """Whether a connection of this key was cut off less than `limits.BAN_MS` ago."""
         until = self._banned.get(key)
         return until is not None and self._clock.monotonic() < until
 
     def cut(self, connection: bytes) -> str:
-        """The connection is over, and whoever had it comes back no sooner than `bus.ban_ms`; its key."""
+        """The connection is over, and whoever had it comes back no sooner than `limits.BAN_MS`; its key."""
         caller = self._known.get(connection, _GONE)
         if caller.key:
             remember(self._banned, caller.key, self._clock.monotonic() + self._ban_s, at_most=self._known_max)

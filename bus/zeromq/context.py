@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.settings import BusSettings
 
 
@@ -25,11 +26,11 @@ class ZeroMQ:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
 
     def bound(self, kind: int) -> zmq.Socket[bytes]:
-        """For a server: takes in at most `bus.receive_max` messages per connection ahead of its owner; no heartbeats.
+        """For a server: holds at most `limits.RECEIVE_MAX` messages per connection for its owner; no heartbeats.
 
         It answers those of its peers, and ends a connection whose peer is silent for longer than that one said.
         """
-        return self._limited(kind, self._settings.receive_max)
+        return self._limited(kind, limits.RECEIVE_MAX)
 
     def feed(self, kind: int) -> zmq.Socket[bytes]:
         """For either end of the tap: a reader that is slower than `bus.tap_hwm` batches misses the next ones."""
@@ -52,9 +53,9 @@ class ZeroMQ:
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
         settings, socket = self._settings, self._context.socket(kind)
         socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.SNDHWM, settings.high_water_mark)
-        socket.setsockopt(zmq.RECONNECT_IVL, settings.reconnect_min_ms)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, settings.reconnect_max_ms)
+        socket.setsockopt(zmq.SNDHWM, limits.HIGH_WATER_MARK)
+        socket.setsockopt(zmq.RECONNECT_IVL, limits.RECONNECT_MIN_MS)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, limits.RECONNECT_MAX_MS)
         socket.setsockopt(zmq.MAXMSGSIZE, settings.body_max_bytes)
         return socket
 

@@ -2,7 +2,7 @@
 
 ZeroMQ's own reconnecting is off: it ends for good when a key is refused or something else answers at the port, it asks
 twenty times a second when the handshake fails, and it has no jitter. Here every failed or lost connection ends its
-socket, and a new one is made after a pause that doubles, with jitter, up to `bus.reconnect_max_ms`; for ever. The
+socket, and a new one is made after a pause that doubles, with jitter, up to `limits.RECONNECT_MAX_MS`; for ever. The
 socket's monitor tells what happened, so that a refused key is named within a second and never waited for in silence.
 """
 
@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.port import Clock
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.context import ZeroMQ
@@ -95,21 +96,21 @@ class CurveLink(DealerLink):
     # --- one connection after the other -----------------------------------------------------------------------------
 
     def _open(self) -> None:
-        settings, ends = self._settings, self._ends
+        ends = self._ends
         self._raw = dealer = self._dealer()
         dealer.setsockopt(zmq.RECONNECT_IVL, -1)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
-        dealer.setsockopt(zmq.HANDSHAKE_IVL, settings.handshake_timeout_ms)
-        dealer.setsockopt(zmq.CONNECT_TIMEOUT, settings.handshake_timeout_ms)
+        dealer.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_TIMEOUT_MS)
+        dealer.setsockopt(zmq.CONNECT_TIMEOUT, limits.HANDSHAKE_TIMEOUT_MS)
         dealer.setsockopt(zmq.IPV6, int(ends.address.startswith("[")))
         dealer.setsockopt(zmq.CURVE_SERVERKEY, ends.broker_key)
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
         dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
         monitor = dealer.get_monitor_socket(_EVENTS)
         self._socket = self._drained(dealer)
-        self._monitor = DrainedSocket(monitor, settings, self._monitored)
+        self._monitor = DrainedSocket(monitor, self._monitored)
         # Both time-outs of the socket are over by then: it is stuck, whatever the reason.
-        self._timer = self._loop.call_later(3 * settings.handshake_timeout_ms / 1000, self._failed, "unreachable", "")
+        self._timer = self._loop.call_later(3 * limits.HANDSHAKE_TIMEOUT_MS / 1000, self._failed, "unreachable", "")
         try:
             dealer.connect(f"tcp://{ends.address}")
         except zmq.ZMQError as error:  # a name that resolves to nothing, now
@@ -132,8 +133,7 @@ class CurveLink(DealerLink):
         if self._socket is None:
             return
         self._end(linger_ms=0)
-        settings = self._settings
-        pause_ms = min(settings.reconnect_max_ms, settings.reconnect_min_ms * 2 ** min(self._failures, 20))
+        pause_ms = min(limits.RECONNECT_MAX_MS, limits.RECONNECT_MIN_MS * 2 ** min(self._failures, 20))
         self._failures += 1
         self._timer = self._loop.call_later(pause_ms * (0.5 + self._clock.random() / 2) / 1000, self._open)
         self._on_happened(Happened(what, why))

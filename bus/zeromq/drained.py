@@ -18,7 +18,7 @@ from typing import cast
 
 import zmq
 
-from hobus.bus.settings import BusSettings
+from hobus.bus import limits
 
 
 class DrainedSocket:
@@ -27,14 +27,13 @@ class DrainedSocket:
     def __init__(
         self,
         socket: zmq.Socket[bytes],
-        settings: BusSettings,
         on_message: Callable[[list[bytes]], None],
         on_writable: Callable[[], bool] | None = None,
         *,
         receive: Receive | None = None,
     ) -> None:
         self._socket = socket
-        self._batch_max, self._batch_max_bytes = settings.batch_max, settings.batch_max_bytes
+        self._batch_max, self._batch_max_bytes = limits.BATCH_MAX, limits.BATCH_MAX_BYTES
         self._on_message = on_message
         self._on_writable = on_writable
         self._loop = asyncio.get_running_loop()

@@ -28,7 +28,7 @@ class ZeroMQLane:
         private_ipc(self.endpoint)
         self._server = server
         server.bind(self)
-        self._socket = DrainedSocket(socket, server.settings, self._received)
+        self._socket = DrainedSocket(socket, self._received)
         self._unsent = Unsent(socket, self._socket, server.settings.mailbox_max)
 
     def unsent(self) -> Mapping[bytes, int]:

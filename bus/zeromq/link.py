@@ -12,6 +12,7 @@ from collections import deque
 
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.errors import BusError
 from hobus.bus.link import OnFrames
 from hobus.bus.settings import BusSettings
@@ -42,7 +43,7 @@ class DealerLink:
     def _drained(self, dealer: zmq.Socket[bytes]) -> DrainedSocket:
         """Watched from now on; broker and lanes send nothing but header and body."""
         receive = receiver_of(dealer, _FRAMES)
-        return DrainedSocket(dealer, self._settings, self._received, self._flush, receive=receive)
+        return DrainedSocket(dealer, self._received, self._flush, receive=receive)
 
     def _begin(self) -> None:
         """There is a frame to send, and no socket."""
@@ -52,15 +53,15 @@ class DealerLink:
         self._on_frames = on_frames
 
     def send(self, header: bytes, body: bytes) -> None:
-        """Handed to ZeroMQ, or waiting in order for the connection; BusError(busy) beyond `bus.high_water_mark`."""
+        """Handed to ZeroMQ, or waiting in order for the connection; BusError(busy) beyond `limits.HIGH_WATER_MARK`."""
         if not self._is_open:
             return
         if self._socket is None:
             self._begin()
         if not self._waiting and self._socket is not None and self._socket.send((header, body)):
             return
-        if len(self._waiting) >= self._settings.high_water_mark:
-            raise BusError("busy", f"{len(self._waiting)} frames wait for the connection (bus.high_water_mark)")
+        if len(self._waiting) >= limits.HIGH_WATER_MARK:
+            raise BusError("busy", f"{len(self._waiting)} frames wait for the connection")
         self._waiting.append((header, body))
 
     def _flush(self) -> bool:
@@ -98,7 +99,7 @@ class ZeroMQLink(DealerLink):
     def _begin(self) -> None:
         dealer = self._dealer()
         if self._endpoint.startswith("ipc://"):
-            dealer.setsockopt(zmq.RECONNECT_IVL, self._settings.local_reconnect_min_ms)
-            dealer.setsockopt(zmq.RECONNECT_IVL_MAX, self._settings.local_reconnect_max_ms)
+            dealer.setsockopt(zmq.RECONNECT_IVL, limits.LOCAL_RECONNECT_MIN_MS)
+            dealer.setsockopt(zmq.RECONNECT_IVL_MAX, limits.LOCAL_RECONNECT_MAX_MS)
         dealer.connect(self._endpoint)
         self._socket = self._drained(dealer)

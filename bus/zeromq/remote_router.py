@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import ConfigError
 from hobus.bus.port import Clock
@@ -141,7 +142,7 @@ class RemoteRouter:
         router.setsockopt(zmq.CURVE_SECRETKEY, self._keys.pair.secret)
         router.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
         router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
-        router.setsockopt(zmq.HANDSHAKE_IVL, self._settings.handshake_timeout_ms)
+        router.setsockopt(zmq.HANDSHAKE_IVL, limits.HANDSHAKE_TIMEOUT_MS)
         if address.startswith("["):
             router.setsockopt(zmq.IPV6, 1)
         try:
@@ -190,7 +191,7 @@ class RemoteRouter:
         poller.register(self._zap.descriptor, zmq.POLLIN)
         try:
             stranger.connect(f"tcp://{_reachable(self.address)}")
-            ends_at = clock.monotonic() + self._settings.handshake_timeout_ms / 1000
+            ends_at = clock.monotonic() + limits.HANDSHAKE_TIMEOUT_MS / 1000
             while not verdict and (left_s := ends_at - clock.monotonic()) > 0:
                 ready = dict(poller.poll(int(left_s * 1000) + 1))
                 self._zap.answer()
@@ -200,7 +201,7 @@ class RemoteRouter:
             end_monitor(stranger, monitor)
             stranger.close(linger=0)
         if verdict != int(zmq.EVENT_HANDSHAKE_FAILED_AUTH):
-            found = "was let in" if verdict else f"was not refused within {self._settings.handshake_timeout_ms} ms"
+            found = "was let in" if verdict else f"was not refused within {limits.HANDSHAKE_TIMEOUT_MS} ms"
             raise ConfigError(f"the broker does not start: a random key {found} at {self.address} (self-test)")
 
     def close(self) -> None:

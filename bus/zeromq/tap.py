@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.broker.ring import Replays, Ring
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
@@ -32,9 +33,9 @@ class TapPublisher:
     def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str, *, epoch: str, clock: Clock) -> None:
         self._epoch = epoch
         self._clock = clock
-        self._batch_max = settings.batch_max
-        self._ring = Ring(frames_max=settings.tap_ring, bytes_max=settings.tap_ring_max_bytes)
-        self._replays = Replays(self._ring, ms_per_s=settings.tap_replay_ms, answers_max=settings.tap_hwm)
+        self._batch_max = limits.BATCH_MAX
+        self._ring = Ring(frames_max=limits.TAP_RING, bytes_max=limits.TAP_RING_MAX_BYTES)
+        self._replays = Replays(self._ring, ms_per_s=limits.TAP_REPLAY_MS, answers_max=settings.tap_hwm)
         self._listened: set[bytes] = set()
         self._newly: set[bytes] = set()
         self._next_sequence = 1
@@ -138,7 +139,6 @@ class TapReader:
     def __init__(
         self,
         zeromq: ZeroMQ,
-        settings: BusSettings,
         endpoint: str,
         *,
         since_s: float | None = None,
@@ -162,7 +162,7 @@ class TapReader:
             self._ring_topic = ring_topic(SystemClock().new_id(), since_s, with_bodies=with_bodies)
             socket.setsockopt(zmq.SUBSCRIBE, self._ring_topic)
         socket.connect(endpoint)
-        self._socket = DrainedSocket(socket, settings, self._received)
+        self._socket = DrainedSocket(socket, self._received)
         self._heard = asyncio.Event()
 
     @property

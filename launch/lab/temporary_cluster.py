@@ -89,7 +89,7 @@ def left_of(run: RunFile) -> list[str]:
 async def ring_of(place: Place, *, since_s: float) -> list[TapRecord]:
     """Its records of the last `since_s` seconds. Raises CommandError when the broker does not answer."""
     zeromq = ZeroMQ(place.snapshot.config.bus)
-    reader = TapReader(zeromq, place.snapshot.config.bus, place.tap, since_s=since_s)
+    reader = TapReader(zeromq, place.tap, since_s=since_s)
     found: list[TapRecord] = []
     try:
         async with asyncio.timeout(place.client_timeout_s):

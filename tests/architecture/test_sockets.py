@@ -7,6 +7,7 @@ import ast
 import pytest
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.zeromq.context import ZeroMQ
 from tests.architecture.source import modules, nodes, uses
 from tests.bus.broker.rig import settings_with
@@ -26,11 +27,11 @@ def test_each_kind_has_one_of_the_two(kind: str) -> None:
     assert (has_limit, has_heartbeats) == ((False, True) if kind == "connecting" else (True, False))
 
 
-def test_the_limits_are_the_configured_ones() -> None:
-    """`bus.receive_max` for servers, `bus.tap_hwm` for the tap."""
-    zeromq = ZeroMQ(settings_with(receive_max=7, tap_hwm=8))
+def test_each_kind_has_its_own_limit() -> None:
+    """`limits.RECEIVE_MAX` for servers, `bus.tap_hwm` for the tap."""
+    zeromq = ZeroMQ(settings_with(tap_hwm=8))
     with zeromq.bound(zmq.ROUTER) as router, zeromq.feed(zmq.SUB) as reader:
-        assert (router.getsockopt(zmq.RCVHWM), reader.getsockopt(zmq.RCVHWM)) == (7, 8)
+        assert (router.getsockopt(zmq.RCVHWM), reader.getsockopt(zmq.RCVHWM)) == (limits.RECEIVE_MAX, 8)
     zeromq.close()
 
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hobus.bus import limits
 from hobus.bus.conduct import FRAME_BYTES, Conduct, Doorway
 from tests.bus.broker.rig import settings_with
 from tests.laws import law
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that a test can reach."""
+    monkeypatch.setattr(limits, "MALFORMED_MAX", 4)
+    monkeypatch.setattr(limits, "STRANGERS_MAX", 2)
+    monkeypatch.setattr(limits, "CONNECTIONS_PER_CALLER_MAX", 3)
+
 
 FOUR = settings_with(mailbox_max=4)
 
@@ -22,11 +33,11 @@ def test_what_comes_without_a_hello_is_bounded_to_the_byte() -> None:
 
 def test_what_was_on_its_way_when_a_known_peer_had_to_say_hello_again_is_no_strangers() -> None:
     """A hello proves it for the life of the connection; garbage ends that too, and another's connection is not it."""
-    conduct = Conduct(settings_with(unbound_max_bytes=1000, malformed_max=2))
+    conduct = Conduct(settings_with(unbound_max_bytes=1000))
     conduct.bound(b"a")
     assert [conduct.unbound(b"a", 8_000_000) for _ in range(9)] == [""] * 9
     assert "bus.unbound_max_bytes" in conduct.unbound(b"b", 8_000_000)
-    assert [bool(conduct.malformed(b"a")) for _ in range(2)] == [False, True]
+    assert [bool(conduct.malformed(b"a")) for _ in range(4)] == [False, False, False, True]
 
 
 def test_empty_frames_count_too() -> None:
@@ -37,7 +48,7 @@ def test_empty_frames_count_too() -> None:
 
 def test_the_last_malformed_frame_that_is_borne_ends_the_connection() -> None:
     """Counted per connection."""
-    conduct = Conduct(settings_with(malformed_max=4))
+    conduct = Conduct(FOUR)
     assert [bool(conduct.malformed(b"a")) for _ in range(4)] == [False, False, False, True]
     assert conduct.malformed(b"b") == ""
 
@@ -53,12 +64,9 @@ def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
     assert len(conduct._records) <= 4 and len(conduct._proven) <= 4
 
 
-SMALL = settings_with(strangers_max=2, connections_per_caller_max=3)
-
-
 def test_of_the_silent_the_oldest_ends() -> None:
     """Whoever has spoken stays, however many come after it."""
-    doorway = Doorway(SMALL)
+    doorway = Doorway()
     assert [doorway.accepted(inode) for inode in (1, 2)] == [None, None]
     assert doorway.heard(1, "a")
     assert [doorway.accepted(inode) for inode in (3, 4, 5)] == [None, 2, 3]
@@ -68,7 +76,7 @@ def test_of_the_silent_the_oldest_ends() -> None:
 
 def test_one_that_spoke_before_it_was_told_that_it_came_is_no_stranger() -> None:
     """The two are told by different threads."""
-    doorway = Doorway(SMALL)
+    doorway = Doorway()
     assert doorway.heard(9, "a")
     assert doorway.accepted(9) is None
     assert [doorway.accepted(inode) for inode in (1, 2, 3)] == [None, None, 1]
@@ -76,7 +84,7 @@ def test_one_that_spoke_before_it_was_told_that_it_came_is_no_stranger() -> None
 
 def test_a_key_has_its_share() -> None:
     """The fourth of one is too many; one that ended makes room; a repeated word is one; others are not concerned."""
-    doorway = Doorway(SMALL)
+    doorway = Doorway()
     assert [doorway.heard(inode, "a") for inode in (1, 2, 3, 3, 4)] == [True, True, True, True, False]
     assert [doorway.heard(inode, "b") for inode in (5, 6)] == [True, True]
     doorway.ended(1)
@@ -93,17 +101,17 @@ def test_a_key_has_its_share() -> None:
 )
 def test_whatever_happens_the_numbers_hold(words: list[tuple[str, int, str]]) -> None:
     """At most so many silent, so many of one key; after all have ended there is nothing."""
-    doorway, silent, heard = Doorway(SMALL), [], {}
+    doorway, silent, heard = Doorway(), [], {}
     for word, inode, who in words:
         if word == "accepted":
             if inode not in heard and inode not in silent:
                 silent.append(inode)
             gone = doorway.accepted(inode)
-            assert gone == (silent.pop(0) if len(silent) > SMALL.strangers_max else None)
+            assert gone == (silent.pop(0) if len(silent) > limits.STRANGERS_MAX else None)
         elif word == "heard":
             silent = [one for one in silent if one != inode]
             own = [one for one, its in heard.items() if its == who]
-            has_room = len(own) < SMALL.connections_per_caller_max
+            has_room = len(own) < limits.CONNECTIONS_PER_CALLER_MAX
             assert doorway.heard(inode, who) == (inode in heard or has_room)
             if has_room:
                 heard.setdefault(inode, who)
@@ -113,4 +121,4 @@ def test_whatever_happens_the_numbers_hold(words: list[tuple[str, int, str]]) ->
             heard.pop(inode, None)
     for inode in range(1, 13):
         doorway.ended(inode)
-    assert all(doorway.heard(inode, "a") for inode in range(1, 1 + SMALL.connections_per_caller_max))
+    assert all(doorway.heard(inode, "a") for inode in range(1, 1 + limits.CONNECTIONS_PER_CALLER_MAX))

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from hobus.bus.fair import FairGate, FairQueue, Shares, cost_of, is_client, principal_of, weight_of
 from hobus.bus.turnstile import Turnstile
-from tests.conformance.clusters import bus_settings
 from tests.laws import law
 
 NAMES = "abcd"
@@ -130,7 +129,7 @@ def test_a_ticket_that_leaves_in_any_state_gives_its_place_on():
     """Before it asked, while it waits, and at work; further leaves do nothing."""
 
     async def scenario():
-        turnstile = Turnstile(each_max=1, all_max=2, settings=bus_settings())
+        turnstile = Turnstile(each_max=1, all_max=2)
         first, second, third = [turnstile.ticket("client/1") for _ in range(3)]
         other = turnstile.ticket("client/2")
         await first.turn()
@@ -169,9 +168,8 @@ def test_all_connections_of_a_clients_process_are_one_principal(instance, princi
 
 def test_weights_and_costs_are_those_of_the_configuration():
     """A large body costs a part of a round per unit of its size."""
-    settings = bus_settings(client_weight=2, service_weight=5, fair_unit_bytes=100)
-    assert (weight_of("client/1", settings), weight_of("ho2/1", settings)) == (2, 5)
-    assert [cost_of(size, settings) for size in (0, 99, 100, 1000)] == [1, 1, 2, 11]
+    assert (weight_of("client/1"), weight_of("ho2/1")) == (1, 8)
+    assert [cost_of(size) for size in (0, 65_535, 65_536, 655_360)] == [1, 1, 2, 11]
 
 
 @law(20, 100, taken=st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 50)), max_size=30), order=st.randoms())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.bus import limits
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
 from hobus.bus.lane_server import LaneServer
@@ -300,7 +301,7 @@ def test_a_defect_in_what_loses_a_client_is_survived_too(rig: Rig) -> None:
 
 def test_who_has_not_taken_its_answers_is_behind_over_all_its_connections(rig: Rig) -> None:
     """To the byte; beyond what all may have together whoever has any to take, and nobody else."""
-    each, together = SETTINGS.unsent_max_bytes, SETTINGS.all_unsent_max_bytes
+    each, together = limits.UNSENT_MAX_BYTES, limits.ALL_UNSENT_MAX_BYTES
     for routing, instance in ((b"c1", "door/7@a"), (b"c2", "operator/7.1@b"), (b"c3", "door/8@c"), (b"c4", "ho2/1@d")):
         rig.hello(routing, instance)
     assert not rig.server.is_behind("client/7")

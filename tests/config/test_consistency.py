@@ -50,8 +50,6 @@ def test_every_bound_of_what_one_sender_may_have_takes_the_largest_body(bound: s
 @pytest.mark.parametrize(
     ("section", "low", "high"),
     [
-        ("bus", "reconnect_min_ms", "reconnect_max_ms"),
-        ("bus", "local_reconnect_min_ms", "local_reconnect_max_ms"),
         ("bus", "beat_interval_ms", "peer_timeout_ms"),
         ("bus", "heartbeat_interval_ms", "heartbeat_timeout_ms"),
         ("bus", "client_open_max_bytes", "clients_open_max_bytes"),

@@ -51,7 +51,7 @@ def test_every_setting_has_its_line_of_reason() -> None:
         ("budget", "turn_limit", "count"),
         ("budget", "budget_mode", ""),
         ("ledger", "segment_bytes", "bytes"),
-        ("bus", "sticky_idle_s", "s"),
+        ("sessions", "lease_ttl_s", "s"),
     ],
 )
 def test_unit_stands_at_the_end_of_the_name(section: str, name: str, unit: str) -> None:

@@ -162,7 +162,7 @@ class RealCluster:
 
     async def tap(self) -> list[TapRecord]:
         records: list[TapRecord] = []
-        self._reader = reader = TapReader(self._zeromq, self.settings, self._endpoint("tap"), with_bodies=True)
+        self._reader = reader = TapReader(self._zeromq, self._endpoint("tap"), with_bodies=True)
 
         async def read() -> None:
             async for batch in reader.batches():

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from bench.builders import SESSION, prompt
+from hobus.bus import limits
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from tests.gateway_service.rig import (
@@ -114,7 +115,9 @@ def test_concurrency_over_many_seeds():
         one_round(seed)
 
 
-def test_a_provider_has_as_many_calls_at_once_as_it_may_and_clients_take_turns() -> None:
+def test_a_provider_has_as_many_calls_at_once_as_it_may_and_clients_take_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """`concurrency_max` of the instance: the rest waits, unrecorded; the calls of two askers alternate."""
     begun: list[str] = []
 
@@ -123,8 +126,9 @@ def test_a_provider_has_as_many_calls_at_once_as_it_may_and_clients_take_turns()
         await asyncio.sleep(0.1)
         return answered()
 
+    monkeypatch.setattr(limits, "SERVICE_WEIGHT", 1)
     one = snapshot().config.gateway.providers["offline"].model_dump() | {"concurrency_max": 1}
-    cluster = Cluster(Scripted(act), gateway={"providers": {"offline": one}}, bus={"service_weight": 1})
+    cluster = Cluster(Scripted(act), gateway={"providers": {"offline": one}})
     other = cluster.world.client("ho1")
 
     async def run() -> None:

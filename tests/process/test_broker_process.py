@@ -152,7 +152,7 @@ async def test_the_tap_shows_all_frames_live_and_from_the_ring_without_gap_or_re
         client.ask(f"early-{number}", to="ledger", type_name="wo.execute")
         client.failure(30.0)
     zeromq = ZeroMQ(bench.settings)
-    reader = TapReader(zeromq, bench.settings, bench.tap, since_s=60)
+    reader = TapReader(zeromq, bench.tap, since_s=60)
     async with asyncio.timeout(30):
         await reader.is_heard()
     for number in range(200):
@@ -189,7 +189,7 @@ async def test_many_that_ask_for_the_ring_at_once_have_all_of_it_and_the_broker_
         client.ask(f"early-{number}", to="ledger", type_name="wo.execute", body=b"x" * 2_000)
         client.failure(30.0)
     zeromq = ZeroMQ(bench.settings)
-    readers = [TapReader(zeromq, bench.settings, bench.tap, since_s=60, with_bodies=True) for _ in range(8)]
+    readers = [TapReader(zeromq, bench.tap, since_s=60, with_bodies=True) for _ in range(8)]
 
     async def read(reader):
         return [batch async for batch in until_the_ring_is_read(reader)][-1]
@@ -216,7 +216,7 @@ async def test_a_slow_tap_reader_slows_nobody_and_knows_exactly_what_it_lost(ben
     """While a reader sleeps its batches are dropped; afterwards records and losses add up to every frame."""
     client = bench.peer("ho2/1@a")
     zeromq = ZeroMQ(bench.settings)
-    reader = TapReader(zeromq, bench.settings, bench.tap, with_bodies=True)
+    reader = TapReader(zeromq, bench.tap, with_bodies=True)
     async with asyncio.timeout(30):
         await reader.is_heard()
     body = b"x" * 60_000

@@ -25,7 +25,7 @@ import sys, time, zmq
 from hobus.bus.zeromq.context import ZeroMQ
 from tests.bus.broker.rig import settings_with
 
-zeromq = ZeroMQ(settings_with(receive_max=100, tap_hwm=100, heartbeat_interval_ms=50, heartbeat_timeout_ms=150))
+zeromq = ZeroMQ(settings_with(tap_hwm=100, heartbeat_interval_ms=50, heartbeat_timeout_ms=150))
 socket = getattr(zeromq, sys.argv[1])(int(sys.argv[2]))
 socket.bind(sys.argv[3])
 print("up", flush=True)

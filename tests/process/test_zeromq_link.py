@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
 from hobus.bus.messages.gateway import PromptResponse
@@ -174,9 +175,10 @@ def test_a_restart_is_noticed_by_the_new_connection_and_not_by_the_next_beat() -
         cluster.close()
 
 
-def test_more_than_the_high_water_mark_may_arrive_while_a_loop_stands_still() -> None:
+def test_more_than_the_high_water_mark_may_arrive_while_a_loop_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connecting socket has no receive mark: its heartbeats go on, and every frame is there afterwards."""
-    settings = bus_settings(high_water_mark=50, heartbeat_interval_ms=50, heartbeat_timeout_ms=150)
+    monkeypatch.setattr(limits, "HIGH_WATER_MARK", 50)
+    settings = bus_settings(heartbeat_interval_ms=50, heartbeat_timeout_ms=150)
     frames: list[bytes] = []
 
     async def scenario(endpoint: str) -> None:
@@ -255,9 +257,13 @@ def events_until(monitor: zmq.Socket[bytes], deadline: float, last: int = 0) -> 
     return found
 
 
-def test_whoever_misses_a_server_tries_less_and_less_often_and_notices_the_next_one() -> None:
+def test_whoever_misses_a_server_tries_less_and_less_often_and_notices_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A local socket without a server: the pause between two tries doubles from its least to its most."""
-    settings = bus_settings(local_reconnect_min_ms=10, local_reconnect_max_ms=200)
+    monkeypatch.setattr(limits, "LOCAL_RECONNECT_MIN_MS", 10)
+    monkeypatch.setattr(limits, "LOCAL_RECONNECT_MAX_MS", 200)
+    settings = bus_settings()
     seconds, most = 2.0, 0.2
     with tempfile.TemporaryDirectory() as directory:
         endpoint = f"ipc://{directory}/server"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import DURATION, filter_given, with_home
 from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
@@ -82,7 +83,7 @@ def tap(  # noqa: PLR0913 - one per option
     if source is not None and (since_s is not None or follow):
         raise UsageFault("-r reads a file: --since and --follow do not apply")
     place = cluster_of(home) if source is None else None
-    kept_max = place.snapshot.config.bus.tap_ring if place is not None else None
+    kept_max = limits.TAP_RING if place is not None else None
     clock = SystemClock()
     chooser = Chooser(
         wanted,

@@ -66,7 +66,7 @@ class Live:
         """What the command ends with: None when everything that was asked for was shown, or the user ended it."""
         config = self.place.snapshot.config
         zeromq = ZeroMQ(config.bus)
-        reader = TapReader(zeromq, config.bus, self.place.tap, since_s=self.since_s, with_bodies=self.look is not None)
+        reader = TapReader(zeromq, self.place.tap, since_s=self.since_s, with_bodies=self.look is not None)
         if not self.ends_with_ring:
             note("waiting for frames; end with Ctrl-C")
         try:

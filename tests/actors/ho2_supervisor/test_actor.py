@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor import limits
+from hobus.bus import limits as bus_limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import turn_key
@@ -279,9 +280,12 @@ def test_waiting_for_a_model_keeps_no_run_from_beginning() -> None:
         assert rig.run(run()) < 5.5
 
 
-def test_where_orders_are_long_on_their_way_runs_wait_and_another_persons_begins_next() -> None:
+def test_where_orders_are_long_on_their_way_runs_wait_and_another_persons_begins_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A run that waits is recorded, can be cancelled, and begins when another one ends; an attach waits for nothing."""
-    with Rig(("bus.service_weight", 1)) as rig:
+    monkeypatch.setattr(bus_limits, "SERVICE_WEIGHT", 1)
+    with Rig() as rig:
         other_host = rig.world.client("host")
 
         async def run() -> None:

@@ -56,7 +56,7 @@ def played(story: Any) -> None:
         requested = RunRequested(
             input_ref="in", input_id="in-1", input_digest="", deadline_at=iso(1.0), config_digest="", at=iso(0.0)
         )
-        turnstile = Turnstile(each_max=1, all_max=1, settings=config.bus)
+        turnstile = Turnstile(each_max=1, all_max=1)
         run = RunTask(
             session, requested, bodies=(), trace="", draft=Draft(), ticket=turnstile.ticket("client/1"),
             drive=driven.drive,

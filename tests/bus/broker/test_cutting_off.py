@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.bus import limits
 from hobus.bus.broker.events import LOCAL, FrameReceived, Origin
 from hobus.bus.codec import pack_header
 from hobus.bus.envelope import Kind, header
 from tests.bus.broker.rig import Rig
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that a test can reach."""
+    monkeypatch.setattr(limits, "MALFORMED_MAX", 4)
+
 
 ELSEWHERE = Origin("k" * 40, "10.0.0.7")
 
 
 def test_a_garbage_sender_from_elsewhere_is_cut_off_at_the_last_frame_that_is_borne() -> None:
     """Its counters say so; another connection is not touched."""
-    rig = Rig(malformed_max=4)
+    rig = Rig()
     client = rig.client("ho2/1@a")
     for _ in range(3):
         rig.garbage(b"bad", ELSEWHERE)
     assert rig.cut_off == []
     rig.garbage(b"bad", ELSEWHERE)
     assert [(cut.connection, cut.peer) for cut in rig.cut_off] == [(b"bad", "")]
-    assert "bus.malformed_max" in rig.cut_off[0].why
+    assert "malformed frames" in rig.cut_off[0].why
     assert rig.core.counts["cut_off"] == 1
     assert rig.core.peers == ["ho2/1@a"]
     rig.order(client, "WO-1")
@@ -29,7 +37,7 @@ def test_a_garbage_sender_from_elsewhere_is_cut_off_at_the_last_frame_that_is_bo
 
 def test_garbage_on_this_machine_is_dropped_and_counted() -> None:
     """However much of it comes, of a stranger or of a peer: nobody is cut off, the peer stays, noise has no answer."""
-    rig = Rig(malformed_max=4, unbound_max_bytes=100)
+    rig = Rig(unbound_max_bytes=100)
     worker, client = rig.worker("ho1/1@a"), rig.client("ho2/1@a")
     for _ in range(50):
         rig.garbage(b"bad")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from hobus.bus import limits as engineering
 from hobus.bus.broker.admission import Announcement
 from hobus.bus.broker.events import FrameReceived
 from hobus.bus.catalog import CLASSES, ROWS
@@ -25,7 +26,7 @@ from tests.bus.broker.rig import BIG, Rig, settings_with
 TIGHT = {
     "body_max_bytes": 40_000, "page_max_bytes": 2000, "tools_max": 6, "tool_max_bytes": 300, "counters_max": 3,
     "announcement_max_bytes": 3000, "hello_ids_max": 5, "dedupe_window": 6, "queue_max": 4, "mailbox_max": 4,
-    "records_max": 5, "refused_keys_max": 2,
+    "refused_keys_max": 2,
 }  # fmt: skip
 CONTROL = {
     Kind.HELLO: control.Hello, Kind.READY: control.Ready, Kind.BEAT: control.Beat, Kind.CREDIT: control.Credit,
@@ -176,7 +177,7 @@ def check_bounded(rig: Rig) -> None:
     assert len(state.gone) <= limits.dedupe_window
     assert all(len(name) <= 200 and len(why) <= 300 for name, why in state.gone.items())
     assert len(rig.core._operations._held) <= limits.queue_max
-    assert len(rig.core._records._notes) <= limits.records_max
+    assert len(rig.core._records._notes) <= engineering.RECORDS_MAX
     assert len(state.deadlines) <= 200
     for service in state.services.values():
         assert service.waiting.count <= limits.queue_max

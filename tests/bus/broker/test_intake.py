@@ -71,14 +71,14 @@ def two_open(monkeypatch):
 @pytest.mark.usefixtures("two_open")
 def test_one_request_more_than_a_principal_may_have_open_is_busy_at_once_with_a_time():
     """It has room again with each answer; another one's is its own; services have no bound here."""
-    rig = Rig(busy_retry_ms=70)
+    rig = Rig()
     host, ho2 = rig.worker("host/1@a"), rig.worker("ho2/1@a")
     greedy, again, polite = rig.client("door/7@a"), rig.client("door/7.1@a"), rig.client("door/8@a")
     rig.ask(greedy, "t1", "host", TURN)
     rig.ask(again, "t2", "host", TURN)
     rig.ask(greedy, "t3", "host", TURN)
     (refusal,) = rig.got(greedy)
-    assert (refusal.failure.code, refusal.failure.retryable, refusal.failure.retry_after_ms) == ("busy", True, 70)
+    assert (refusal.failure.code, refusal.failure.retryable, refusal.failure.retry_after_ms) == ("busy", True, 250)
     rig.ask(polite, "t4", "host", TURN)
     for number in range(9):
         rig.ask(host, f"h{number}", "ho2", "ho2.turn", key=f"s{number}")
@@ -106,9 +106,10 @@ def test_a_command_is_taken_in_while_its_sender_has_as_much_open_as_it_may():
 
 
 @pytest.mark.parametrize(("setting", "who"), [("client_open_max_bytes", 7), ("clients_open_max_bytes", 8)])
-def test_bodies_are_bounded_in_bytes_by_client_and_altogether(setting, who):
+def test_bodies_are_bounded_in_bytes_by_client_and_altogether(setting, who, monkeypatch):
     """What is open is held in memory: beyond the bytes it is busy, and free again when it has ended."""
-    rig = Rig(fair_unit_bytes=10, **{setting: 100})
+    monkeypatch.setattr(limits, "FAIR_UNIT_BYTES", 10)
+    rig = Rig(**{setting: 100})
     host = rig.worker("host/1@a")
     first, second = rig.client("door/7@a"), rig.client(f"door/{who}.1@a")
     rig.ask(first, "t1", "host", TURN, body=b"x" * 60)
@@ -121,9 +122,10 @@ def test_bodies_are_bounded_in_bytes_by_client_and_altogether(setting, who):
     assert rig.requests(host) == ["t1", "t3", "t4"]
 
 
-def test_whoever_has_nothing_open_may_ask_whatever_the_others_have():
+def test_whoever_has_nothing_open_may_ask_whatever_the_others_have(monkeypatch):
     """All that may be open is taken by others: one request of the least size comes in, no second and no larger one."""
-    rig = Rig(clients_open_max_bytes=100, fair_unit_bytes=10)
+    monkeypatch.setattr(limits, "FAIR_UNIT_BYTES", 10)
+    rig = Rig(clients_open_max_bytes=100)
     host = rig.worker("host/1@a")
     rig.ask(rig.client("door/7@a"), "t1", "host", TURN, body=b"x" * 100)
     polite = rig.client("door/8@a")

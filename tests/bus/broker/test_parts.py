@@ -13,7 +13,6 @@ from hobus.bus.broker.waiting import ANYBODY, WaitingRoom
 from hobus.bus.catalog import ROLES, ROWS, rows_of
 from hobus.bus.envelope import Kind, header
 from hobus.bus.lanes import INSTANCE_PATTERN, is_foreign
-from tests.bus.broker.rig import settings_with
 from tests.laws import law
 
 ROW = rows_of("ho1")["wo.execute"]
@@ -43,7 +42,7 @@ def pending(message_id, sender="ho2/1@a", row=ROW):
 @law(20, 100, steps=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "drop"])), max_size=60))
 def test_a_waiting_room_loses_nothing_and_counts_right(steps):
     """Whatever is added leaves exactly once, by being taken or removed, and the count is what is inside."""
-    room, inside, made = WaitingRoom(settings_with()), {}, 0
+    room, inside, made = WaitingRoom(), {}, 0
     for sender, what in steps:
         if what == "add":
             made += 1
@@ -64,7 +63,7 @@ def test_a_waiting_room_loses_nothing_and_counts_right(steps):
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=40))
 def test_no_sender_is_served_twice_while_another_one_waits_for_its_first(senders):
     """Round robin: between two turns of one sender every other waiting sender has had one."""
-    room = WaitingRoom(settings_with())
+    room = WaitingRoom()
     for number, sender in enumerate(senders):
         room.add(pending(f"m{number}", f"door/{sender}@e"), ANYBODY)
     served = []
@@ -77,7 +76,7 @@ def test_no_sender_is_served_twice_while_another_one_waits_for_its_first(senders
 
 def test_what_waits_for_one_instance_is_not_given_to_another():
     """Bound requests are seen by their instance only; shared ones by everybody, in turns."""
-    room = WaitingRoom(settings_with())
+    room = WaitingRoom()
     for number in range(4):
         room.add(pending(f"mine{number}"), "w1")
         room.add(pending(f"shared{number}"), ANYBODY)
@@ -128,7 +127,7 @@ def test_work_of_a_former_owner_does_not_make_a_key_idle():
 
 
 def test_beyond_its_bound_the_key_unused_longest_has_no_owner():
-    """`bus.sticky_keys_max`; one that is being worked on stays, whatever comes."""
+    """`limits.STICKY_KEYS_MAX`; one that is being worked on stays, whatever comes."""
     table, peer = StickyTable(10, 3), BoundPeer(b"", "ho2/1@a", "ho2", 0.0)
     table.assign("worked on", peer, 0.0)
     table.started("worked on", peer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.bus import limits
 from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import least_loaded
 from hobus.bus.catalog import rows_of
@@ -157,9 +158,10 @@ def test_a_key_gets_a_new_owner_when_the_old_one_leaves(rig, how):
         assert rig.requests(other) == ["WO-2"]
 
 
-def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on():
-    """After bus.sticky_idle_s without traffic the next request chooses anew; a long run keeps its owner."""
-    rig = Rig(sticky_idle_s=10)
+def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on(monkeypatch):
+    """After an hour without traffic the next request chooses anew; a long run keeps its owner."""
+    monkeypatch.setattr(limits, "STICKY_IDLE_S", 10)
+    rig = Rig()
     ho1 = rig.client("ho1/1@a")
     gateway = rig.worker("gateway/1@a", slots=2)
     prompt(rig, ho1, "WO-1", key="idle")
@@ -172,9 +174,10 @@ def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on():
     assert not rig.core._state.services["gateway"].sticky._owners
 
 
-def test_senders_take_turns():
+def test_senders_take_turns(monkeypatch):
     """One sender with a long queue does not keep another waiting behind all of it."""
-    rig = Rig(service_weight=1)
+    monkeypatch.setattr(limits, "SERVICE_WEIGHT", 1)
+    rig = Rig()
     first, second = rig.client("ho2/1@a"), rig.client("ho2/2@a")
     ho1 = rig.worker("ho1/1@a", slots=1)
     for number in range(4):

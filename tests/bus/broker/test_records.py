@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hobus.bus import limits
 from hobus.bus.codec import decode, encode
 from hobus.bus.envelope import Kind, header
 from hobus.bus.messages.ledger import Ack, Write, Written
@@ -116,9 +117,10 @@ def test_what_comes_while_a_write_is_on_its_way_waits_for_the_next(rig):
     assert second.entries[0].submission_id == "broker/1@e1/2"
 
 
-def test_the_book_is_bounded_and_says_what_it_did_not_keep():
-    """Beyond bus.records_max distinct notes only a number is kept, and that number is recorded."""
-    rig = Rig(records_max=2)
+def test_the_book_is_bounded_and_says_what_it_did_not_keep(monkeypatch):
+    """Beyond limits.RECORDS_MAX distinct notes only a number is kept, and that number is recorded."""
+    monkeypatch.setattr(limits, "RECORDS_MAX", 2)
+    rig = Rig()
     peers = [rig.client(f"ho1/{number}@a") for number in range(5)]
     for peer in peers:
         deny(rig, peer, 1)

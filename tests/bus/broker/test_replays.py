@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hobus.bus import limits
 from hobus.bus.broker.ring import Replays, Ring
-from tests.bus.broker.rig import SHIPPED
 
 
 def replays(ms_per_s=100, answers_max=10):
@@ -25,10 +25,10 @@ def run(made, *, start, seconds, cost_s):
 
 def test_whoever_asks_without_end_gets_its_share_of_each_second():
     """Ten milliseconds each: what a second leaves at once, then ten pieces in each second."""
-    made = replays(ms_per_s=SHIPPED["tap_replay_ms"])
+    made = replays(ms_per_s=limits.TAP_REPLAY_MS)
     assert made.begin(b"t", iter([b"x"] * 1000))
     began = run(made, start=50.0, seconds=10, cost_s=0.01)
-    share = SHIPPED["tap_replay_ms"] / 1000
+    share = limits.TAP_REPLAY_MS / 1000
     for at in began:
         spent = sum(0.01 for other in began if at <= other < at + 1)
         assert spent <= 2 * share + 0.02

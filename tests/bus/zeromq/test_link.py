@@ -21,7 +21,7 @@ async def test_a_link_connects_with_its_first_frame(tmp_path) -> None:
     zeromq = ZeroMQ(SETTINGS)
     router, came = zeromq.bound(zmq.ROUTER), []
     router.bind(f"ipc://{tmp_path}/s")
-    drained = DrainedSocket(router, SETTINGS, lambda message: came.append(message[1:]))
+    drained = DrainedSocket(router, lambda message: came.append(message[1:]))
     silent, speaking = (ZeroMQLink(zeromq, SETTINGS, f"ipc://{tmp_path}/s") for _ in range(2))
     try:
         silent.discard()

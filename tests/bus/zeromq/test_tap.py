@@ -9,13 +9,14 @@ from types import SimpleNamespace
 import pytest
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, ring_topic
 from hobus.bus.envelope import Kind, header
 from hobus.bus.zeromq import tap as tap_module
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapPublisher
-from tests.bus.broker.rig import SHIPPED, settings_with
+from tests.bus.broker.rig import settings_with
 
 SECRET = b"what a user said"
 
@@ -172,7 +173,7 @@ def test_nonsense_of_a_connection_that_is_gone_already_is_nobodys(publisher):
 
 
 def test_a_replay_takes_its_share_of_the_brokers_time_and_says_when_it_goes_on(publisher, monkeypatch):
-    """Each piece takes ten milliseconds here; after those of the last second there is a pause (`bus.tap_replay_ms`)."""
+    """Each piece takes ten milliseconds here; after those of the last second there is a pause (`limits.TAP_REPLAY_MS`)."""
     publisher.publish(taps(1, 64 * 30))
     publisher._subscription(1, ring_topic("n", 60.0), is_said=True)
 
@@ -183,14 +184,14 @@ def test_a_replay_takes_its_share_of_the_brokers_time_and_says_when_it_goes_on(p
     monkeypatch.setattr(publisher, "_send", slow)
     for _ in range(100):
         publisher.answer_some()
-    at_once = SHIPPED["tap_replay_ms"] // 10
+    at_once = limits.TAP_REPLAY_MS // 10
     assert at_once <= len(publisher.sent) <= at_once + 2
     publisher._clock.at = publisher.next_answer_at
     publisher.answer_some()
     publisher.answer_some()
     assert len(publisher.sent) <= at_once + 3
     assert publisher.next_answer_at - publisher._clock.at == pytest.approx(
-        0.01 / (SHIPPED["tap_replay_ms"] / 1000), rel=0.2
+        0.01 / (limits.TAP_REPLAY_MS / 1000), rel=0.2
     )
 
 

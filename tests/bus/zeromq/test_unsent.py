@@ -25,7 +25,7 @@ async def test_what_a_peer_does_not_read_is_counted_until_it_does(tmp_path) -> N
     zeromq = ZeroMQ(SETTINGS)
     router, came = zeromq.bound(zmq.ROUTER), []
     router.bind(f"ipc://{tmp_path}/s")
-    drained = DrainedSocket(router, SETTINGS, came.append)
+    drained = DrainedSocket(router, came.append)
     unsent = Unsent(router, drained, 2)
     slow = zmq.Context()
     dealer = slow.socket(zmq.DEALER)
@@ -64,7 +64,7 @@ async def test_what_was_sent_to_who_left_is_not_counted_for_ever(tmp_path) -> No
     router, came = zeromq.bound(zmq.ROUTER), []
     router.setsockopt(zmq.ROUTER_MANDATORY, 1)
     router.bind(f"ipc://{tmp_path}/s")
-    drained = DrainedSocket(router, SETTINGS, came.append)
+    drained = DrainedSocket(router, came.append)
     unsent = Unsent(router, drained, 2)
     slow = zmq.Context()
     dealer = slow.socket(zmq.DEALER)
