@@ -12,7 +12,7 @@ import click
 
 from bench.builders import shipped_snapshot
 from hobus.launch.cli.main import hobus
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.filters.ledger_fields import ledger_filter
 from hobus.launch.filters.syntax import FilterError
 from hobus.launch.filters.tap_fields import tap_filter
@@ -30,6 +30,8 @@ PAGES = [
 FILTERS = {"ledger show": ledger_filter, "ledger tail": ledger_filter, "tap": tap_filter}
 PLACEHOLDER = "1"
 """Stands for what an f-string puts in: a text and a number."""
+HOLES = {PLACEHOLDER, "{0}"}
+"""What is put in where the command is printed."""
 OF_A_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -124,6 +126,8 @@ def _fault(words: list[str], *, is_whole: bool) -> str:
         return f"misses {fault.param and fault.param.name}" if is_whole and rest else ""
     except click.BadOptionUsage as fault:
         return fault.message if is_whole or "requires an argument" not in fault.message else ""
+    except UsageFault as fault:
+        return "" if HOLES & set(rest) else f"UsageFault: {fault}"  # what stands there has a form of its own
     except (click.ClickException, CommandError, FilterError) as fault:
         return f"{type(fault).__name__}: {fault}"
     return ""
