@@ -127,7 +127,8 @@ def _fault(words: list[str], *, is_whole: bool) -> str:
     except click.BadOptionUsage as fault:
         return fault.message if is_whole or "requires an argument" not in fault.message else ""
     except UsageFault as fault:
-        return "" if HOLES & set(rest) else f"UsageFault: {fault}"  # what stands there has a form of its own
+        has_hole = any(word in HOLES or word.isupper() for word in rest)  # what is put in there has a form of its own
+        return "" if has_hole else f"UsageFault: {fault}"
     except (click.ClickException, CommandError, FilterError) as fault:
         return f"{type(fault).__name__}: {fault}"
     return ""
