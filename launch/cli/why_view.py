@@ -5,19 +5,72 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from hobus.bus.text import shortened
 from hobus.launch.cli.provenance_view import MADE_UNDER, rows_of
 from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_parts import Aside, Heading, Part, Rows, Said
 from hobus.launch.console.output import as_json as json_text
-from hobus.launch.console.output import counted, printable, thousands
-from hobus.launch.sessions.why import Explanation, Span
-from hobus.launch.sessions.why_context import ContextSeen
+from hobus.launch.console.output import counted, note, printable, say, styled, table, table_lines, thousands
+from hobus.launch.sessions.why import ContextSeen, Explanation, Span
 from hobus.launch.sessions.why_failed import FailureSeen, WaitSeen
 from hobus.launch.sessions.why_memory import MemoryShown
 from hobus.launch.sessions.why_prompts import PromptShown, Shown
+
+
+class Heading(NamedTuple):
+    """Above what follows, a blank line before it."""
+
+    text: str
+
+
+class Said(NamedTuple):
+    """A line."""
+
+    text: str
+    colour: str | None = None
+    bold: bool = False
+
+
+class Aside(NamedTuple):
+    """What a program that reads standard output must not see."""
+
+    text: str
+
+
+class Rows(NamedTuple):
+    """A table; of its cells what no terminal is commanded by."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+Part = Heading | Said | Aside | Rows
+
+
+def show(parts: Iterator[Part]) -> None:
+    """Printed, each as soon as it is there."""
+    for part in parts:
+        match part:
+            case Heading(text):
+                say()
+                say(styled(text, None, bold=True))
+            case Said(text, colour, bold):
+                say(styled(text, colour, bold=bold) if colour or bold else text)
+            case Aside(text):
+                note(text)
+            case Rows(headings, rows):
+                table(headings, rows)
+
+
+def lines_of(parts: Iterator[Part]) -> Iterator[str]:
+    """The same as lines; tables as wide as the terminal."""
+    for part in parts:
+        if isinstance(part, Rows):
+            yield from table_lines(part.headings, part.rows, is_styled=False)
+        else:
+            yield part.text
+
 
 _LINE_CHARS = 60
 _BAR_CELLS = 24

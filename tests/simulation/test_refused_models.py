@@ -13,7 +13,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.config.schema import AdminConfig
-from hobus.launch.sessions.why_context import contexts_in
+from hobus.launch.sessions.why import contexts_in
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
 from tests.simulation.turns import AsksForTools

@@ -23,8 +23,7 @@ from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_parts import lines_of
-from hobus.launch.cli.why_view import parts_of
+from hobus.launch.cli.why_view import lines_of, parts_of
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.evidence import Evidence
 from hobus.launch.sessions.history import turns_in

@@ -20,8 +20,7 @@ from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_parts import lines_of
-from hobus.launch.cli.why_view import parts_of
+from hobus.launch.cli.why_view import lines_of, parts_of
 from hobus.launch.console.output import as_json
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn

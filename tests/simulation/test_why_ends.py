@@ -17,8 +17,7 @@ from hobus.bus.messages.session import Approve, Cancel, Deny
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_parts import lines_of
-from hobus.launch.cli.why_view import parts_of
+from hobus.launch.cli.why_view import lines_of, parts_of
 from hobus.launch.sessions.evidence import Evidence, Rules
 from hobus.launch.sessions.why import explain
 from hobus.launch.sessions.why_memory import STREAMS

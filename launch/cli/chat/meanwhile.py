@@ -11,8 +11,7 @@ from hobus.launch.cli.chat.slash import LEAVING, told
 from hobus.launch.cli.chat.talk import Other, Said, Talk
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
-from hobus.launch.sessions.following import follow
-from hobus.launch.sessions.notifications import Noticed, in_chat, in_shell
+from hobus.launch.sessions.notifications import Noticed, follow, in_chat, in_shell
 
 _DIM = "bright_black"
 _LATER = "it is kept, and sent when this turn is over"

@@ -19,8 +19,7 @@ from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import explained
-from hobus.launch.cli.why_parts import lines_of
-from hobus.launch.cli.why_view import parts_of
+from hobus.launch.cli.why_view import lines_of, parts_of
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record

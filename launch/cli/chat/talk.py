@@ -32,8 +32,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import RunFile, running
 from hobus.launch.sessions.commands import Fences, host_command, verdict_on, view_of
-from hobus.launch.sessions.following import body_text, newest
-from hobus.launch.sessions.notifications import Noticed, in_chat
+from hobus.launch.sessions.notifications import Noticed, body_text, in_chat, newest
 from hobus.launch.sessions.summary import Standing, standing_of
 from hobus.launch.sessions.turns import beside
 from hobus.launch.sessions.watched_turn import ROLE, answer_of

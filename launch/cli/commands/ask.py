@@ -145,8 +145,11 @@ async def _watched(place: Place, turn: ProcessTurn, timeout_s: float, view: View
 async def _followed(place: Place, session_id: str, input_id: str, tell: Callable[[list[Line]], None]) -> None:
     """What happens in the session is told, from when the turn has taken a while."""
     await asyncio.sleep(place.snapshot.config.launcher.journal_poll_ms / 1000)
-    from hobus.launch.sessions.following import follow  # noqa: PLC0415 - loads a supervisor's rules
-    from hobus.launch.sessions.notifications import Noticed, in_shell  # noqa: PLC0415
+    from hobus.launch.sessions.notifications import (  # noqa: PLC0415
+        Noticed,
+        follow,
+        in_shell,
+    )
 
     await follow(place, session_id, input_id, Noticed(session_id, says=in_shell), tell)
 

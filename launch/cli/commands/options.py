@@ -28,8 +28,10 @@ def _home(ctx: click.Context, _parameter: click.Parameter, given: str | None) ->
     """The home that is meant, before anything else is looked at: what is told of the rest names it."""
     meant: str = given or (ctx.find_root().obj or {}).get("home") or os.environ.get("HOBUS_HOME") or DEFAULT_HOME
     home = home_of(Path(meant))
+    if ctx.resilient_parsing:
+        return home
     is_about(home.root)
-    if is_worker(home.root) and ctx.command.name != "logs" and not ctx.resilient_parsing:
+    if is_worker(home.root) and ctx.command.name != "logs":
         raise UsageFault(
             f"{home.root} is the directory of a worker: no cluster runs in it",
             hint="the cluster's commands run on its own host; the worker ends by Ctrl-C, or SIGTERM",

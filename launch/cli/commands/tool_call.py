@@ -32,8 +32,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here, same_command
 from hobus.launch.console.output import as_json, note, note_coloured, note_lines, printable, say
-from hobus.launch.sessions.following import follow
-from hobus.launch.sessions.notifications import Noticed, in_shell
+from hobus.launch.sessions.notifications import Noticed, follow, in_shell
 from hobus.launch.sessions.tool_texts import ToolText, text_of
 from hobus.launch.sessions.tool_texts import words_of as words_of_tool
 from hobus.launch.sessions.turns import beside, words_of

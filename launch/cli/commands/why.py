@@ -14,8 +14,7 @@ from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.provenance_view import change_in_words
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import TURN, ExplainedTurn, explained
-from hobus.launch.cli.why_parts import show
-from hobus.launch.cli.why_view import parts_of, value_in_words
+from hobus.launch.cli.why_view import parts_of, show, value_in_words
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import note, printable, say, styled
 from hobus.launch.sessions.journal import sessions_meant
