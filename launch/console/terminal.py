@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.padding import Padding
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -27,9 +26,6 @@ _NARROW = 14
 """Cells; a column that needs no more is never broken, and none is made narrower than that for another one's sake."""
 CUT = "⋮"
 _WRAPS = Console(width=80)  # `Text.wrap` asks it for nothing but defaults
-_NOTE = 28
-"""Cells; a last column that needs more, and would not get as many, stands below its row."""
-_INDENT = 4
 _BESIDE_BAR = 68
 """Cells; what stands beside a bar, for numbers in the millions: a bar that takes all it can would cut that."""
 _ROOMY = 80
@@ -108,22 +104,28 @@ def table_of(
     spare: Sequence[str],
     columns: int,
 ) -> Group:
-    """The same, to be shown in a place that is written anew."""
+    """The same, to be shown in a place that is written anew.
+
+    Where not all columns fit, wide ones are broken; then what is spare is left out, the first of it first.
+    """
     cells = [[cell(text) for text in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
-    layout = laid_out(headings, widths, spare=spare, columns=columns)
-    if layout is None:
-        return Group(*_records(headings, cells, coloured))
-    shown: list[RenderableType] = [_row([Text(heading, style="bold") for heading in headings], layout)]
+    kept, left_out = list(range(len(headings))), list[str]()
+    while sum(min(widths[number], _NARROW) + _GAP for number in kept) - _GAP > columns:
+        if len(left_out) == len(spare):
+            return Group(*_records(headings, cells, coloured))
+        left_out.append(spare[len(left_out)])
+        kept.remove(headings.index(left_out[-1]))
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    for number in kept:
+        least = min(widths[number], _NARROW)
+        table.add_column(Text(headings[number]), overflow="fold", min_width=least, no_wrap=least == widths[number])
     for row in cells:
-        texts = [_cell(row, number, coloured) for number in range(len(headings))]
-        shown.append(_row(texts, layout))
-        if layout.is_last_below and row[-1]:
-            shown.append(Padding(texts[-1], (0, 0, 0, _INDENT)))
-    if layout.left_out:
-        said = f"too narrow here for {', '.join(layout.left_out)}; --json has all"
-        shown.append(Text(said, style="bright_black", overflow="fold"))
-    return Group(*shown)
+        table.add_row(*(_cell(row, number, coloured) for number in kept))
+    if not left_out:
+        return Group(table)
+    said = f"too narrow here for {', '.join(left_out)}; --json has all"
+    return Group(table, Text(said, style="bright_black", overflow="fold"))
 
 
 class InPlace:
@@ -251,57 +253,6 @@ class _Told(ProgressColumn):
 def _rate(speed: float) -> str:
     """As many as a second brings; below ten with tenths."""
     return thousands(int(speed)) if speed >= 10 else f"{speed:.1f}"  # noqa: PLR2004 - as said
-
-
-class Layout(NamedTuple):
-    """Where the cells of a row stand."""
-
-    widths: dict[int, int]
-    """Number of a column -> its cells, in the order of the columns."""
-    is_last_below: bool
-    left_out: tuple[str, ...]
-
-
-def laid_out(headings: Sequence[str], widths: Sequence[int], *, spare: Sequence[str], columns: int) -> Layout | None:
-    """Columns that need `widths` at their widest, in so many of a terminal; None where they do not fit.
-
-    The widest ones are broken first. What is spare is left out as far as the others would not fit otherwise.
-    """
-    last = len(headings) - 1
-    kept, left_out = list(range(len(headings))), list[str]()
-    for heading in (*spare, ""):
-        others = [widths[number] for number in kept if number != last]
-        room = columns - _least(others) - _GAP
-        is_last_below = len(kept) > 1 and last in kept and widths[last] > _NOTE and room < _NOTE
-        beside = [number for number in kept if not (is_last_below and number == last)]
-        if _least([widths[number] for number in beside]) <= columns:
-            fitting = _fitted([widths[number] for number in beside], columns)
-            return Layout(dict(zip(beside, fitting, strict=True)), is_last_below, tuple(left_out))
-        if heading:
-            kept.remove(headings.index(heading))
-            left_out.append(heading)
-    return None
-
-
-def _least(widths: Sequence[int]) -> int:
-    """What columns of these widths take beside each other at least, where the wide ones are broken."""
-    return sum(min(width, _NARROW) for width in widths) + _GAP * (len(widths) - 1)
-
-
-def _fitted(widths: Sequence[int], columns: int) -> list[int]:
-    """The widths, the widest taken down one after the other until all of them fit."""
-    fitting = list(widths)
-    while sum(fitting) + _GAP * (len(fitting) - 1) > columns:
-        fitting[fitting.index(max(fitting))] -= 1
-    return fitting
-
-
-def _row(cells: Sequence[Text], layout: Layout) -> Table:
-    row = Table.grid(padding=(0, _GAP, 0, 0))
-    for width in layout.widths.values():
-        row.add_column(width=width, overflow="fold")
-    row.add_row(*(cells[number] for number in layout.widths))
-    return row
 
 
 def _cell(row: Sequence[str], number: int, coloured: int | None) -> Text:
