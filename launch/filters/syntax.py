@@ -1,4 +1,4 @@
-"""The filter language's text: `turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k`, parsed and printed.
+"""The filter language's text: `turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k`, parsed.
 
     filter     = and ("|" and)*                `&` binds tighter than `|`
     and        = unary ("&" unary)*
@@ -103,30 +103,6 @@ def comparisons(node: Node) -> list[Compare]:
             return comparisons(inner)
         case And(parts) | Or(parts):
             return [found for part in parts for found in comparisons(part)]
-
-
-def printed(node: Node) -> str:
-    """The text of a tree; parsing it gives the same tree."""
-    match node:
-        case Compare(name, operator, value):
-            return f"{name}{operator}{_printed_value(value)}"
-        case Not(inner):
-            return f"!{_grouped(inner, (And, Or))}"
-        case And(parts):
-            return " & ".join(_grouped(part, (And, Or)) for part in parts)
-        case Or(parts):
-            return " | ".join(_grouped(part, (Or,)) for part in parts)
-
-
-def _grouped(node: Node, kinds: tuple[type, ...]) -> str:
-    return f"({printed(node)})" if isinstance(node, kinds) else printed(node)
-
-
-def _printed_value(value: Value) -> str:
-    if not value.is_literal:
-        return value.text
-    escaped = value.text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
 
 
 class _Parser:

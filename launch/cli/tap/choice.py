@@ -88,12 +88,6 @@ class EpochAccount:
     beats: int = 0
     left_out: int = 0
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether nothing is missing and nothing counted twice."""
-        counted = self.shown + self.filtered + self.lost + self.beats + self.left_out
-        return counted == self.last - self.first + 1
-
 
 @dataclass(slots=True)
 class Account:

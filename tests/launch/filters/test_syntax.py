@@ -11,12 +11,12 @@ from hobus.launch.filters.syntax import (
     And,
     Compare,
     FilterError,
+    Node,
     Not,
     Or,
     Value,
     comparisons,
     parse,
-    printed,
 )
 
 NAMES = st.sampled_from(["turn", "kind", "actor", "size", "stream", "wo_id"])
@@ -47,6 +47,32 @@ def parsed(text: str):
         return parse(text)
     except FilterError as error:
         return error
+
+
+def printed(node: Node) -> str:
+    """The text of a tree; parsing it gives the same tree."""
+    match node:
+        case Compare(name, operator, value):
+            return f"{name}{operator}{printed_value(value)}"
+        case Not(inner):
+            return f"!{grouped(inner, (And, Or))}"
+        case And(parts):
+            return " & ".join(grouped(part, (And, Or)) for part in parts)
+        case Or(parts):
+            return " | ".join(grouped(part, (Or,)) for part in parts)
+
+
+def grouped(node: Node, kinds: tuple[type, ...]) -> str:
+    """In parentheses where that is of one of these kinds."""
+    return f"({printed(node)})" if isinstance(node, kinds) else printed(node)
+
+
+def printed_value(value: Value) -> str:
+    """In quotes where nothing in it is a wildcard."""
+    if not value.is_literal:
+        return value.text
+    escaped = value.text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 @given(TREES)

@@ -18,7 +18,7 @@ from hobus.launch.cli.tap.choice import Account, Chooser, TurnBook
 from hobus.launch.cli.tap.printer import Printer, Sink, frame_document
 from hobus.launch.cli.tap.table import Table
 from hobus.launch.filters.tap_fields import tap_filter
-from tests.launch.cli.tap.batches import batch
+from tests.launch.cli.tap.batches import batch, is_exact
 from tests.launch.filters.frames import SESSION, frame
 
 
@@ -171,4 +171,4 @@ def test_frames_that_could_not_be_written_count_as_lost():
     account.unshown(1)
     account.unshown(0)
     assert account.lines() == ["1 frame shown, 1 filtered out, 1 lost (#1 to #3 of broker e)"]
-    assert account.epochs[0].is_exact
+    assert is_exact(account.epochs[0])
