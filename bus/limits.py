@@ -74,3 +74,5 @@ HANDSHAKE_TIMEOUT_MS = 5000
 """A connection from elsewhere that has not proved its key by then ends."""
 REFUSED_KEYS_WINDOW_MS = 60_000
 """A refused key is recorded once per so long."""
+OUTPUT_ERRORS_MAX = 5
+"""Faults named of an answer that breaks its schema."""

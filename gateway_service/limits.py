@@ -23,3 +23,13 @@ IMAGE_TOKENS = 1600
 
 TOLD_AFTER_S = 1.0
 """Who listens to a call is told that it waits after so long: a shorter wait is no news."""
+SAID_MAX_CHARS = 200
+"""A provider's own words in a fault; the rest is cut."""
+MESSAGE_MAX_CHARS = 500
+"""A fault's words in the record; the rest is cut."""
+ERROR_MAX_BYTES = 64 * 1024
+"""Read of an answer that says an error; the rest is left."""
+STREAM_INTERVAL_MS = 20
+"""A call's deltas leave at most once per so long; 0: each at once."""
+RECENT_CALLS_MAX = 1024
+"""Answered calls remembered in memory; older ones are in the record."""

@@ -24,7 +24,7 @@ from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import images, pricing, records, routing, validation
+from hobus.gateway_service import images, limits, pricing, records, routing, validation
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
@@ -323,7 +323,7 @@ def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
     if fault.facts.get("ended") is not True:
         shared.rejections += 1
         config = settings.gateway
-        said = fault.detail[: config.message_max_chars]
+        said = fault.detail[: limits.MESSAGE_MAX_CHARS]
         entry = records.entry(  # without a text of the prompt
             "PROMPT_REJECTED",
             f"{prompt.idempotency_key[: config.key_max_chars]}/{shared.bus.instance}.{shared.rejections}",

@@ -18,6 +18,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.prompts import session_scope
 from hobus.config.sections.gateway import GatewayConfig, RateConfig
+from hobus.gateway_service.limits import RECENT_CALLS_MAX
 from hobus.gateway_service.records import Attempt
 
 
@@ -113,7 +114,7 @@ class Rates:
             for kind, cost in (("requests", 1), ("tokens", attempt.reservation.tokens)):
                 if rate is not None and self._ensure((scope, kind), rate):
                     shares.append(_Share((scope, kind), cost, f"{setting}.{kind}_per_minute"))
-        while len(self._buckets) > max(self._config.recent_calls_max, len(shares)):  # never one of this very call
+        while len(self._buckets) > max(RECENT_CALLS_MAX, len(shares)):  # never one of this very call
             self._buckets.popitem(last=False)
         return shares
 

@@ -17,7 +17,7 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
 from hobus.bus.spool import Spool
 from hobus.config.sections.gateway import GatewayConfig
-from hobus.gateway_service import records
+from hobus.gateway_service import limits, records
 from hobus.gateway_service.budget import BudgetState, figures_of, state_of
 
 _log = structlog.get_logger("gateway")
@@ -33,7 +33,7 @@ class Recovery:
         self._page = config.rebuild_page
         self._after = -1
         self._unended: dict[str, Entry] = {}
-        self.state = BudgetState(config.recent_calls_max)
+        self.state = BudgetState(limits.RECENT_CALLS_MAX)
         self._snapshot_entries = config.snapshot_entries
         self._read_count = 0  # since the newest snapshot
 

@@ -25,7 +25,7 @@ from hobus.bus.spool import RecordKeeper
 from hobus.bus.streaming import Draft
 from hobus.bus.window import remember
 from hobus.config.schema import AdminConfig
-from hobus.gateway_service import pricing, records, routing
+from hobus.gateway_service import limits, pricing, records, routing
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import Passage
 from hobus.gateway_service.calls import key_conflict
@@ -250,7 +250,7 @@ class Sender:
             self.bus.clock.monotonic,
             asyncio.get_running_loop().call_later,
             self._speaking,
-            interval_s=self.config.gateway.stream_interval_ms / 1000,
+            interval_s=limits.STREAM_INTERVAL_MS / 1000,
             chars_max=self.config.ledger.bodies_max_bytes,
         )
         draft.begin(ask.prompt.work_order_id, attempt.number)
@@ -382,13 +382,13 @@ class Sender:
         return due_at is not None and self.bus.now() >= parse_iso(due_at) - reserve_s
 
     def _note_made(self, attempt: Attempt) -> None:
-        remember(self._made, attempt.name, None, at_most=self.config.gateway.recent_calls_max)
+        remember(self._made, attempt.name, None, at_most=limits.RECENT_CALLS_MAX)
 
     def _left(self, deadline: float) -> float:
         return deadline - self.bus.clock.monotonic()
 
     def _failure_entry(self, attempt: Attempt, fault: GatewayError, settlement: Settlement) -> WriteEntry:
-        chars_max = self.config.gateway.message_max_chars
+        chars_max = limits.MESSAGE_MAX_CHARS
         return records.failed(attempt, fault, settlement, chars_max=chars_max, at=self.bus.now())
 
 

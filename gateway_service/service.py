@@ -14,6 +14,7 @@ import structlog
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import ConfigError, GatewayError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.limits import OUTPUT_ERRORS_MAX
 from hobus.bus.messages.gateway import (
     Breakers,
     Budget,
@@ -29,7 +30,7 @@ from hobus.bus.window import remember
 from hobus.config.recorded import Snapshots
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import routing, validation
+from hobus.gateway_service import limits, routing, validation
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
@@ -46,7 +47,7 @@ _log = structlog.get_logger("gateway")
 SPOOL_FILE = "prompts.spool"
 _ENTRIES_OF_CALL = 2
 """PROMPT_SENT and its end."""
-_RATES = ("provider_rates", "session_rate", "on_rate_limit", "recent_calls_max")
+_RATES = ("provider_rates", "session_rate", "on_rate_limit")
 ProvidersOf = Callable[[Snapshot], Awaitable[Mapping[str, Provider]]]
 
 
@@ -70,8 +71,8 @@ class GatewayService(Actor):
         self._first = providers
         self._providers_of = providers_of
         self._spool = Spool(spool, SPOOL_FILE)
-        self._calls = Calls(self._config.gateway.recent_calls_max)
-        self._last_faults = routing.LastFaults(self._config.gateway.recent_calls_max)
+        self._calls = Calls(limits.RECENT_CALLS_MAX)
+        self._last_faults = routing.LastFaults(limits.RECENT_CALLS_MAX)
         self._places: dict[str, Places] = {}  # by provider
         self._open = asyncio.Event()
         self._pipelines: OrderedDict[str, Pipeline] = OrderedDict()  # by digest, the last few
@@ -240,7 +241,7 @@ class GatewayService(Actor):
             last_faults=self._last_faults,
             on_lost=self._calls.forget,
         )
-        outputs = validation.OutputChecks(snapshot.output_schemas(), errors_max=config.gateway.output_errors_max)
+        outputs = validation.OutputChecks(snapshot.output_schemas(), errors_max=OUTPUT_ERRORS_MAX)
         return Pipeline(
             self._shared, snapshot, providers, account, sender, self._rates_of(config), self._places_of(config), outputs
         )

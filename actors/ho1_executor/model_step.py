@@ -30,6 +30,7 @@ from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
 from hobus.actors.ho1_executor.prompts import Offers, load_pack, render, told_tools
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
+from hobus.bus.limits import OUTPUT_ERRORS_MAX
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.ids import call_key
@@ -163,7 +164,7 @@ class ModelStep:
         """The answer against its contract; what breaks the schema of a stranger is not told at length."""
         if response.tool_calls and not response.content.strip():
             return NO_TOOLS
-        verdict, most = judge_output(checked, response.content), self.config.gateway.output_errors_max
+        verdict, most = judge_output(checked, response.content), OUTPUT_ERRORS_MAX
         return replace(verdict, faults=verdict.faults[:most]) if checked.is_asked_for else verdict
 
     async def _known(self, job: Job, agent: Agent | None) -> KnownToOrder:

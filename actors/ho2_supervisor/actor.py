@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from hobus.actors.ho2_supervisor import commanding
+from hobus.actors.ho2_supervisor import commanding, limits
 from hobus.actors.ho2_supervisor.admission import (
     Admission,
     admit,
@@ -105,7 +105,7 @@ class Supervisor(Actor):
         self._registry = Registry(configurations, self._unowned)
         driver = Driver(configurations, self._registry, self._learning)
         self._runs = Runs(configurations, self._registry, driver)
-        self._take_over = TakeOver(config.ho2.takeover_attempts_max, self._registry, self._runs, self._learning)
+        self._take_over = TakeOver(limits.TAKEOVER_ATTEMPTS_MAX, self._registry, self._runs, self._learning)
         self._unowned.watch()
 
     async def ready(self) -> str:
@@ -164,7 +164,7 @@ class Supervisor(Actor):
 
     async def _begun(self, message: StartSession, session_id: str, agent_id: str, call: Call) -> SessionReady:
         wanted = message.session_config
-        for _ in range(self._config.ho2.takeover_attempts_max):
+        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._take_over.owned(session_id)
             is_new = not session.record.state.is_started
             if is_new and (refused := self._model_fault(agent_id, wanted)):
@@ -240,7 +240,7 @@ class Supervisor(Actor):
                     except RuntimeFault as fault:
                         if not is_answered or not fault.retryable:
                             raise
-                    await self._bus.sleep(self._config.ho2.order_retry_interval_ms / 1000)
+                    await self._bus.sleep(limits.ORDER_RETRY_INTERVAL_MS / 1000)
         except TimeoutError:
             if not is_answered:
                 raise
@@ -259,7 +259,7 @@ class Supervisor(Actor):
 
     async def end_session(self, message: EndSession, call: Call) -> SessionClosed:
         """The session is closed, durably; a run in progress is cancelled first. Idempotent."""
-        for _ in range(self._config.ho2.takeover_attempts_max):
+        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id)
             state = session.record.state
             if state.status == "open" and state.run_id is not None:
@@ -279,7 +279,7 @@ class Supervisor(Actor):
     async def command(self, message: SessionCommand, call: Call) -> CommandVerdict:
         """The command is recorded, with what became of it, before this answers. Idempotent by command_id."""
         command, by = message.command, said_by(call, message.principal)
-        for _ in range(self._config.ho2.takeover_attempts_max):
+        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id)
             if command.command_id in session.record.commands and not await self._registry.is_durable(session):
                 continue
@@ -313,7 +313,7 @@ class Supervisor(Actor):
         # Three renewals fit into the silence that ends a lease, so that one of them may get lost. Who waits with a run
         # that stands still asks again now and then, and so comes to another owner once this one gets no new work.
         ends = [] if terms is None else [terms.heartbeat_timeout_secs / 3]
-        ends += [] if message.waiting is None else [self._config.ho2.standstill_poll_ms / 1000]
+        ends += [] if message.waiting is None else [limits.STANDSTILL_POLL_MS / 1000]
         try:
             async with asyncio.timeout(min(ends, default=None)):
                 while not run.answer.done() and run.standstill == message.waiting:
@@ -339,7 +339,7 @@ class Supervisor(Actor):
     async def _admitted(self, message: TurnRequest) -> tuple[OwnedSession, Admission]:
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
         found: dict[str, KnownInput] | None = None
-        for _ in range(self._config.ho2.takeover_attempts_max):
+        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id)
             while is_pending_follow_up(session.record.state, message.input_id):
                 await self._runs.turnover(session)
@@ -388,7 +388,7 @@ class Supervisor(Actor):
 
         One that only the host has answered so far is started under its agent.
         """
-        for _ in range(self._config.ho2.takeover_attempts_max):
+        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._take_over.owned(session_id)
             if session.record.state.is_started:
                 return session

@@ -6,6 +6,7 @@ no end within `sessions.cancel_grace_ms` is ended by HO2, so that whatever comes
 
 from __future__ import annotations
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import RunMemo
@@ -34,7 +35,7 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
         left_s = give_up - clock.monotonic()
         if left_s <= 0 or not session.record.state.open_orders:
             break
-        await resources.bus.sleep(min(left_s, resources.config.sessions.cancel_poll_ms / 1000))
+        await resources.bus.sleep(min(left_s, limits.CANCEL_POLL_MS / 1000))
     await end_orders(resources, session, memo, trace=trace)
     _close_calls(session, trace)
     run = session.record.state.run

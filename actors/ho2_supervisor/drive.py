@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from hobus.actors.ho2_supervisor import cancelling
+from hobus.actors.ho2_supervisor import cancelling, limits
 from hobus.actors.ho2_supervisor.admission import agent_fault, conflict
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning.learning import Learning
@@ -89,7 +89,7 @@ class Driver:
         """
         session = task.session
         refused: EntryRefused | None = None
-        for _ in range(self.resources.config.ho2.takeover_attempts_max):
+        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             try:
                 if refused is None:
                     return await self._attempt(task)

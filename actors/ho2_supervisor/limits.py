@@ -30,3 +30,19 @@ TURN_TOLD_S = 1.0
 """A turn that waits so long to begin says so to whoever watches it."""
 LEFT_OUT_MAX = 20
 """Lines of memory that a turn's record names as not shown: what a person reads, in a few hundred bytes."""
+CANCEL_POLL_MS = 25
+"""How often it asks the record for that meanwhile."""
+STANDSTILL_POLL_MS = 2000
+"""Who waits for a run that stands still asks again after this, and finds its owner if that changed."""
+TAKEOVER_ATTEMPTS_MAX = 5
+"""Readings of a journal whose head moves meanwhile."""
+ORDER_RETRY_INTERVAL_MS = 100
+"""Between two sends of one order, so that `busy` can pass."""
+CACHE_MAX = 256
+"""Assembled contexts that a supervisor keeps; then the oldest goes."""
+REQUIRED_FILE_MAX_BYTES = 64 * 1024
+"""Of a file that a contract requires, so much is read."""
+REQUIRED_QUERIES_MAX = 16
+"""Questions of an assembly where no template applies: for what the contract requires."""
+REQUIRED_TIMEOUT_MS = 1000
+"""Wall time of such an assembly."""

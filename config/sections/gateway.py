@@ -202,17 +202,9 @@ class GatewayConfig(Section):
     )
     stream_max_bytes: Positive = Field(description="an answer that comes in pieces, with all that is around them")
     event_max_bytes: Positive = Field(description="one line of such an answer")
-    error_max_bytes: Positive = Field(description="read of an answer that says an error; the rest is left")
     breaker: BreakerConfig = Field(description="one circuit breaker per provider and model")
     key_max_chars: Positive = Field(description="key of a call: it stands in ids of the record, with names around it")
-    said_max_chars: Positive = Field(description="a provider's own words in a fault; the rest is cut")
-    message_max_chars: Positive = Field(description="a fault's words in the record; the rest is cut")
-    output_errors_max: Positive = Field(description="faults named of an answer that breaks its schema")
     reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
-    recent_calls_max: Positive = Field(description="answered calls remembered in memory; older ones are in the record")
-    stream_interval_ms: NonNegative = Field(
-        description="a call's deltas leave at most once per so long; 0: each at once"
-    )
     rebuild_page: Positive = Field(description="entries per read when budgets are rebuilt at start")
     snapshot_entries: Positive = Field(
         description="after so many entries of `prompts`, or as many as there are budgets, these are recorded"

@@ -84,15 +84,10 @@ class Ho2Config(Section):
     classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
     order_attempts_max: Positive = Field(description="sends of one order by a run")
-    order_retry_interval_ms: Positive = Field(description="between two sends of one order, so that `busy` can pass")
-    standstill_poll_ms: Positive = Field(
-        description="who waits for a run that stands still asks again after this, and finds its owner if that changed"
-    )
     owners_interval_ms: Positive = Field(description="between two looks whether a supervisor is missing")
     owners_entries: Positive = Field(
         description="newest entries of a session that then say whether something is open in it; most turns have fewer"
     )
-    takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
     sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
     history_turns_max: Positive = Field(description="turns of a session read for its history")
     history_step_turns: Positive = Field(
@@ -129,15 +124,5 @@ class HttpConfig(Section):
     head_timeout_ms: Positive = Field(description="a connection whose request is not there by then is closed")
     body_max_bytes: Positive = Field(description="of a request; a larger one is refused")
     body_timeout_ms: Positive = Field(description="until the whole of it has come")
-    keep_alive_ms: Positive = Field(description="an idle connection is closed after this")
-    write_timeout_ms: Positive = Field(description="a client that reads nothing of its answer for so long is cut off")
     connections_max: Positive = Field(description="connections of one process; a further one is refused")
-    refusals_max: Positive = Field(
-        description="refused connections that have not closed yet; further ones are closed without a word"
-    )
-    messages_max: Positive = Field(description="messages of a transcript")
     sessions_max: Positive = Field(description="sessions of one list: of each the end of its journal is read")
-    tail_wait_ms: Positive = Field(description="one long poll of the record for those who read events")
-    recent_max: Positive = Field(description="events of a session kept for all its readers; older ones are read again")
-    keys_interval_ms: Positive = Field(description="keys created or revoked are recorded so soon at the latest")
-    ping_ms: Positive = Field(description="silence of a stream after which a comment says that it lives")

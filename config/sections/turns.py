@@ -45,12 +45,6 @@ class AttentionConfig(Section):
 
     chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
     cache_ttl_s: Positive = Field(description="a context assembled for the same order is used again for so long")
-    cache_max: Positive = Field(description="assembled contexts that a supervisor keeps; then the oldest goes")
-    required_file_max_bytes: Positive = Field(description="of a file that a contract requires, so much is read")
-    required_queries_max: NonNegative = Field(
-        description="questions of an assembly where no template applies: for what the contract requires"
-    )
-    required_timeout_ms: Positive = Field(description="wall time of such an assembly")
     stages_max: Positive = Field(description="stages of one template: each turn records what became of each of them")
     queries_max: NonNegative = Field(description="the most that a template may state as max_queries")
     timeout_max_ms: Positive = Field(description="the most that a template may state as timeout_ms")
@@ -93,7 +87,6 @@ class SessionsConfig(Section):
     output_schema_depth_max: Positive = Field(description="levels of such a schema: objects and lists in one another")
     command_max_bytes: Positive = Field(description="a command without a text: its reason and the ids that it names")
     cancel_grace_ms: Positive = Field(description="how long a cancelled run waits for what its open calls became")
-    cancel_poll_ms: Positive = Field(description="how often it asks the record for that meanwhile")
 
 
 class QualityGateConfig(Section):

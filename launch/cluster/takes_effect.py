@@ -45,7 +45,7 @@ RULES = (
     Rule("http", "restart", ("http",), why="a door's server is made at its start"),
     *(
         Rule(f"gateway.{name}", "later", ("gateway",), why="made at its start, and its calls are not cut short for it")
-        for name in ("recent_calls_max", "rebuild_page", "snapshot_entries", "spool_after_ms")
+        for name in ("rebuild_page", "snapshot_entries", "spool_after_ms")
     ),
 )
 """The longest path that a setting begins with decides."""

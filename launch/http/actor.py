@@ -16,6 +16,7 @@ from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.port import Bus
 from hobus.config.recorded import Snapshots
 from hobus.launch.cluster.endpoints import Place, parts_of
+from hobus.launch.http import limits
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.events import FollowedJournals
@@ -69,7 +70,7 @@ class HttpDoor(Actor):
         serving = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
         recording = asyncio.get_running_loop().create_task(
             keep_recorded(
-                bus, self._place.home, interval_s=config.keys_interval_ms / 1000,
+                bus, self._place.home, interval_s=limits.KEYS_INTERVAL_MS / 1000,
                 timeout_s=self._config.launcher.client_timeout_ms / 1000,
             )
         )  # fmt: skip

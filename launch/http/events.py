@@ -32,6 +32,7 @@ from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import end_in, result_in
 from hobus.bus.record.journal import recorded
 from hobus.config.schema import AdminConfig
+from hobus.launch.http import limits
 from hobus.launch.sessions.history import about
 
 _log = structlog.get_logger("http")
@@ -119,7 +120,7 @@ class FollowedJournals:
         return [shown(entry) for entry in found.entries], found
 
     async def follow(self, session_id: str, after: int) -> AsyncGenerator[ShownEvent | None]:
-        """Each event behind this sequence, once and in order, for ever; None after `http.ping_ms` without one.
+        """Each event behind this sequence, once and in order, for ever; None after `limits.PING_MS` without one.
 
         Raises RuntimeFault where the record cannot be read: the reader comes again with the sequence that it has.
         """
@@ -144,7 +145,7 @@ class FollowedJournals:
                 if waiting:
                     continue  # others may have come while these were written
                 try:
-                    async with asyncio.timeout(self._config.http.ping_ms / 1000):
+                    async with asyncio.timeout(limits.PING_MS / 1000):
                         await news.wait()
                 except TimeoutError:
                     yield None
@@ -169,7 +170,7 @@ class FollowedJournals:
 
     async def _follow_the_record(self) -> None:
         """Until nobody reads any more."""
-        wait_ms = self._config.http.tail_wait_ms
+        wait_ms = limits.TAIL_WAIT_MS
         while self._journals:
             try:
                 question = Tail(stream=EVERY_SESSION, after=self._seen, limit=self._page, wait_ms=wait_ms)
@@ -193,7 +194,7 @@ class FollowedJournals:
         while is_more and journal is not None:
             found, page = await self.page(session_id, journal.known_to)
             for event in found:
-                journal.add(event, self._config.http.recent_max)
+                journal.add(event, limits.RECENT_MAX)
             is_more = page.more and bool(found)
         if journal is not None:
             journal.tell()

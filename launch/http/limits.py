@@ -6,3 +6,19 @@ REFUSED_FOR_S = 0.5
 """After a refusal for want of room the door refuses a key's further turns itself: being refused costs little then."""
 TIMEOUT_MAX_S = 86_400.0
 """The longest time-out that a client's header can ask for: a turn that nobody waits for must end some day."""
+KEEP_ALIVE_MS = 30_000
+"""An idle connection is closed after this."""
+WRITE_TIMEOUT_MS = 30_000
+"""A client that reads nothing of its answer for so long is cut off."""
+REFUSALS_MAX = 256
+"""Refused connections that have not closed yet; further ones are closed without a word."""
+MESSAGES_MAX = 2000
+"""Messages of a transcript."""
+TAIL_WAIT_MS = 5000
+"""One long poll of the record for those who read events."""
+RECENT_MAX = 256
+"""Events of a session kept for all its readers; older ones are read again."""
+KEYS_INTERVAL_MS = 1000
+"""Keys created or revoked are recorded so soon at the latest."""
+PING_MS = 15_000
+"""Silence of a stream after which a comment says that it lives."""

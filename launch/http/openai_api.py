@@ -18,7 +18,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.fair import key_principal
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.launch.console.errors import UsageFault
-from hobus.launch.http import openai_requests, transcript, turns
+from hobus.launch.http import limits, openai_requests, transcript, turns
 from hobus.launch.http.context import Door
 from hobus.launch.http.keys import HttpKey, person_of
 from hobus.launch.http.openai_answers import (
@@ -173,7 +173,7 @@ async def _turn_of(
     door = door_of(request)
     door.require_room(principal_of(request))
     ignored = openai_requests.check(body)
-    said = body.transcript(door.config.http.messages_max)
+    said = body.transcript(limits.MESSAGES_MAX)
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
     agent_id, overrides = openai_requests.chosen(door.snapshot, body)
     ignored += openai_requests.not_taken(door.snapshot, agent_id or door.config.host.agent_id, body)

@@ -203,7 +203,7 @@ class ResponsesRequest(_Request):
 
 def _check_count(messages: Sequence[object], messages_max: int, param: str) -> None:
     if len(messages) > messages_max:
-        raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param=param)
+        raise Problem(413, "too_large", f"at most {messages_max} messages", param=param)
 
 
 def _asking(said: list[TranscriptMessage], param: str) -> list[TranscriptMessage]:

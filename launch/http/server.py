@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hobus.config.sections.processes import HttpConfig
+from hobus.launch.http import limits
 from hobus.launch.http.problems import Problem, as_bytes, head_too_large
 
 _ACCEPTS_AT_ONCE = 8
@@ -78,7 +79,7 @@ class Bounded(H11Protocol):
     def pause_writing(self) -> None:
         """Who does not read what was sent to him has so long to go on."""
         self.flow.pause_writing()
-        self._stuck = self.loop.call_later(self.bounds.write_timeout_ms / 1000, self.transport.abort)
+        self._stuck = self.loop.call_later(limits.WRITE_TIMEOUT_MS / 1000, self.transport.abort)
 
     def resume_writing(self) -> None:
         """He reads."""
@@ -94,7 +95,7 @@ class Bounded(H11Protocol):
 
     def _turn_away(self, problem: Problem) -> None:
         has_begun = self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
-        if has_begun or len(self.leaving) >= self.bounds.refusals_max:
+        if has_begun or len(self.leaving) >= limits.REFUSALS_MAX:
             self.transport.abort()
             return
         self.leaving.add(self)
@@ -155,6 +156,6 @@ def make_server(app: ASGIApp, config: HttpConfig) -> DoorServer:
         server_header=False,
         proxy_headers=False,
         h11_max_incomplete_event_size=config.head_max_bytes,
-        timeout_keep_alive=max(1, config.keep_alive_ms // 1000),
+        timeout_keep_alive=max(1, limits.KEEP_ALIVE_MS // 1000),
     )
     return DoorServer(settings)

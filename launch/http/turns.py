@@ -34,6 +34,7 @@ from hobus.bus.messages.session import (
 from hobus.bus.messages.streams import StreamDelta, StreamReset
 from hobus.bus.streaming import Continuity
 from hobus.config.sections.processes import HostConfig
+from hobus.launch.http import limits
 from hobus.launch.http.context import Door
 from hobus.launch.http.limits import TIMEOUT_MAX_S
 from hobus.launch.http.problems import Problem, of_error, of_result
@@ -132,7 +133,7 @@ async def answered(door: Door, asked: AskedTurn, gone: Gone) -> TurnResult:
 
 
 async def pieces(door: Door, asked: AskedTurn) -> Pieces:
-    """The frames of the turn's stream, then its result; None after a silence of `http.ping_ms`. Raises RuntimeFault.
+    """The frames of the turn's stream, then its result; None after a silence of `limits.PING_MS`. Raises RuntimeFault.
 
     Closing it early is the client going away.
     """
@@ -143,7 +144,7 @@ async def pieces(door: Door, asked: AskedTurn) -> Pieces:
     try:
         while True:
             try:
-                async with asyncio.timeout(door.config.http.ping_ms / 1000):
+                async with asyncio.timeout(limits.PING_MS / 1000):
                     message = await untaken.take()
             except TimeoutError:
                 yield None

@@ -127,10 +127,11 @@ def test_sessions_have_limits_of_their_own(make):
     assert [code for code, _, _ in cluster.run(turn())] == ["", "RATE_LIMITED", ""]
 
 
-def test_a_call_never_forgets_a_bucket_of_its_own(make):
+def test_a_call_never_forgets_a_bucket_of_its_own(make, monkeypatch):
     """One call remembered, four limits to pass: all of them are kept while it passes."""
+    monkeypatch.setattr("hobus.gateway_service.rates.RECENT_CALLS_MAX", 1)
     limits = rate(requests_per_minute=60, tokens_per_minute=60, tokens_burst=200)
-    cluster = make(provider_rates={"offline": limits}, session_rate=limits, recent_calls_max=1)
+    cluster = make(provider_rates={"offline": limits}, session_rate=limits)
     assert [cluster.run(timed(cluster, n, **changes))[0] for n, changes in enumerate(({}, {"session_id": OTHER}))] == [
         "",
         "",

@@ -243,8 +243,8 @@ def test_a_key_is_as_long_as_configured_and_no_longer():
 
 
 @pytest.mark.parametrize("errors_max", [1, 3])
-def test_as_many_faults_of_an_answer_are_named_as_configured(errors_max):
-    """`gateway.output_errors_max`."""
+def test_as_many_faults_of_an_answer_are_named_as_are_asked_for(errors_max):
+    """The rest is left out."""
     schema = {"type": "object", "additionalProperties": {"type": "string"}}
     checks = OutputChecks({JUDGED: schema}, errors_max=errors_max)
     answer = answered('{"a": 1, "b": 2, "c": 3, "d": 4}')

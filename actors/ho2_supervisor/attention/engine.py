@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention import merging
 from hobus.actors.ho2_supervisor.attention.account import LIMITS, Account
 from hobus.actors.ho2_supervisor.attention.context import (
@@ -78,11 +79,11 @@ class Engine:
             context = await self._minimal(request, required, sources)
             warning = f"no attention template applies to agent {request.agent.agent_id}"
             return replace(context, warnings=(warning, *context.warnings), chosen_by="default")
-        settings, key = self.config.attention, _key_of(request, template)
+        key = _key_of(request, template)
         at, kept = self.kept.get(key, (0.0, None))
-        if kept is not None and self.now() - at <= settings.cache_ttl_s:
+        if kept is not None and self.now() - at <= self.config.attention.cache_ttl_s:
             return replace(kept, is_cached=True)
-        pipeline = merging.merged(template, required, settings)
+        pipeline = merging.merged(template, required)
         context, is_enough = await self._run(request, template, pipeline, required, sources)
         context = replace(context, chosen_by=_chosen_by(request, template))
         if context.stopped_by in LIMITS:
@@ -95,12 +96,12 @@ class Engine:
         if context.fallback == "fail":
             raise AssemblyFailed(context)
         if context.stopped_by not in LIMITS:
-            remember(self.kept, key, (self.now(), context), at_most=settings.cache_max)
+            remember(self.kept, key, (self.now(), context), at_most=limits.CACHE_MAX)
         return context
 
     async def _minimal(self, request: AttentionRequest, required: Required, sources: Sources) -> AssembledContext:
         tokens_max = request.agent.budget_tokens(request.purpose, self.config.budget)
-        template = merging.minimal(self.config.attention, tokens_max, required)
+        template = merging.minimal(tokens_max, required)
         context, _ = await self._run(request, template, template.pipeline, required, sources)
         return context
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.config.assets import Contract
 from hobus.config.attention_rules import required_queries
@@ -24,7 +25,6 @@ from hobus.config.attention_template import (
     Template,
     TemplateBudget,
 )
-from hobus.config.sections.turns import AttentionConfig
 
 DEFAULT_ID = "ATT-DEFAULT-000"
 """Of the minimal template, which is no file."""
@@ -65,9 +65,9 @@ def required_of(contract: Contract) -> Required:
     )
 
 
-def merged(template: Template, required: Required, settings: AttentionConfig) -> tuple[AnyStage, ...]:
+def merged(template: Template, required: Required) -> tuple[AnyStage, ...]:
     """The template's stages, and before its structuring those that the contract adds."""
-    added = [stage for stage in _required_stages(required, settings) if not _is_asked(stage, template.pipeline)]
+    added = [stage for stage in _required_stages(required) if not _is_asked(stage, template.pipeline)]
     if not added:
         return template.pipeline
     at = next(
@@ -77,9 +77,9 @@ def merged(template: Template, required: Required, settings: AttentionConfig) ->
     return (*template.pipeline[:at], *added, *template.pipeline[at:])
 
 
-def minimal(settings: AttentionConfig, tokens_max: int, required: Required) -> Template:
+def minimal(tokens_max: int, required: Required) -> Template:
     """Where no template applies: the files that the contract requires, and nothing else."""
-    files = [stage for stage in _required_stages(required, settings) if stage.type == "file_read"]
+    files = [stage for stage in _required_stages(required) if stage.type == "file_read"]
     return Template.model_construct(
         template_id=DEFAULT_ID,
         version="1.0.0",
@@ -88,14 +88,14 @@ def minimal(settings: AttentionConfig, tokens_max: int, required: Required) -> T
         pipeline=tuple(files),
         budget=TemplateBudget(
             max_context_tokens=tokens_max,
-            max_queries=settings.required_queries_max,
-            timeout_ms=settings.required_timeout_ms,
+            max_queries=limits.REQUIRED_QUERIES_MAX,
+            timeout_ms=limits.REQUIRED_TIMEOUT_MS,
         ),
         fallback=Fallback(on_timeout="return_partial", on_empty="proceed_empty"),
     )
 
 
-def _required_stages(required: Required, settings: AttentionConfig) -> list[AnyStage]:
+def _required_stages(required: Required) -> list[AnyStage]:
     stages: list[AnyStage] = [
         LedgerQueryStage(stage=f"required_ledger_{number}", type="ledger_query", config=query)
         for number, query in enumerate(required.queries, 1)
@@ -112,7 +112,7 @@ def _required_stages(required: Required, settings: AttentionConfig) -> list[AnyS
         FileReadStage(
             stage=f"required_file_{number}",
             type="file_read",
-            config=FileRead(paths=(path,), max_size_bytes=settings.required_file_max_bytes),
+            config=FileRead(paths=(path,), max_size_bytes=limits.REQUIRED_FILE_MAX_BYTES),
         )
         for number, path in enumerate(required.files, 1)
     ]

@@ -59,7 +59,7 @@ class TakeOver:
                 continue
             self._go_on(session)
             return session
-        why = f"moved on during each of {self.attempts_max} readings (ho2.takeover_attempts_max)"
+        why = f"moved on during each of {self.attempts_max} readings"
         raise SessionMoved(session_id, why)
 
     def _go_on(self, session: OwnedSession) -> None:

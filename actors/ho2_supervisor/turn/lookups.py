@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention.account import LimitReached
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
@@ -89,7 +90,7 @@ async def _passages(run: Run, request: AttentionRequest, config: HorizontalSearc
     found: list[Fragment] = []
     for path in config.paths:
         room.account.query()
-        text = await _file_text(run, request, path, room, max_bytes=run.config.attention.required_file_max_bytes)
+        text = await _file_text(run, request, path, room, max_bytes=limits.REQUIRED_FILE_MAX_BYTES)
         passages = [one for one in _BLANK_LINES.split(text) if one.strip()]
         found += [plain("file", f"{path}#{number}", f"{path}: {one.strip()}") for number, one in enumerate(passages, 1)]
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR
 from hobus.bus.messages.order_states import WorkOrderState, moved
@@ -54,7 +55,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
             is_in_doubt = is_in_doubt or refusal.facts.get(IN_DOUBT) is True
             if not refusal.retryable:
                 break
-            await bus.sleep(refusal.pause_s(config.order_retry_interval_ms / 1000, clock.random()))
+            await bus.sleep(refusal.pause_s(limits.ORDER_RETRY_INTERVAL_MS / 1000, clock.random()))
             continue
         if (receipt.wo_id, receipt.fence) == (order.wo_id, order.fence):
             return receipt

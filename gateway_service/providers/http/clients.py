@@ -17,6 +17,7 @@ from importlib import import_module
 import httpx2
 
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
+from hobus.gateway_service.limits import ERROR_MAX_BYTES
 from hobus.gateway_service.providers.http.faults import AnswerRefused
 from hobus.gateway_service.providers.http.provider import SdkClient, current
 
@@ -102,8 +103,8 @@ async def _read(
     async for raw in stream:
         piece = decoder.decode(raw).encode()
         size += len(piece)
-        if is_error and size >= limits.error_max_bytes:
-            yield piece[: len(piece) - (size - limits.error_max_bytes)]
+        if is_error and size >= ERROR_MAX_BYTES:
+            yield piece[: len(piece) - (size - ERROR_MAX_BYTES)]
             return
         if size > limit:
             raise AnswerRefused(f"it is longer than {limit} bytes (gateway.{setting})")

@@ -15,6 +15,7 @@ from typing import Any
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.secret_refs import HIDDEN
+from hobus.gateway_service.limits import SAID_MAX_CHARS
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
 from hobus.gateway_service.providers.http.wire import BadAnswer
 from hobus.gateway_service.routing import window_mend
@@ -120,7 +121,6 @@ class AskedProvider:
     key_reference: str | None
     key: str
     model_id: str
-    said_max_chars: int
     now: float
     """Seconds since 1970 UTC."""
     prompt: Prompt | None = None
@@ -267,7 +267,7 @@ def _said(body: Any, asked: AskedProvider) -> str:
     """What the provider said itself, as far as it can be told on: one line without the prompt."""
     found = _error_in(body)
     text = found if isinstance(found, str) else _named(body, "message", "msg", "type")
-    text = "".join(char if char.isprintable() else " " for char in text[: asked.said_max_chars]).strip()
+    text = "".join(char if char.isprintable() else " " for char in text[:SAID_MAX_CHARS]).strip()
     if not text or (asked.prompt is not None and _is_quoted(text, asked.prompt)):
         return ""
     return f". It says: {text}"

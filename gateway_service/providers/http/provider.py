@@ -20,7 +20,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
-from hobus.gateway_service import pricing
+from hobus.gateway_service import limits, pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key
 from hobus.gateway_service.providers.http.reader import AnswerReader
@@ -204,7 +204,7 @@ class HttpProvider:
         while True:
             wait_s = None
             if answer.is_whole:
-                wait_s = self.gateway.stream_interval_ms / 1000
+                wait_s = limits.STREAM_INTERVAL_MS / 1000
             elif answer.finish_reason:  # its usage may follow
                 wait_s = min(self.gateway.connect_timeout_ms / 1000, timeout_s / 2)
             waiting = asyncio.timeout(wait_s)

@@ -178,9 +178,10 @@ async def is_refused(reader):
     return True
 
 
-async def test_more_connections_than_allowed_are_refused_and_the_others_served(tmp_path):
+async def test_more_connections_than_allowed_are_refused_and_the_others_served(tmp_path, monkeypatch):
     """Of a hundred and fifty at once the first twenty are held, so many are told why, nobody more is kept in memory."""
-    async with serving(tmp_path, connections_max=20, refusals_max=30) as port:
+    monkeypatch.setattr("hobus.launch.http.limits.REFUSALS_MAX", 30)
+    async with serving(tmp_path, connections_max=20) as port:
         held = [await port.open() for _ in range(20)]
         said = await asyncio.gather(*(port.said(f"GET /healthz HTTP/1.1\r\n{HEAD}\r\n") for _ in range(150)))
         assert {one[:2] for one in said} <= {(503, "too_many_connections"), (0, "")}
@@ -288,7 +289,7 @@ async def test_garbage_behind_an_answer_ends_the_connection_alone(strangers_port
     assert await strangers_port.lives()
 
 
-async def test_who_reads_nothing_of_his_answer_is_cut_off(tmp_path):
+async def test_who_reads_nothing_of_his_answer_is_cut_off(tmp_path, monkeypatch):
     """An answer that fills every buffer holds its connection for so long and no longer."""
 
     async def endless(_scope, _receive, send):
@@ -297,7 +298,8 @@ async def test_who_reads_nothing_of_his_answer_is_cut_off(tmp_path):
             await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
             await asyncio.sleep(0)
 
-    async with serving(tmp_path, endless, write_timeout_ms=200) as port:
+    monkeypatch.setattr("hobus.launch.http.limits.WRITE_TIMEOUT_MS", 200)
+    async with serving(tmp_path, endless) as port:
         _, writer = await port.open(f"GET / HTTP/1.1\r\n{HEAD}\r\n")
         async with asyncio.timeout(20):
             while not port.server.server_state.connections:

@@ -419,11 +419,10 @@ async def test_a_context_is_used_again_for_the_same_and_for_nothing_else(changed
     assert not (await assembling.assembled()).is_cached
 
 
-async def test_the_cache_is_bounded() -> None:
+async def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest goes."""
-    config = Assembling([]).config
-    small = config.model_copy(update={"attention": config.attention.model_copy(update={"cache_max": 2})})
-    assembling = Assembling([template(MEMORY)], {"memory": []}, config=small)
+    monkeypatch.setattr("hobus.actors.ho2_supervisor.limits.CACHE_MAX", 2)
+    assembling = Assembling([template(MEMORY)], {"memory": []})
     for order in ("a", "b", "c"):
         await assembling.assembled(work_order_id=order)
     assert [(await assembling.assembled(work_order_id=order)).is_cached for order in ("c", "b", "a")] == [
