@@ -76,3 +76,5 @@ REFUSED_KEYS_WINDOW_MS = 60_000
 """A refused key is recorded once per so long."""
 OUTPUT_ERRORS_MAX = 5
 """Faults named of an answer that breaks its schema."""
+REASON_MAX_CHARS = 200
+"""Of a person's reason for a change of memory, where a command is given it: as ho3.reason_max_chars is shipped."""

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import click
 from pydantic import Field, TypeAdapter, ValidationError
 
+from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
@@ -72,7 +73,6 @@ class Moment(click.ParamType[str]):
         return at.isoformat(timespec="microseconds") + "Z"
 
 
-_REASON_MAX_CHARS = 200  # as ho3.reason_max_chars is shipped
 SIGNAL = Given(
     SignalId,
     lambda given: f"{given[:80]!r} is not a signal: expected <kind>:<label>, e.g. tool:list_packages",
@@ -86,8 +86,8 @@ PRINCIPAL = Given(
 )
 WEIGHT = Given(m.Weight, lambda given: f"WEIGHT {given[:40]}: expected a number from 0 to 1")
 REASON = Given(
-    Annotated[NonBlank, Field(max_length=_REASON_MAX_CHARS)],
-    lambda _given: f"--reason: expected 1 to {_REASON_MAX_CHARS} characters of UTF-8",
+    Annotated[NonBlank, Field(max_length=limits.REASON_MAX_CHARS)],
+    lambda _given: f"--reason: expected 1 to {limits.REASON_MAX_CHARS} characters of UTF-8",
 )
 
 _as_of = click.option(
