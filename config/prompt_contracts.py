@@ -45,9 +45,9 @@ def _given(needed: str, others: str) -> Given:
 GIVEN: Mapping[ContractPurpose, Given] = {
     "synthesize": _given(
         "system user_input",
-        "classification assembled_context history prior_results draft steer ho3_biases domain_labels task_labels",
+        "classification assembled_context ho3_biases tools domain_labels task_labels",
     ),
-    "classify": _given("user_input domain_labels task_labels", "active_intent history system"),
+    "classify": _given("user_input domain_labels task_labels", "active_intent earlier system"),
     "consolidate": _given(
         "signal_id count session_count recent_events domain_labels task_labels", "session_ids event_ids system"
     ),

@@ -1,9 +1,11 @@
 """Prompt packs: logic-free templates with provenance. Pure; used by everyone who renders one.
 
-A pack is text in sections, `[[system]]` (at most one) and `[[user]]` (one or more), each on a line of its own; inside
-a section `{{ name }}` stands for an input. There is no condition, loop, filter or escape: what a model is told can be
-read off the file. Inputs are segments and stay segments, so that a text with a ref is recorded by its ref; a text is
-never scanned for placeholders, whatever it contains.
+A pack is a conversation in sections, each begun by a line of its own: `[[system]]` (first), `[[user]]` and
+`[[assistant]]` with the text of a message, `[[history]]` where the session's earlier turns come as messages. Inside a
+section `{{ name }}` stands for an input. `[[user: name other]]` stands only where one of these inputs has text; so does
+`[[system: name]]`, which goes on with the system message. There is no other condition, no loop, filter or escape: what
+a model is told can be read off the file. Inputs are segments and stay segments, so that a text with a ref is recorded
+by its ref; a text is never scanned for placeholders, whatever it contains.
 """
 
 from __future__ import annotations
@@ -11,16 +13,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from hobus.bus.errors import ConfigError, WorkOrderFault
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment
 
-Role = Literal["system", "user"]
+Role = Literal["system", "user", "assistant", "history"]
 
 _SECTION = re.compile(r"^\[\[(.*)\]\][ \t]*$", re.MULTILINE)
+_HEAD = re.compile(r"(system|user|assistant|history)(?:: *([a-z][a-z0-9_]*(?: +[a-z][a-z0-9_]*)*))? *")
 _PLACEHOLDER = re.compile(r"\{\{ *([a-z][a-z0-9_]*) *\}\}")
+_FORM_INPUTS = frozenset({"history", "prior_results", "draft", "steer"})
+"""Inputs of packs as they were before: forms with a block for each."""
+_CONVERSATION = (
+    "a pack is a conversation: write [[system]] with {{ system }}, [[history]] where the earlier turns come, "
+    "[[user: ho3_biases]] and [[user: assembled_context]] with these, then [[user]] with {{ user_input }} alone; "
+    "steers, notes and drafts come behind it by themselves"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,8 @@ class PackSection:
 
     role: Role
     parts: tuple[Segment | Variable, ...]
+    needs: tuple[str, ...] = ()
+    """Inputs of which one has to have text; none: it always stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +60,8 @@ class PromptPack:
     @property
     def variables(self) -> tuple[str, ...]:
         """Names of the inputs it needs, sorted, each once."""
-        names = {part.name for section in self.sections for part in section.parts if isinstance(part, Variable)}
-        return tuple(sorted(names))
+        shown = {part.name for section in self.sections for part in section.parts if isinstance(part, Variable)}
+        return tuple(sorted(shown.union(*(section.needs for section in self.sections))))
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -65,37 +77,47 @@ def parse_pack(pack_id: str, text: str) -> PromptPack:
     sections: list[PackSection] = []
     line = 1 + pieces[0].count("\n")
     for name, body in zip(pieces[1::2], pieces[2::2], strict=True):
-        if name not in ("system", "user"):
-            raise ConfigError(f"{pack_id}: line {line}: no section [[{name}]]; use [[system]] or [[user]]")
-        sections.append(PackSection(name, _parts(pack_id, body, line)))
+        head = _HEAD.fullmatch(name)
+        if head is None:
+            known = "[[system]], [[user]], [[assistant]] or [[history]], the first three also as [[user: input]]"
+            raise ConfigError(f"{pack_id}: line {line}: no section [[{name}]]; use {known}")
+        role = cast("Role", head[1])
+        more = "\n\n" if role == "system" and sections else ""
+        sections.append(PackSection(role, _parts(pack_id, body, line, more), tuple((head[2] or "").split())))
         line += body.count("\n")
+    pack = PromptPack(pack_id, tuple(sections))
+    if old := sorted(_FORM_INPUTS.intersection(pack.variables)):
+        raise ConfigError(f"{pack_id}: {{{{ {old[0]} }}}} is an input no more: {_CONVERSATION}")
     roles = [section.role for section in sections]
-    if "user" not in roles or "system" in roles[1:]:
-        raise ConfigError(f"{pack_id}: sections are {roles}; at most one [[system]], first, then one or more [[user]]")
-    return PromptPack(pack_id, tuple(sections))
+    if "user" not in roles or "system" in roles[roles.count("system") :]:
+        raise ConfigError(f"{pack_id}: sections are {roles}; {_CONVERSATION}")
+    return pack
 
 
-def fill_pack(pack: PromptPack, inputs: Mapping[str, Sequence[Segment]]) -> list[PromptMessage]:
+def fill_pack(
+    pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], history: Sequence[Segment] = ()
+) -> list[PromptMessage]:
     """The messages of a pack with its inputs in place, each input segment as it is, literals named by the pack.
 
     Raises WorkOrderFault(input_schema_invalid) that names every missing input.
     """
+    if missing := [name for name in pack.variables if name not in inputs]:
+        raise WorkOrderFault("input_schema_invalid", f"{pack.pack_id} needs inputs that nobody gave: {missing}")
     messages: list[PromptMessage] = []
-    try:
-        for section in pack.sections:
-            segments: list[Segment] = []
-            for part in section.parts:
-                segments += [part] if type(part) is Segment else [one for one in inputs[part.name] if one.text]
+    for section in pack.sections:
+        if section.needs and not any(one.text for name in section.needs for one in inputs[name]):
+            continue
+        segments = list(history) if section.role == "history" else []
+        for part in section.parts:
+            segments += [part] if type(part) is Segment else [one for one in inputs[part.name] if one.text]
+        if section.role == "system" and messages:
+            messages[0] = messages[0].model_copy(update={"segments": [*messages[0].segments, *segments]})
+        elif segments:
             messages.append(PromptMessage(role=section.role, segments=segments))
-    except KeyError:
-        missing = [name for name in pack.variables if name not in inputs]
-        raise WorkOrderFault(
-            "input_schema_invalid", f"{pack.pack_id} needs inputs that nobody gave: {missing}"
-        ) from None
     return messages
 
 
-def _parts(pack_id: str, body: str, first_line: int) -> tuple[Segment | Variable, ...]:
+def _parts(pack_id: str, body: str, first_line: int, before: str) -> tuple[Segment | Variable, ...]:
     text = body.strip("\n")
     pieces = _PLACEHOLDER.split(text)
     literals, names = pieces[0::2], pieces[1::2]
@@ -105,6 +127,7 @@ def _parts(pack_id: str, body: str, first_line: int) -> tuple[Segment | Variable
         if "{{" in literal:
             line = first_line + body[: offset + text.index(literal)].count("\n") + literal.split("{{")[0].count("\n")
             raise ConfigError(f"{pack_id}: line {line}: `{{{{` that is no placeholder; write {{{{ name }}}}")
+    literals[0] = before + literals[0]
     parts: list[Segment | Variable] = [Segment(name=pack_id, text=literals[0])] if literals[0] else []
     for name, literal in zip(names, literals[1:], strict=True):
         parts.append(Variable(name))

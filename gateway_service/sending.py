@@ -17,6 +17,7 @@ import structlog
 
 from hobus.bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import entry_id, got_key, parse_iso, sent_key
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
@@ -258,7 +259,7 @@ class Sender:
             async with asyncio.timeout(left):
                 provider = self.providers[ask.route.provider_id]
                 response = await provider.complete(
-                    ask.prompt,
+                    ask.prompt.model_copy(update={"messages": transcript.expanded(ask.prompt.messages)}),
                     model_id=ask.route.model_id,
                     timeout_s=left,
                     on_delta=pieces.add if is_streamed else None,

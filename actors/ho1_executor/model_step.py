@@ -28,7 +28,7 @@ from hobus.actors.ho1_executor.contracts import (
 )
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
-from hobus.actors.ho1_executor.prompts import Offers, load_pack, render, told_tools
+from hobus.actors.ho1_executor.prompts import Offers, load_pack, own_inputs, render, told_tools
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.limits import OUTPUT_ERRORS_MAX
 from hobus.bus.messages.base import made_of
@@ -109,9 +109,9 @@ class ModelStep:
         order, usage = job.order, job.usage
         checked = self._contract(order, snapshot)
         agent = snapshot.agents.get(order.agent_id)
-        inputs = gather_inputs(checked, order.input_context, self._standing(agent, snapshot))
+        inputs = gather_inputs(checked, own_inputs(order), self._standing(agent, snapshot))
         pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
-        messages = render(pack, inputs, order.exchanges)
+        messages = render(pack, inputs, order)
         if (schema := order.constraints.output_schema) is not None:
             checked = with_form(checked, schema)
             messages = with_form_told(messages, schema)

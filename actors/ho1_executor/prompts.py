@@ -15,6 +15,7 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.errors import ConfigError, WorkOrderFault
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptMessage
+from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import Exchange, Segment, ToolSpec, WorkOrder
 from hobus.config.assets import Agent, names
 from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
@@ -34,18 +35,25 @@ def load_pack(packs: Mapping[str, str], pack_id: str) -> PromptPack:
         raise WorkOrderFault("contract_schema_invalid", fault.detail) from None
 
 
-def render(
-    pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], exchanges: Sequence[Exchange]
-) -> list[PromptMessage]:
-    """The whole transcript: the pack's messages, then each earlier tool round as the model saw it.
+def render(pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], order: WorkOrder) -> list[PromptMessage]:
+    """The whole conversation: the pack's messages, then each earlier round of the run as the model saw it.
 
     Raises WorkOrderFault(input_schema_invalid) when the pack needs an input that is not there.
     """
-    return [*fill_pack(pack, inputs), *(message for exchange in exchanges for message in _round(exchange))]
+    history = [one for one in order.input_context if one.name == HISTORY]
+    rounds = [message for exchange in order.exchanges for message in _round(exchange)]
+    return [*fill_pack(pack, inputs, history), *rounds]
+
+
+def own_inputs(order: WorkOrder) -> list[Segment]:
+    """What the order gives to the sections of its pack: what it allows decides which rules on tools apply."""
+    allowed = [*order.constraints.tools_allowed, *(tool.tool_id for tool in order.constraints.caller_tools)]
+    given = [one for one in order.input_context if one.name != HISTORY]
+    return [*given, Segment(name="tools", text=", ".join(allowed))] if allowed else given
 
 
 def _round(exchange: Exchange) -> list[PromptMessage]:
-    """An answer that asked for tools, and one tool message per call, in call order.
+    """What the model said or asked for, a tool message per call in call order, and what was said to it then.
 
     A transcript is only valid for a provider when every call has its result, so a gap is refused here.
     """
@@ -53,9 +61,10 @@ def _round(exchange: Exchange) -> list[PromptMessage]:
     answered = [result.name for result in exchange.results]
     if asked != answered:
         raise WorkOrderFault("input_schema_invalid", f"a tool round asks for calls {asked} and answers {answered}")
-    said = [exchange.text] if exchange.text.text else []
+    words = [exchange.text] if exchange.text.text else []
+    said = [PromptMessage(role="assistant", segments=words, tool_calls=exchange.tool_calls)] if words or asked else []
     results = [PromptMessage(role="tool", segments=[result], tool_call_id=result.name) for result in exchange.results]
-    return [PromptMessage(role="assistant", segments=said, tool_calls=exchange.tool_calls), *results]
+    return [*said, *results, *(PromptMessage(role="user", segments=[one]) for one in exchange.said)]
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------

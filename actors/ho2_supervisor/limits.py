@@ -46,3 +46,5 @@ REQUIRED_QUERIES_MAX = 16
 """Questions of an assembly where no template applies: for what the contract requires."""
 REQUIRED_TIMEOUT_MS = 1000
 """Wall time of such an assembly."""
+HISTORY_RESULT_CHARS = 2000
+"""Of a tool's result in later turns' prompts; a longer one stands there by its beginning, in its own turn whole."""

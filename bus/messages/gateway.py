@@ -30,7 +30,9 @@ class SeenImage(ToolFile):
 class PromptMessage(Record):
     """One message of a chat transcript; its text is the concatenation of its segments."""
 
-    role: Literal["system", "user", "assistant", "tool"] = Field(description="who speaks")
+    role: Literal["system", "user", "assistant", "tool", "history"] = Field(
+        description="who speaks; history: earlier turns as one text, of which the gateway makes messages"
+    )
     segments: list[Segment] = Field(default_factory=list[Segment])
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall], description="assistant only")
     tool_call_id: str = Field(default="", description="tool only: the call this answers")

@@ -70,7 +70,7 @@ LEARNED = "ho3_biases"
 class Segment(Record):
     """A piece of text with its provenance: recorded by `ref` where it has one, stored where it has none."""
 
-    name: str = Field(default="", description="user_input, history, system, prior_results …; what prompt packs call it")
+    name: str = Field(default="", description="user_input, history, system, steer …; what prompt packs call it")
     ref: str | None = Field(
         default=None,
         description="`<submission id>/<n>` of the body that holds this text, or lists the recorded parts of it",
@@ -149,13 +149,17 @@ class Constraints(Record):
 
 
 class Exchange(Record):
-    """One earlier tool round inside the run: what the model asked for and what came back."""
+    """One earlier round inside the run: what the model said or asked for, what came back, what was said to it then."""
 
-    tool_calls: list[ToolCall]
+    tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     results: list[Segment] = Field(
-        description="in call order; `name` is the call id, text the result as the model sees it"
+        default_factory=list[Segment],
+        description="in call order; `name` is the call id, text the result as the model sees it",
     )
     text: Segment = Segment()
+    said: list[Segment] = Field(
+        default_factory=list[Segment], description="steers, and notes on an answer that was not sent; oldest first"
+    )
 
 
 class WorkOrder(Message, wire="wo.order"):
@@ -178,7 +182,7 @@ class WorkOrder(Message, wire="wo.order"):
     created_by: str = Field(description="principal that made the order")
     parent_wo_id: str | None = Field(default=None, description="a completed order that this one follows; None: none")
     input_context: list[Segment] = Field(default_factory=list[Segment])
-    exchanges: list[Exchange] = Field(default_factory=list[Exchange], description="tool rounds so far, oldest first")
+    exchanges: list[Exchange] = Field(default_factory=list[Exchange], description="rounds so far, oldest first")
     tool_call: ToolCall | None = Field(default=None, description="the call of a tool_call order")
     constraints: Constraints
     acceptance_criteria: dict[str, Any] = Field(default_factory=dict, description="every key that exists is enforced")

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from hobus.bus.errors import ConfigError
+from hobus.bus.messages import transcript
+from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.work_order import LEARNED
+from hobus.bus.messages.work_order import LEARNED, Segment
 from hobus.bus.record import text_parts
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import (
@@ -144,7 +146,7 @@ def prompt_shown(
         model_id=said.model_id,
         tools=said.tools,
         reserved_tokens=said.reserved_tokens,
-        shown=tuple(chain.from_iterable(shown)),
+        shown=tuple(_readable(one) for one in chain.from_iterable(shown)),
         as_sent=None if request is None else _is_as_sent(request, shown),
         answered=None if answered is None else answered.sequence,
         attempt=attempt_of(entry),
@@ -154,6 +156,14 @@ def prompt_shown(
 
 
 _OF_AN_ANSWER = ("input_tokens", "output_tokens", "cached_tokens", "latency_ms", "cost_usd", "budget_remaining")
+
+
+def _readable(one: Shown) -> Shown:
+    """Earlier turns as the messages that a provider got."""
+    if one.role != transcript.NAME:
+        return one
+    said = transcript.expanded([PromptMessage(role="history", segments=[Segment(text=one.text)])])
+    return replace(one, text="\n".join(f"{message.role}: {message.text}" for message in said if message.text))
 
 
 def _is_as_sent(request: SentRequest, shown: Sequence[Sequence[Shown]]) -> bool | None:

@@ -152,7 +152,7 @@ def test_a_home_brings_templates_of_its_own_and_replaces_shipped_ones(tmp_path: 
     own = {**PLAIN, "template_id": "ATT-MINE-001", "applies_to": {"framework_id": ["FMWK-000"]}}
     snapshot = home_with(tmp_path, own, {**PLAIN, "version": "9.0.0"})
     assert (snapshot.templates["ATT-MINE-001"].version, snapshot.templates["ATT-TURN-001"].version) == (
-        "1.0.0",
+        "1.1.0",
         "9.0.0",
     )
     assert snapshot.digest != SHIPPED.digest

@@ -56,7 +56,7 @@ def test_a_contract_like_the_shipped_one_may_be_named_for_its_purpose_and_for_no
     [
         (schema(properties={"system": {}}, required=["system"]), "takes no user_input"),
         (schema(required=["system", "user_input", "mood"]), "requires mood, which is never given"),
-        (schema(required=["system", "user_input", "history"]), "requires history, which is not in every prompt"),
+        (schema(required=["system", "user_input", "tools"]), "requires tools, which is not in every prompt"),
         (schema(additionalProperties=False), "refuses domain_labels"),
         ({"agent_class": "RESIDENT"}, "agent_class: is for RESIDENT, the agent is ADMIN"),
         ({"tier": "hot"}, "tier: is for hot, but prompts are executed at ho1"),

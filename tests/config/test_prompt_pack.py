@@ -25,6 +25,20 @@ def test_a_pack_becomes_one_message_per_section() -> None:
     assert [(m.role, m.text) for m in messages] == [("system", "You are HO1."), ("user", "Said: hiHO1")]
 
 
+def test_a_section_with_inputs_in_its_head_stands_where_one_of_them_has_text() -> None:
+    """So does one that goes on with the system message; earlier turns stand where the pack says."""
+    pack = parse_pack("P", "[[system]]\nA\n[[system: a]]\nB\n[[history]]\n[[user: b c]]\n<{{ c }}>\n[[user]]\nQ")
+    names = ("a", "b", "c")
+
+    def filled(*given_names: str, history: str = "") -> list[tuple[str, str]]:
+        inputs = {name: [seg(name, name if name in given_names else "")] for name in names}
+        return [(m.role, m.text) for m in fill_pack(pack, inputs, [seg("history", history)] if history else [])]
+
+    assert filled() == [("system", "A"), ("user", "Q")]
+    assert filled("a", "c", history="H") == [("system", "A\n\nB"), ("history", "H"), ("user", "<c>"), ("user", "Q")]
+    assert filled("b")[1] == ("user", "<>")
+
+
 def test_an_input_keeps_its_ref_and_its_name() -> None:
     """What another entry brought is recorded by its ref: the segment passes through unchanged."""
     given_segment = seg("user_input", "hi", "RunRequested:i/1")
@@ -65,10 +79,12 @@ def test_json_examples_need_no_escape() -> None:
     ("text", "said"),
     [
         ("hello\n[[user]]\nx", "before the first section"),
-        ("", "at most one"),
-        ("[[system]]\nx", "at most one"),
-        ("[[user]]\na\n[[system]]\nb", "at most one"),
-        ("[[system]]\na\n[[system]]\nb\n[[user]]\nc", "at most one"),
+        ("", "a pack is a conversation"),
+        ("[[system]]\nx", "a pack is a conversation"),
+        ("[[user]]\na\n[[system]]\nb", "a pack is a conversation"),
+        ("[[user]]\n{{ steer }}", "{{ steer }} is an input no more: a pack is a conversation: write [[system]]"),
+        ("[[user]]\n{{ history }}", "[[history]] where the earlier turns come"),
+        ("[[user: Bad]]\na", "line 1"),
         ("[[user]]\na\n[[wizard]]\nb", "line 3"),
         ("[[user]]\na\n\nb {{ Bad-Name }}", "line 4"),
         ("[[user]]\n{{ a", "line 2"),

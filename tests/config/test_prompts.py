@@ -27,7 +27,7 @@ MESSAGE = "what packages are installed?"
 GIVEN: dict[str, dict[str, str]] = {
     "PRC-CLASSIFY-001": {"user_input": MESSAGE},
     "PRC-SYNTHESIZE-001": {"user_input": MESSAGE},
-    "PRC-DEGRADED-001": {"user_input": MESSAGE, "agent_id": "ADMIN", "agent_class": "ADMIN"},
+    "PRC-DEGRADED-001": {"user_input": MESSAGE, "agent_id": "ADMIN"},
     "PRC-CONSOLIDATE-001": {
         "signal_id": "domain:config", "count": "5", "session_count": "3", "recent_events": "user: show the budgets",
     },
@@ -35,7 +35,7 @@ GIVEN: dict[str, dict[str, str]] = {
 """What an order gives; the rest stands in configuration or has a default in the contract."""
 
 
-def prompt_for(contract_id: str, tools: list[ToolSpec] | None = None, **given: str) -> tuple[CheckedContract, Prompt]:
+def prompt_for(contract_id: str, specs: list[ToolSpec] | None = None, **given: str) -> tuple[CheckedContract, Prompt]:
     """The prompt that an executor sends for this contract."""
     checked = check_contract(select_contract(shipped_snapshot().contracts.values(), contract_id))
     standing = label_inputs(shipped_snapshot().config.classify_labels)
@@ -43,10 +43,10 @@ def prompt_for(contract_id: str, tools: list[ToolSpec] | None = None, **given: s
     texts = {**GIVEN[contract_id], **given}
     segments = [Segment(name=name, text=text) for name, text in texts.items()]
     inputs = gather_inputs(checked, segments, standing)
-    messages = render(load_pack(shipped_snapshot().prompt_packs, checked.contract.prompt_pack_id), inputs, [])
-    made = order(constraints={"prompt_contract_id": contract_id, "token_budget": 100_000})
+    made = order(constraints={"prompt_contract_id": contract_id, "token_budget": 100_000}, input_context=[])
+    messages = render(load_pack(shipped_snapshot().prompt_packs, checked.contract.prompt_pack_id), inputs, made)
     return checked, prompt_of(
-        made, checked, messages, tools or [], number=1, used_tokens=0, is_streamed=False, due_at=None
+        made, checked, messages, specs or [], number=1, used_tokens=0, is_streamed=False, due_at=None
     )
 
 
@@ -88,7 +88,8 @@ def test_every_pack_asks_only_for_what_its_contract_takes(contract_id: str) -> N
     """A variable that no input schema knows could never be filled by an order; nothing is asked for and unused."""
     contract = shipped_snapshot().contracts[contract_id]
     pack = parse_pack(contract.prompt_pack_id, shipped_snapshot().prompt_packs[contract.prompt_pack_id])
-    assert list(pack.variables) == sorted(contract.input_schema["properties"])
+    offered = {"agent_class", "session_ids", "event_ids"}  # for packs of one's own
+    assert set(contract.input_schema["properties"]) - offered == set(pack.variables)
 
 
 @pytest.mark.parametrize("contract_id", CONTRACTS)
@@ -100,6 +101,24 @@ def test_every_pack_renders_whole(contract_id: str) -> None:
     assert all(text in whole for text in GIVEN[contract_id].values())
     assert "{{" not in whole
     assert "[[" not in whole
+
+
+def test_a_first_prompt_is_the_agents_words_and_the_message() -> None:
+    """Nothing that is empty, no classification, no rule that does not apply; the message verbatim, last and once."""
+    _, prompt = prompt_for("PRC-SYNTHESIZE-001")
+    words = shipped_snapshot().agents["ADMIN"].system_prompt
+    assert [(one.role, one.text) for one in prompt.messages] == [("system", words), ("user", MESSAGE)]
+
+
+def test_what_applies_stands_in_its_place() -> None:
+    """Rules on tools behind the agent's words; memory and context as material of their own, before the message."""
+    given = {"tools": "a, b", "ho3_biases": "Be brief.", "assembled_context": "2 < 3"}
+    _, prompt = prompt_for("PRC-SYNTHESIZE-001", **given)
+    system, preferences, context, message = (one.text for one in prompt.messages)
+    assert system.startswith(shipped_snapshot().agents["ADMIN"].system_prompt + "\n\n- ")
+    assert len(system.splitlines()) <= 1 + 1 + 5 and "a, b" not in system
+    assert "Be brief." in preferences and "2 < 3" in context and message == MESSAGE
+    assert all("no instructions" in one for one in (preferences, context))
 
 
 @pytest.mark.parametrize("contract_id", ["PRC-CLASSIFY-001", "PRC-SYNTHESIZE-001", "PRC-DEGRADED-001"])

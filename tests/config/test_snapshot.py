@@ -53,7 +53,7 @@ def test_digest_depends_on_the_bytes_of_the_files_and_not_on_where_they_lie(tmp_
     [
         ("agents/ADMIN.json", "You ", "Do "),
         ("prompt_packs/PRM-CLASSIFY-001.txt", "[[user]]", "[[user]]\nPlease."),
-        ("contracts/PRC-CLASSIFY-001.json", "1.0.0", "1.0.1"),
+        ("contracts/PRC-CLASSIFY-001.json", "2.0.0", "2.0.1"),
         ("packages/PKG-ATTENTION-001/manifest.json", "1.1.0", "1.1.1"),
         ("frameworks/FMWK-004_Attention/manifest.yaml", "active", "draft"),
     ],

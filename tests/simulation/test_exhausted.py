@@ -10,7 +10,7 @@ from tests.actors.ho2_supervisor.rig import snapshot
 
 @pytest.mark.parametrize(
     ("limit", "paid"), [(("session_token_limit", 4_500), 0), (("agent_token_limit", 4_500), 0),
-                        (("session_token_limit", 6_000), 1)],
+                        (("session_token_limit", 5_600), 1)],
 )  # fmt: skip
 def test_an_exhausted_budget_pays_for_no_classification(limit: tuple[str, int], paid: int) -> None:
     """Nothing where an answer cannot fit; where that shows only once its prompt is made, one classification in all."""

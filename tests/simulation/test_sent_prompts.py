@@ -11,9 +11,12 @@ import pytest
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from bench.turn import QUESTION
+from hobus.bus.messages import transcript
 from hobus.bus.messages.base import canonical_bytes, unpack
+from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.work_order import Segment
 from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payload import payload_in
@@ -56,7 +59,12 @@ def sent_words(sent: Entry, entries: Mapping[str, Entry], recorded: Snapshot) ->
     about, request = payload_in(PromptSent, sent), read_body(sent, 1)
     assert about is not None and request is not None and about.config_digest == recorded.digest
     pack = parse_pack(about.prompt_pack_id, recorded.prompt_packs[about.prompt_pack_id])
-    return [(message.role, message.text(pack.texts, lambda ref: text_of(ref, entries))) for message in request.messages]
+    said = [(message, message.text(pack.texts, lambda ref: text_of(ref, entries))) for message in request.messages]
+    messages = [
+        PromptMessage(role=one.role, segments=[Segment(text=text)], tool_calls=list(one.tool_calls))
+        for one, text in said
+    ]
+    return [(message.role, message.text) for message in transcript.expanded(messages)]
 
 
 @pytest.fixture(scope="module")
@@ -152,12 +160,14 @@ def test_each_prompt_reads_from_the_record_word_for_word(talk):
 def test_a_prompt_begins_as_that_of_the_turn_before(talk):
     """System, preferences and earlier turns: what a provider has kept of it; what is new stands behind that."""
     provider, _entries, _recorded = talk
-    firsts = ["".join(text for _, text in asked) for key, asked in provider.asked.items() if key.endswith(".2.1#1")]
-    assert len(firsts) == TURNS
-    for before, text in pairwise(firsts):
-        shared = text_parts.common_chars(before, text)
-        assert shared > text.index("<earlier_messages>")
-        assert shared >= before.index("</earlier_messages>") - 1
+    firsts = [asked for key, asked in provider.asked.items() if key.endswith(".2.1#1")]
+    lasts = [asked for key, asked in provider.asked.items() if key.endswith(".3.1#1")]
+    assert len(firsts) == len(lasts) == TURNS
+    for first, last in zip(firsts, lasts, strict=True):
+        assert last[: len(first)] == first
+    for shown, following in pairwise(lasts):
+        before = [one for one in shown if not one[1].startswith("<context>")]
+        assert following[: len(before)] == before
 
 
 def test_no_prompt_repeats_a_text_of_its_pack(talk):

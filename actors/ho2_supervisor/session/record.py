@@ -18,6 +18,7 @@ from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, His
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.work_order import Exchange
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, own_text
@@ -78,6 +79,7 @@ class RunMemo:
     receipts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     steers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # step -> refs that it observed
     said: dict[str, str] = field(default_factory=dict[str, str])  # ref -> words of a steer
+    texts: dict[str, str] = field(default_factory=dict[str, str])  # ref -> what its rounds brought
     denied: dict[str, str] = field(default_factory=dict[str, str])  # batch.call -> why an operator refused it
     given_up: set[str] = field(default_factory=set[str])  # orders that were open or had failed when the run failed
 
@@ -91,17 +93,39 @@ class RunMemo:
                 self.steers[str(event.step_id)] = event.steers
             case events.OrderDispatched():
                 self.orders[event.wo_id] = event.order
+                self._keep(entry, [one for each in event.order.get("exchanges", ()) for one in each.get("results", ())])
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
+                self._keep(entry, [(event.receipt.get("output_result") or {}).get("text", {})])
             case events.HostCommandReceived(command=command):
                 ref = text_ref(before.session_id, command.command_id)
                 if (text := own_text(entry, ref)) is not None:
                     self.said[ref] = text
+                    self.texts[ref] = text
             case events.HostCommandApplied():
                 self._decided(before)
             case _:
                 pass
+
+    def _keep(self, entry: Recorded, said: list[dict[str, Any]]) -> None:
+        own = {one["ref"]: own_text(entry, one["ref"]) for one in said if one.get("ref")}
+        self.texts |= {ref: text for ref, text in own.items() if text is not None}
+
+    def rounds(self) -> tuple[Exchange, ...]:
+        """The rounds behind its answer in which tools were called, as its last order showed them; no notes on drafts.
+
+        None of a run that goes on from calls of its caller's: its turn's words say these.
+        """
+        asked = [order for order in self.orders.values() if order.get("wo_type") == "synthesize"]
+        if not asked or self.requested.continues is not None:
+            return ()
+        found = [Exchange.model_validate(one) for one in asked[-1].get("exchanges", ())]
+        return tuple(
+            one.model_copy(update={"said": [words for words in one.said if words.name == "steer"]})
+            for one in found
+            if one.tool_calls
+        )
 
     def _decided(self, before: SessionState) -> None:
         command, batch = before.received_command and before.received_command.command, before.tool_batch
@@ -301,7 +325,10 @@ class SessionRecord:
         if end.became == "answered":
             text = None if self.run is None else self.run.input_text
             result = result_in(entry, end.result_ref)
-            turn = with_reply(DeliveredTurn(end.input_id, known.input_ref, "", text, None), entry, end, result)
+            rounds = () if self.run is None else self.run.rounds()
+            texts = {} if self.run is None else history_rules.beginnings(rounds, self.run.texts)
+            asked = DeliveredTurn(end.input_id, known.input_ref, "", text, None, rounds=rounds, texts=texts)
+            turn = with_reply(asked, entry, end, result)
             self.history = history_rules.remember(self.history, turn, self._limits)
             if result is not None and result.quality_gate_passed is False and self.run is not None:
                 self._escalated(self.run, entry.event.event.at)
@@ -331,6 +358,7 @@ class SessionRecord:
             input_text=own_input,
             reply_text=own_text(entry, event.reply_ref),
             is_degraded=True,
+            texts={},
         )
         self.history = history_rules.remember(self.history, turn, self._limits)
         self.failed = None

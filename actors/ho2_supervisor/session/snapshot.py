@@ -25,7 +25,7 @@ from hobus.bus.messages.ids import body_ref
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
-VERSION = 8
+VERSION = 9
 """Of the packed record. One of another version is not read; the entries before it are."""
 _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""

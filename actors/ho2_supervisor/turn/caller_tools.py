@@ -98,16 +98,11 @@ def words_of_reply(text: str, calls: Sequence[CallerCall]) -> str:
     return "\n".join([text, *asked] if text else asked)
 
 
-_ROUNDS_OWN = frozenset({"prior_results", "draft", "steer"})
-"""Segments that one round was told about the one before it; what was said meanwhile is told anew."""
-
-
 @dataclass(frozen=True, slots=True)
 class Continued:
     """What the first round of such a turn shows its model."""
 
     context: list[Segment]
-    steers: list[Segment]
     exchanges: list[Exchange]
 
 
@@ -134,8 +129,7 @@ async def continued(session: OwnedSession, requested: RunRequested, results: Seq
         text=output.text,
     )
     return Continued(
-        context=[segment for segment in order.input_context if segment.name not in _ROUNDS_OWN],
-        steers=[segment for segment in order.input_context if segment.name == "steer" and segment.text.strip()],
+        context=order.input_context,
         exchanges=[*order.exchanges, exchange],
     )
 

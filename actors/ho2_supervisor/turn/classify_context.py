@@ -21,6 +21,10 @@ OBJECTIVE = "active_intent"
 """What the prompt pack calls what the session is for."""
 
 
+EARLIER = "earlier"
+"""What it calls what was said last."""
+
+
 class Beside(NamedTuple):
     """What a classification's prompt shows beside its message."""
 
@@ -44,7 +48,7 @@ async def assembled(run: Run, limits: HistoryLimits) -> Beside:
         user_input=run.input_text,
     )
     context = await attention.tried(request, attention.template_for(request), _sources(run, limits))
-    shown = ((OBJECTIVE, context.of("liveness")), (history.NAME, context.of("history")))
+    shown = ((OBJECTIVE, context.of("liveness")), (EARLIER, context.of("history")))
     segments = [
         Segment(name=name, ref=part.ref, text=part.text) for name, fragments in shown for part in parts_of(fragments)
     ]

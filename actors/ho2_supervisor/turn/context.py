@@ -30,6 +30,7 @@ from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, LeftOut
 from hobus.bus.record.text_parts import TextPart
@@ -39,7 +40,7 @@ from hobus.config.prompt_contracts import contract_id_of
 
 OTHER = "assembled_context"
 """What prompt packs call all but memory and history."""
-_NAMES = (recall.SEGMENT, history.NAME, OTHER)
+_NAMES = (recall.SEGMENT, HISTORY, OTHER)
 
 
 class Shown(NamedTuple):
@@ -108,7 +109,7 @@ def segments_of(run: Run, context: AssembledContext) -> list[Segment]:
     """The context as a prompt's inputs, what changes least from turn to turn first."""
     return [
         *recall.segments(context.of("memory")),
-        *run.effects.one_segment(history.NAME, parts_of(context.of("history"))),
+        *run.effects.one_segment(HISTORY, parts_of(context.of("history"))),
         *run.effects.segments(OTHER, parts_of(_others(context))),
     ]
 
@@ -160,10 +161,10 @@ def _sources(
         entries_max=run.config.ledger.read_entries_max,
         pages_max=run.config.attention.pages_max,
     )
-    others = own | lookups(run, request, shown) | {"history": said}
+    others = own | lookups(run, request, shown)
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
-    # Memory lines were looked at before they were taken, and stand word for word.
-    return {name: _harmless(source, unsafe) for name, source in others.items()} | {"memory": learned}
+    # Memory lines were looked at before they were taken, and stand word for word; what was said stands in no block.
+    return {name: _harmless(source, unsafe) for name, source in others.items()} | {"memory": learned, "history": said}
 
 
 def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:

@@ -16,10 +16,10 @@ from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.intents import has_own_words
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
 from hobus.actors.ho2_supervisor.turn import order_codec, pool, work_orders
-from hobus.actors.ho2_supervisor.turn.history import NAME as HISTORY
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.control import SEPARATOR
 from hobus.bus.messages.ids import body_ref, dispatched_id
+from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 from hobus.bus.record import text_parts
 from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact

@@ -9,22 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
+from hobus.actors.ho2_supervisor.limits import HISTORY_RESULT_CHARS
+from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
+from hobus.bus.messages import transcript
+from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
 from hobus.bus.record.text_parts import TextPart, merged
 
 ERASED = "[erased]"
-NAME = "history"
-"""What prompt packs call it."""
-_ASKS, _ENDS = TextPart(None, "user: "), TextPart(None, "\n")
 _GONE = TextPart(None, ERASED)
 """A mark without ref for what was erased, so that the record shows what the model saw."""
+_CUT = TextPart(None, " … (cut; whole in its own turn)")
+_NO_PACKS: Mapping[str, str] = {}
 _ANSWERED_BY = re.compile(r"-[0-9a-f]{12}-([0-9]+)[./]")
 """The run in the ref of what it answered: `RunCompleted:<session>-<n>/2`, `PROMPT_RECEIVED:WO-<session>-<n>.2.1…`."""
-_AROUND_CHARS = len(_ASKS.text + _ENDS.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class DeliveredTurn:
     reply_text: Annotated[str | None, Field(exclude=True)] = None
     tool_ids: tuple[str, ...] = ()
     is_degraded: bool = False
+    rounds: tuple[Exchange, ...] = ()
+    """The calls of tools behind its answer with their results, and steers; texts that have refs are blank."""
+    texts: Annotated[dict[str, str] | None, Field(exclude=True)] = None
+    """Those, by their refs, of long ones the beginning; None until they were read from the record."""
 
     @property
     def name(self) -> str:
@@ -62,7 +67,8 @@ class DeliveredTurn:
     def missing_refs(self) -> tuple[str, ...]:
         """Refs of the texts that are still to be read."""
         pairs = ((self.input_ref, self.input_text), (self.reply_ref, self.reply_text))
-        return tuple(ref for ref, text in pairs if text is None)
+        rounds = refs_in(self.rounds) if self.texts is None else ()
+        return (*(ref for ref, text in pairs if text is None), *rounds)
 
     def filled(self, texts: Mapping[str, str]) -> DeliveredTurn:
         """The turn with its missing texts taken from `texts` by ref."""
@@ -70,7 +76,19 @@ class DeliveredTurn:
             self,
             input_text=texts.get(self.input_ref) if self.input_text is None else self.input_text,
             reply_text=texts.get(self.reply_ref) if self.reply_text is None else self.reply_text,
+            texts=beginnings(self.rounds, texts) if self.texts is None else self.texts,
         )
+
+
+def refs_in(rounds: Sequence[Exchange]) -> tuple[str, ...]:
+    """Refs of all that was said in these rounds."""
+    said = (one for exchange in rounds for one in (exchange.text, *exchange.results, *exchange.said))
+    return tuple(one.ref for one in said if one.ref is not None)
+
+
+def beginnings(rounds: Sequence[Exchange], texts: Mapping[str, str]) -> dict[str, str]:
+    """Of what was said in these rounds as much as later prompts show, and a character by which a longer one is told."""
+    return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs_in(rounds) if ref in texts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +170,8 @@ def shown(history: History, limits: HistoryLimits) -> list[Shown]:
     What is shown whole, and which lines, moves on by steps of `step_turns`: in between a prompt begins as the one
     before did, and a provider that keeps beginnings of prompts has it.
     """
-    tokens = [_tokens(turn, limits) for turn in history.turns]
+    whole = [_verbatim(turn) for turn in history.turns]
+    tokens = [-(-sum([len(part.text) for part in parts]) // limits.chars_per_token) for parts in whole]
     first = _first_whole(history, tokens, limits)
     left = limits.budget_tokens - sum(tokens[first:])
     lines = [line for _, line in history.digests]
@@ -161,7 +180,7 @@ def shown(history: History, limits: HistoryLimits) -> list[Shown]:
     if told := _lines_that_fit(lines, left, history.count - len(history.turns) + first, limits):
         newest = history.turns[first - 1].input_id if first else history.digests[-1][0]
         found.append(Shown(newest, (TextPart(None, told),)))
-    return found + [Shown(turn.input_id, _verbatim(turn)) for turn in history.turns[first:]]
+    return found + [Shown(turn.input_id, parts) for turn, parts in zip(history.turns, whole, strict=True)][first:]
 
 
 def _first_whole(history: History, tokens: Sequence[int], limits: HistoryLimits) -> int:
@@ -180,31 +199,40 @@ def _first_whole(history: History, tokens: Sequence[int], limits: HistoryLimits)
     return first if first < len(history.turns) else fits
 
 
-def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
-    """The same as one text, in as few parts as can be: what stands between two recorded texts is one."""
-    return merged(part for one in shown(history, limits) for part in one.parts)
-
-
 def _verbatim(turn: DeliveredTurn) -> tuple[TextPart, ...]:
-    asked, said = turn.input_text, turn.reply_text
-    return (
-        _ASKS,
-        _GONE if asked is None else TextPart(turn.input_ref, asked),
-        _answered(turn.tool_ids),
-        _GONE if said is None else TextPart(turn.reply_ref, said),
-        _ENDS,
-    )
+    """The turn as the messages that it was: asked, calls with their results, answered."""
+    texts = turn.texts or {}
+
+    def of(segment: Segment) -> TextPart:
+        return TextPart(segment.ref, segment.text if segment.ref is None else texts.get(segment.ref, ERASED))
+
+    parts = _message("user", _GONE if turn.input_text is None else TextPart(turn.input_ref, turn.input_text))
+    for one in turn.rounds:
+        parts += _message("assistant", of(one.text), calls=one.tool_calls)
+        for result in one.results:
+            parts += _message("tool", *_beginning(of(result)), call_id=result.name)
+        for words in one.said:
+            parts += _message("user", of(words))
+    answer = _GONE if turn.reply_text is None else TextPart(turn.reply_ref, turn.reply_text)
+    return tuple(merged([*parts, *_message("assistant", answer)]))
+
+
+def _message(role: str, *said: TextPart, call_id: str = "", calls: Sequence[ToolCall] = ()) -> list[TextPart]:
+    """A message of the transcript; no text in it holds a mark of that."""
+    gone = [_GONE if part.text == ERASED else part for part in said]
+    safe = harmless(gone, unsafe_in(_NO_PACKS))
+    return [TextPart(None, transcript.begins(role, call_id)), *safe, TextPart(None, transcript.ends(calls))]
+
+
+def _beginning(part: TextPart) -> tuple[TextPart, ...]:
+    if len(part.text) <= HISTORY_RESULT_CHARS:
+        return (part,)
+    return part._replace(text=part.text[:HISTORY_RESULT_CHARS], stretch=f"0:{HISTORY_RESULT_CHARS}"), _CUT
 
 
 def newest_lines(history: History, limits: HistoryLimits) -> list[tuple[str, str]]:
     """(input id, line) of the newest turn: enough to tell a first message from a later one."""
     return [(turn.input_id, digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
-
-
-@lru_cache(maxsize=64)
-def _answered(tool_ids: tuple[str, ...]) -> TextPart:
-    used = f" (used {', '.join(tool_ids)})" if tool_ids else ""
-    return TextPart(None, f"\nassistant{used}: ")
 
 
 def _lines_that_fit(lines: Sequence[str], budget_tokens: int, count: int, limits: HistoryLimits) -> str:
@@ -229,10 +257,3 @@ def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) 
         used -= len(digests[start][1]) + 1
         start += 1
     return digests[start:]
-
-
-def _tokens(turn: DeliveredTurn, limits: HistoryLimits) -> int:
-    """Tokens of the whole turn: characters over characters per token, rounded up, so that a budget is kept."""
-    asked, said = turn.input_text, turn.reply_text
-    chars = len(ERASED if asked is None else asked) + len(ERASED if said is None else said) + _AROUND_CHARS
-    return -(-(chars + len(_answered(turn.tool_ids).text)) // limits.chars_per_token)

@@ -21,7 +21,7 @@ def blank_order(order: WorkOrder) -> dict[str, Any]:
     form = order.model_dump(exclude_defaults=True)
     _blank(form.get(_CONTEXT, ()))
     for exchange in form.get("exchanges", ()):
-        _blank([exchange.get("text", {}), *exchange["results"]])
+        _blank([exchange.get("text", {}), *exchange.get("results", ()), *exchange.get("said", ())])
     return form
 
 
@@ -60,7 +60,7 @@ def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
 
 def order_refs(order: WorkOrder) -> tuple[str, ...]:
     """Refs of the texts that a recorded order leaves out, each once, in order."""
-    segments = [*order.input_context, *(s for e in order.exchanges for s in (e.text, *e.results))]
+    segments = [*order.input_context, *(s for e in order.exchanges for s in (e.text, *e.results, *e.said))]
     return tuple(dict.fromkeys(segment.ref for segment in segments if segment.ref is not None))
 
 
@@ -73,7 +73,13 @@ def receipt_refs(receipt: Receipt) -> tuple[str, ...]:
 def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment]) -> WorkOrder:
     """The order with each of its segments changed so."""
     exchanges = [
-        exchange.model_copy(update={"text": changed(exchange.text), "results": list(map(changed, exchange.results))})
+        exchange.model_copy(
+            update={
+                "text": changed(exchange.text),
+                "results": list(map(changed, exchange.results)),
+                "said": list(map(changed, exchange.said)),
+            }
+        )
         for exchange in order.exchanges
     ]
     inputs = list(map(changed, order.input_context))

@@ -23,7 +23,7 @@ class Judgement:
 
     def note(self) -> str:
         """What the model is told when it is asked again."""
-        return "The previous draft was not accepted: " + "; ".join(self.faults) + "."
+        return f"The answer above was not sent, since {'; '.join(self.faults)}. Answer again."
 
 
 def judge(criteria: Mapping[str, Any], output: OutputResult | None, *, is_handed_out: bool = False) -> Judgement:

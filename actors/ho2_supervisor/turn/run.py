@@ -52,7 +52,7 @@ class Run:
         self.weighed: dict[str, Weighed] = {}  # artifact -> what became of its line
         self.beside: AssembledContext | None = None  # its classification's context, while no record has it
         self.round_count = 0
-        self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order
+        self.heard: list[Segment] = []  # what operators said to the run, and no prompt has shown yet, in order
         self._task = task
         self._step_seq = 0
         self._steps: dict[tuple[int, int], StepId] = {}  # by round and step
@@ -177,7 +177,7 @@ class Run:
         )
         for ref in self.memo.steers.get(str(step_id), ()):
             text = self.memo.said.get(ref)
-            self.steers.append(
+            self.heard.append(
                 Segment(name="steer", ref=ref, text=await self.session.text(ref) if text is None else text)
             )
         return context

@@ -38,6 +38,8 @@ from hobus.config.schema import AdminConfig
 _BUDGETS = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED"})
 """Met by a classification they may be those of its order alone: the answer's own order meets what is the session's."""
 
+_STEERED = "The answer above has not been sent: more was said meanwhile. Answer anew, keeping what still holds."
+
 
 _MISTAKES = frozenset({"tool_invalid_args", "tool_not_found"})
 """Codes of calls that the model itself got wrong; it is told so as their result."""
@@ -51,12 +53,21 @@ class Progress:
     tool_calls: list[ToolCallSummary] = field(default_factory=list[ToolCallSummary])
     tokens_used: int = 0
     parent: str | None = None
-    note: str = ""
-    draft: Segment | None = None  # what would have been the answer, had nobody steered
     rejections: int = 0
     mistakes: int = 0  # rounds in a row in which the model got every call wrong
     best: tuple[OutputResult, Judgement] | None = None
     with_prompt: list[WriteEntry] = field(default_factory=list[WriteEntry])  # leave with the next order of an answer
+
+    def put_back(self, output: OutputResult, note: str) -> None:
+        """An answer is a draft after all: the next round shows it, and the note that says why it was not sent."""
+        draft = output.text.model_copy(update={"name": "draft"})
+        self.exchanges.append(Exchange(text=draft, said=[Segment(name="note", text=note)]))
+
+    def say(self, words: Sequence[Segment]) -> None:
+        """The next round shows what was said to the run meanwhile, behind all that it was shown before."""
+        if words:
+            last = self.exchanges.pop() if self.exchanges else Exchange()
+            self.exchanges.append(last.model_copy(update={"said": [*last.said, *words]}))
 
 
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
@@ -88,11 +99,12 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         if not judgement.is_accepted and may_retry and output.finish_reason not in CUT:  # the cap is still the same
             run.draft.take_back("rejected")
             progress.rejections += 1
-            progress.note = judgement.note()
+            progress.put_back(output, judgement.note())
         elif await _is_steered(run, progress):
             run.draft.take_back("steered")
-            progress.draft = None if is_handed_out else output.text
-            progress.best, progress.note = None, ""
+            progress.best = None
+            if not is_handed_out:
+                progress.put_back(output, _STEERED)
         else:
             break
 
@@ -110,7 +122,6 @@ async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Seg
         return labels, inputs
     earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
-    run.steers += earlier.steers
     context.record_again(run, run.requested.continues, earlier.context)
     return Classification(), earlier.context
 
@@ -130,10 +141,12 @@ async def _understand(run: Run, progress: Progress) -> tuple[Classification, lis
     labels, shown = await context.understood(
         run, history_limits(run.config, run.agent), lambda beside: _classify(run, progress, beside)
     )
+    contract = run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")]
+    is_told = "classification" in contract.input_schema.get("properties", {})  # for packs of one's own
     inputs = [
         Segment(name="system", text=run.agent.system_prompt),
         *shown.segments,
-        Segment(name="classification", text=labels.as_text()),
+        *([Segment(name="classification", text=labels.as_text())] if is_told else []),
         Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
     ]
     return labels, inputs, shown.entries
@@ -203,15 +216,16 @@ def _message_to_classify(run: Run) -> Segment:
 async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Receipt:
     """One model round towards the answer."""
     config = run.config
-    note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
     step = await run.new_round()
+    progress.say(run.heard)
+    run.heard = []
     for entry in progress.with_prompt:  # nothing is awaited from here on until the order is in the same write
         run.session.also(entry)
     progress.with_prompt = []
     return await run.effects.order(
         work_orders.synthesize(
             step,
-            inputs=[*inputs, *note, *_steered(run, progress)],
+            inputs=inputs,
             exchanges=progress.exchanges,
             run_config=run.run_config,
             token_budget=_round_budget(run, progress.tokens_used),
@@ -220,17 +234,6 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
             parent_wo_id=progress.parent,
         )
     )
-
-
-def _steered(run: Run, progress: Progress) -> list[Segment]:
-    """What operators said to the run so far, each behind a dash, and the answer that the newest of it met."""
-    draft = [] if progress.draft is None else [progress.draft.model_copy(update={"name": "draft"})]
-    spoken = [
-        part
-        for number, steer in enumerate(run.steers)
-        for part in (Segment(name="steer", text="\n- " if number else "- "), steer)
-    ]
-    return [*draft, *spoken]
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:

@@ -79,7 +79,10 @@ class SentText(NamedTuple):
 class SentMessage(NamedTuple):
     """A message of a request."""
 
-    role: Annotated[Literal["system", "user", "assistant", "tool"], Field(description="who speaks")]
+    role: Annotated[
+        Literal["system", "user", "assistant", "tool", "history"],
+        Field(description="who speaks; history: the earlier turns, of which a provider gets messages"),
+    ]
     parts: Annotated[
         tuple[int | SentText, ...],
         Field(description="in order; a number: the n-th text, from 0, that stands in the prompt pack itself"),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hobus.bus.messages.gateway import Prompt, PromptMessage
+from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.config.sections.gateway import AnthropicProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
 from hobus.gateway_service.providers.http.wire import (
@@ -19,6 +20,8 @@ from hobus.gateway_service.providers.http.wire import (
     with_call_ids,
 )
 
+_KEPT = {"type": "ephemeral"}
+"""Behind what the next prompt begins with, too: the system's words with the tools before them, and earlier turns."""
 PATH = "/v1/messages"
 MODELS_PATH = "/v1/models"
 
@@ -34,7 +37,7 @@ def request(
         "messages": _messages(rest, model_id, names),
     }
     if system:
-        body["system"] = system
+        body["system"] = [{"type": "text", "text": system, "cache_control": _KEPT}]
     if "temperature" not in config.omit:
         body["temperature"] = min(prompt.temperature, 1.0)  # its scale ends there
     if (drawn := prompt.sampling) is not None:  # it draws by no seed
@@ -161,6 +164,7 @@ def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]
 def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames) -> list[dict[str, Any]]:
     """In turns: what one side says in a row is one message, and all results of a round stand in one."""
     told: list[dict[str, Any]] = []
+    kept: dict[str, Any] = {}
     for message, ids in with_call_ids(messages):
         blocks: list[dict[str, Any]] = []
         if message.role == "tool":
@@ -178,6 +182,10 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
             told[-1]["content"] += blocks
         elif blocks:
             told.append({"role": role, "content": blocks})
+        if blocks and message.segments and message.segments[0].name == HISTORY:
+            kept = blocks[-1]
+    if kept:
+        kept["cache_control"] = _KEPT
     return told
 
 

@@ -28,7 +28,7 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
     """The body of the request."""
     body: dict[str, Any] = {
         "model": model_id,
-        "messages": list(_messages(prompt, model_id, names)),
+        "messages": _in_turns(_messages(prompt, model_id, names)),
         config.max_tokens_field: prompt.max_tokens,
     }
     if "temperature" not in config.omit:
@@ -108,6 +108,19 @@ def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
     """Texts and lists come in pieces."""
     if value and isinstance(value, str | list):
         kept[name] = kept[name] + value if name in kept and type(kept[name]) is type(value) else value
+
+
+def _in_turns(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the user's side says in a row as one message: templates of many models refuse two."""
+    told: list[dict[str, Any]] = []
+    for one in messages:
+        before = told[-1] if told else {"role": ""}
+        is_one = one["role"] == before["role"] == "user"
+        if is_one and isinstance(one["content"], str) and isinstance(before["content"], str):
+            told[-1] = {"role": "user", "content": f"{before['content']}\n\n{one['content']}"}
+        else:
+            told.append(one)
+    return told
 
 
 def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> Iterable[dict[str, Any]]:

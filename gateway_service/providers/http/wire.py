@@ -103,12 +103,12 @@ def with_call_ids(messages: Sequence[PromptMessage]) -> Iterator[tuple[PromptMes
     """
     used: set[str] = set()
     current: dict[str, str] = {}
-    for number, message in enumerate(messages):
+    for message in messages:
         if message.role == "assistant":
             current = {}
             for call in message.tool_calls:
                 own = _FOREIGN.sub("_", call.provider_call_id)[:_NAME_MAX_CHARS]
-                current[call.call_id] = own if own and own not in used else f"call_{number}_{call.call_id}"
+                current[call.call_id] = own if own and own not in used else f"call_{len(used)}_{call.call_id}"
                 used.add(current[call.call_id])
             yield message, [current[call.call_id] for call in message.tool_calls]
         elif message.role == "tool":

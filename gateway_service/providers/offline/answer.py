@@ -1,119 +1,17 @@
-"""Answers by rules: ask the built-in tools, write what they said, look back, or say what cannot be done. Pure.
+"""Answers by rules: ask the tools that a message names, tell what they brought, look back, or say what cannot be done.
 
-They are told as they come, in one line or as a list, as the message wishes or as was learned. Any tool can be asked for
-by name: `use <tool id> {json arguments}`, one per line.
+Any tool can be asked for by name: `use <tool id> {json arguments}`, one per line. Pure.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
-from hobus.gateway_service.providers.offline.grammar import Grammar, Intent
-from hobus.gateway_service.providers.offline.prose import tell
-from hobus.gateway_service.providers.offline.reading import Reading, ToolOffered, ToolWanted
-
-Form = Literal["full", "brief", "list"]
-FORMS: tuple[Form, ...] = ("brief", "list", "full")
-_ITEM = "- "
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
-
-
-def form_of(reading: Reading, grammar: Grammar) -> Form:
-    """After a reviewer's note all of it; else as the newest steer, the message or the surest preference wishes."""
-    if reading.block("reviewer_note"):
-        return "full"
-    wishes = (*reversed(reading.steers()), reading.message or "", *reading.block("preferences").splitlines())
-    for wish in wishes:
-        if (form := wished(wish, grammar)) is not None:
-            return form
-    return "full"
-
-
-def wished(text: str, grammar: Grammar) -> Form | None:
-    """The form that a text names, if it names one."""
-    normal = grammar.normal(text)
-    return next((form for form in FORMS if grammar.says(form, normal)), None)
-
-
-def told(paragraphs: Sequence[str], more: str, form: Form) -> str:
-    """The paragraphs in that form; `more` is what a brief answer leaves out."""
-    match form:
-        case "brief":
-            return " ".join(_in_one_line(paragraph) for paragraph in paragraphs) or more
-        case "list":
-            lines = [line for text in (*paragraphs, more) if text for line in _as_list(text)]
-            return "\n".join(lines)
-        case "full":
-            *before, last = paragraphs or [""]
-            return "\n\n".join([*before, f"{last} {more}".strip()])
-
-
-def first_sentences(text: str) -> list[str]:
-    """The first sentence of each line that is not blank."""
-    return [_SENTENCE.split(line.strip())[0] for line in text.splitlines() if line.strip()]
-
-
-def _in_one_line(paragraph: str) -> str:
-    """A heading and its items in one line; nothing is left out."""
-    head, *rest = paragraph.splitlines() or [""]
-    if not rest:
-        return head
-    items = [line.removeprefix(_ITEM) for line in rest if line.strip()]
-    return f"{head} {'; '.join(items)}."
-
-
-def _as_list(paragraph: str) -> list[str]:
-    """Items as they are; anything else a sentence per item."""
-    if f"\n{_ITEM}" in paragraph:
-        return paragraph.splitlines()
-    return [_ITEM + sentence for sentence in _SENTENCE.split(paragraph.strip())]
-
-
-_LINE = re.compile(r"use[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*(\{.*\})?[ \t]*", re.IGNORECASE)
-_CALLS_MAX = 64
-_SHOWN = 12
-
-
-def named_in(text: str, offered: Collection[str]) -> tuple[str, tuple[ToolWanted, ...]] | None:
-    """The calls that a message of this form names, or why there are none; None for any other message."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    found = [_LINE.fullmatch(line) for line in lines]
-    if not found or len(found) > _CALLS_MAX or not all(found):
-        return None
-    calls: list[ToolWanted] = []
-    for match in (one for one in found if one is not None):
-        tool_id = match.group(1)
-        if tool_id not in offered:
-            # "use short words" is no tool: only what names one of something is taken for an order.
-            if "__" not in tool_id and match.group(2) is None:
-                return None
-            return f"I was not given a tool {tool_id}. {_given(offered)}", ()
-        arguments = _object(match.group(2))
-        if arguments is None:
-            return f"What follows {tool_id} is no JSON object, so I did not use it.", ()
-        calls.append(ToolWanted(tool_id, arguments))
-    return "", tuple(calls)
-
-
-def _object(text: str | None) -> dict[str, Any] | None:
-    """The JSON object in a text, an empty one in none; None for anything else."""
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _given(offered: Collection[str]) -> str:
-    names = sorted(offered)
-    if not names:
-        return "I was given none."
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"I was given {', '.join(names[:_SHOWN])}{more}."
-
+from hobus.gateway_service.providers.offline.grammar import Grammar
+from hobus.gateway_service.providers.offline.reading import Reading, ToolAnswer, ToolOffered, ToolWanted
 
 SELF = "I am hobus's embedded offline model: fixed rules, no language model"
 PLUG_IN = (
@@ -124,11 +22,13 @@ HELP = (
     "docs/providers.md)."
 )
 _NO_MESSAGE = f"{SELF}. The prompt shows me no message, so there is nothing that I could answer."
+_LINE = re.compile(r"use[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*(\{.*\})?[ \t]*", re.IGNORECASE)
+_CALLS_MAX, _SHOWN, _QUOTED_CHARS = 64, 12, 300
+_ERROR = re.compile(r"error ([A-Za-z_]+): ?(.*)", re.DOTALL)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _EVENT_TYPE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _LIMIT = re.compile(r"\b(\d{1,3})\b.{0,20}\b(?:entries|events|records)\b")
 _PATH = re.compile(r"\b[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)+\b")
-_ROLE = re.compile(r"\bYou are (the [^,.\n]+|an? [^,.\n]+)[,.\n]")
-_QUOTED_CHARS = 300
 
 
 class RulesAnswer(NamedTuple):
@@ -139,180 +39,153 @@ class RulesAnswer(NamedTuple):
 
 
 def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
-    """The next step of a turn: what a steer asks for comes first; tool results are written down; else rules answer."""
-    message = reading.words
-    if message is None:
+    """The next step: tools that are named and were not asked yet; else what they brought, or what rules can say."""
+    if not reading.asked:
         return RulesAnswer(_NO_MESSAGE)
-    if further := _further_calls(reading, message, grammar):
-        return RulesAnswer(calls=further)
-    form = form_of(reading, grammar)
-    draft = told(reading.block("draft").split("\n\n"), "", form)
-    text = ""
-    if not draft or reading.answered:
-        own = _unsteered(reading, message, form, grammar, draft)
-        if own.calls:
-            return own
-        text = own.text
-    heard = [_heard(steer, reading.offered(), grammar) for steer in reading.steers()]
-    parts = [draft, text, *(one for one in heard if one not in draft), _reviewed(reading)]
-    return RulesAnswer("\n\n".join(part for part in parts if part))
+    if "reduced mode" in reading.system:
+        return RulesAnswer(_reduced(reading))
+    words, steers = reading.words, reading.asked[1:]
+    if not reading.done and (named := named_in(words, reading.tools)) is not None:
+        return RulesAnswer(*named)
+    asked = words
+    if grammar.says("again", grammar.normal(words)):
+        asked = next(
+            (one.text for one in reversed(reading.said) if one.who == "user" and _ids(one.text, grammar)), words
+        )
+    is_change = grammar.changes.search(grammar.normal(words)) is not None
+    calls = [] if is_change or _look_back(reading, grammar) else _calls(asked, reading, grammar)
+    calls = [one for text in steers for one in _calls(text, reading, grammar) if one not in calls] + calls
+    if calls and len(reading.done) < _CALLS_MAX:
+        return RulesAnswer(calls=tuple(calls))
+    told = [told for one in reading.answered if (told := tell(one)) not in reading.draft]
+    if not told and not reading.draft:
+        told = [_look_back(reading, grammar) or _alone(reading, asked, grammar, is_change=is_change)]
+    heard = [line for text in steers if (line := f"Meanwhile you said: “{_short(text)}”") not in reading.draft]
+    text = "\n\n".join([*([reading.draft] if reading.draft else []), *told, *heard])
+    wishes = (*steers, words, *reading.blocks.get("preferences", "").splitlines())
+    is_brief = any(grammar.says("brief", grammar.normal(wish)) for wish in wishes)
+    return RulesAnswer(" ".join(text.split()) if is_brief else text)
 
 
-def reduced(reading: Reading) -> str:
-    """The short reply of the reduced mode: it claims nothing about the system."""
-    message = reading.words
-    if message is None:
-        return _NO_MESSAGE
+def tell(answered: ToolAnswer) -> str:
+    """What one tool call brought: rows one by one, all else as it came; a failed one is said to be that."""
+    if failed := _ERROR.fullmatch(answered.text):
+        return f"{answered.tool} failed ({failed[1]}): {failed[2].strip() or 'no reason given'}"
+    try:
+        value = json.loads(answered.text)
+    except (ValueError, RecursionError):
+        return f"{answered.tool}: {answered.text.strip()[:_QUOTED_CHARS]}"
+    if answered.tool == "verify_ledger" and isinstance(value, dict) and value.get("ok"):
+        return f"The ledger is intact: {value.get('entries')} entries were checked, up to entry {value.get('head')}."
+    heading, rows = _HEADINGS.get(answered.tool), None
+    if heading is not None and isinstance(value, dict):
+        rows = next((one for one in value.values() if isinstance(one, list)), None)
+    if rows is None or not all(isinstance(row, dict) for row in rows):
+        return f"{answered.tool}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
+    lines = [f"- {' '.join(str(row[name]) for name in _COLUMNS if name in row)}" for row in rows]
+    return "\n".join([f"{len(rows)} {heading}{':' if rows else '.'}", *lines])
+
+
+_HEADINGS = {
+    "list_packages": "packages are installed",
+    "list_frameworks": "frameworks govern this system",
+    "list_tools": "tools are available",
+}
+_COLUMNS = ("package_id", "framework_id", "tool_id", "version", "title", "description")
+
+
+def _reduced(reading: Reading) -> str:
     return (
         "I can only answer in a reduced mode right now, without memory, earlier messages and tools. "
-        f"{SELF}{_role(reading)}. Without the tools I cannot look anything up, and so not answer “{_short(message)}”. "
+        f"{SELF}. Without the tools I cannot look anything up, and so not answer “{_short(reading.words)}”. "
         "Please ask again in a moment."
     )
 
 
-def _unsteered(reading: Reading, message: str, form: Form, grammar: Grammar, draft: str) -> RulesAnswer:
-    """What the message alone leads to: tool results are written down; else tools are asked for; else rules answer.
-
-    What the draft has said already is not said again.
-    """
-    if reading.answered:
-        results = [tell(answered) for answered in reading.answered]
-        return RulesAnswer(told([one for one in results if told([one], "", form) not in draft], "", form))
-    offered = reading.offered()
-    if (named := named_in(message, offered)) is not None:
-        return RulesAnswer(told([named[0]], "", form), named[1])
-    text = grammar.normal(message)
-    if looked_back := _look_back(reading, text, grammar):
-        return RulesAnswer(told([looked_back], "", form))
-    asked, question = _asked(reading, message, text, grammar)
-    if grammar.changes.search(text):
-        refusal = "I can look things up in this system, but I change nothing."
-        return RulesAnswer(told([refusal], _abilities(offered, grammar), form))
-    wanted = [intent for intent in asked if intent.tool_id in offered]
-    if wanted:
-        return RulesAnswer(calls=_calls([(intent, question) for intent in wanted], offered, grammar))
-    said, more = _alone(reading, message, text, asked, grammar)
-    return RulesAnswer(told([said], more, form))
+def named_in(text: str, offered: Collection[str]) -> tuple[str, tuple[ToolWanted, ...]] | None:
+    """The calls that a message of that form names, or why there are none; None for any other message."""
+    found = [_LINE.fullmatch(line.strip()) for line in text.splitlines() if line.strip()]
+    calls: list[ToolWanted] = []
+    for match in found:
+        if match is None or len(found) > _CALLS_MAX:
+            return None
+        tool_id, arguments = match[1], _object(match[2])
+        if tool_id not in offered:
+            # "use short words" is no tool: only what names one of something is taken for an order.
+            given = ", ".join(sorted(offered)[:_SHOWN]) or "none"
+            is_name = "__" in tool_id or match[2] is not None
+            return (f"I was not given a tool {tool_id}. I was given {given}.", ()) if is_name else None
+        if arguments is None:
+            return f"What follows {tool_id} is no JSON object, so I did not use it.", ()
+        calls.append(ToolWanted(tool_id, arguments))
+    return ("", tuple(calls)) if calls else None
 
 
-def _calls(
-    wanted: Sequence[tuple[Intent, str]], offered: Mapping[str, ToolOffered], grammar: Grammar
-) -> tuple[ToolWanted, ...]:
-    """One call per intent, with the arguments that the words beside it name."""
-    rows = ((intent.tool_id, words) for intent, words in wanted)
-    return tuple(ToolWanted(tool_id, _arguments(offered[tool_id], words, grammar)) for tool_id, words in rows)
+def _object(text: str | None) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
-def _further_calls(reading: Reading, message: str, grammar: Grammar) -> tuple[ToolWanted, ...]:
-    """Tools that steers ask for and that this turn has not asked yet; the message's own come with them."""
-    steers = reading.steers()
-    if not steers:
-        return ()
-    offered = reading.offered()
-    done = {answered.tool for answered in reading.answered}
-    steered = {
-        intent.tool_id: (intent, steer)
-        for steer in steers
-        for intent in grammar.intents_in(grammar.normal(steer))
-        if intent.tool_id in offered and intent.tool_id not in done
-    }
-    if not steered:
-        return ()
-    own = () if reading.block("draft") else _unsteered(reading, message, "full", grammar, "").calls
-    asked = {call.name for call in own}
-    return (*own, *_calls([row for tool_id, row in steered.items() if tool_id not in asked], offered, grammar))
+def _ids(text: str, grammar: Grammar) -> list[str]:
+    return [intent.tool_id for intent in grammar.intents_in(grammar.normal(text))]
 
 
-def _heard(steer: str, offered: Mapping[str, ToolOffered], grammar: Grammar) -> str:
-    """What became of a steer: it was asked for, it named a form, or rules cannot follow it."""
-    asked = [intent.says for intent in grammar.intents_in(grammar.normal(steer)) if intent.tool_id in offered]
-    said = f"Meanwhile you said: “{_short(steer)}”"
-    if asked:
-        return f"{said} So I was to {' and '.join(asked)}."
-    if wished(steer, grammar) is not None:
-        return f"{said} So I told it in that form."
-    return f"{said} {SELF}, so I cannot follow that."
+def _calls(text: str, reading: Reading, grammar: Grammar) -> list[ToolWanted]:
+    """A call for each tool that a text is about and that was not asked yet."""
+    wanted = [tool_id for tool_id in _ids(text, grammar) if tool_id in reading.tools and tool_id not in reading.done]
+    return [ToolWanted(tool_id, _arguments(reading.tools[tool_id], text, grammar)) for tool_id in wanted]
 
 
-def _reviewed(reading: Reading) -> str:
-    """What became of a reviewer's note: the form of the answer is full, and more than that rules cannot do."""
-    note = reading.block("reviewer_note")
-    return f"A reviewer wrote: “{_short(note)}” Rules have no more to say than this." if note else ""
-
-
-def _asked(reading: Reading, message: str, text: str, grammar: Grammar) -> tuple[list[Intent], str]:
-    """What is asked for, and in which words: `again` and the like mean the last question that asked for something."""
-    intents = grammar.intents_in(text)
-    if intents or not grammar.says("again", text):
-        return intents, message
-    for said in reversed(reading.said()):
-        if said.who == "user" and (before := grammar.intents_in(grammar.normal(said.text))):
-            return before, said.text
-    return [], message
-
-
-def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
+def _look_back(reading: Reading, grammar: Grammar) -> str:
     """An answer from the conversation itself; empty if the message does not ask for one."""
+    text = grammar.normal(reading.words)
+    asked = [said.text for said in reading.said if said.who == "user"]
+    answers = [said.text for said in reading.said if said.who == "assistant"]
     if grammar.says("asked_before", text):
-        asked = [said for said in reading.said() if said.who == "user"]
-        if not asked:
-            return "This is the first message of our conversation that I can see."
-        said = asked[0] if grammar.says("first", text) else asked[-1]
-        return f"You asked: “{_short(said.text)}”"
+        first = "This is the first message of our conversation that I can see."
+        return f"You asked: “{_short(asked[0] if grammar.says('first', text) else asked[-1])}”" if asked else first
     if grammar.says("said_before", text):
-        said = [f"I said: “{_short(one.text)}”" for one in reading.said() if one.who == "assistant"]
-        return said[-1] if said else "I have not said anything in this conversation yet."
-    if grammar.says("summarise", text):
-        return _summary(reading)
-    return ""
+        said = "I have not said anything in this conversation yet."
+        return f"I said: “{_short(answers[-1])}”" if answers else said
+    return _summary(reading) if grammar.says("summarise", text) else ""
 
 
 def _summary(reading: Reading) -> str:
     """The first sentence of each thing that the prompt shows, in order."""
-    lines = first_sentences(reading.block("context"))
-    lines += [
-        f"{'You' if said.who == 'user' else 'I'}: {first_sentences(said.text)[0][:_QUOTED_CHARS]}"
-        for said in reading.said()
-        if said.text.strip()
-    ]
+    said = [f"{'You' if one.who == 'user' else 'I'}: {one.text}" for one in reading.said if one.text.strip()]
+    lines = [line for line in reading.blocks.get("context", "").splitlines()[1:] if line.strip()] + said
     if not lines:
         return "There is nothing to summarise: I was given no context and no earlier messages."
-    return "\n".join(["In short:", *(f"- {line}" for line in lines)])
+    return "\n".join(["In short:", *(f"- {_SENTENCE.split(line.strip().splitlines()[0])[0]}" for line in lines)])
 
 
-def _alone(reading: Reading, message: str, text: str, asked: Sequence[Intent], grammar: Grammar) -> tuple[str, str]:
-    """What rules say without tools, and what they add where there is room for it."""
-    abilities = _abilities(reading.offered(), grammar)
-    labels = _object(reading.block("classification")) or {}
-    if labels.get("speech_act") == "farewell" or (grammar.says("farewell", text) and grammar.says("closes", text)):
-        return "You are welcome. Goodbye.", ""
+def _alone(reading: Reading, asked: str, grammar: Grammar, *, is_change: bool) -> str:
+    """What rules say without tools."""
+    text, abilities = grammar.normal(reading.words), _abilities(reading, grammar)
+    if is_change:
+        return f"I can look things up in this system, but I change nothing. {abilities}"
+    if grammar.says("farewell", text) and grammar.says("closes", text):
+        return "You are welcome. Goodbye."
     if grammar.says("greeting", text):
-        return f"Hello{' again' if reading.block('earlier_messages') else ''}.", abilities
+        return f"Hello{' again' if reading.said else ''}. {abilities}"
     if grammar.says("identity", text):
-        return f"{SELF}{_role(reading)}.", abilities
-    if asked:
-        missing = " and ".join(intent.says for intent in asked)
-        return f"To {missing} I would need a tool that I was not given here.", abilities
-    if reading.block("context"):
-        return f"{SELF}, so I cannot reason about this. What I was given says:\n{_summary(reading)}", f"\n{HELP}"
-    if labels.get("ambiguity") == "high":
-        return f"I cannot tell what “{_short(message)}” is about: say it in a whole sentence.", abilities
-    return f"{SELF}, so I cannot answer that.", f"{HELP} {abilities}"
+        return f"{SELF}. {abilities}"
+    if missing := [one.says for one in grammar.intents_in(grammar.normal(asked))]:
+        return f"To {' and '.join(missing)} I would need a tool that I was not given here. {abilities}"
+    if reading.blocks.get("context"):
+        return f"{SELF}, so I cannot reason about this. What I was given says:\n{_summary(reading)}\n{HELP}"
+    return f"{SELF}, so I cannot answer that. {HELP} {abilities}"
 
 
-def _role(reading: Reading) -> str:
-    """Who the system's words say that it is."""
-    role = _ROLE.search(reading.system)
-    return f", here as {role.group(1)}" if role else ""
-
-
-def _abilities(offered: Mapping[str, ToolOffered], grammar: Grammar) -> str:
-    able = [intent.says for intent in grammar.intents if intent.tool_id in offered]
+def _abilities(reading: Reading, grammar: Grammar) -> str:
+    able = [intent.says for intent in grammar.intents if intent.tool_id in reading.tools]
     if not able:
         return "Without tools I can only talk about this conversation."
-    if len(able) == 1:
-        return f"Ask me about this system: I can {able[0]}."
-    return f"Ask me about this system: I can {', '.join(able[:-1])}, and {able[-1]}."
+    *before, last = able
+    return f"Ask me about this system: I can {', '.join(before)}{', and ' if before else ''}{last}."
 
 
 def _arguments(tool: ToolOffered, question: str, grammar: Grammar) -> dict[str, Any]:
@@ -334,8 +207,7 @@ def _arguments(tool: ToolOffered, question: str, grammar: Grammar) -> dict[str, 
 
 
 def _names(section: str, text: str) -> bool:
-    words = section.replace("_", "[_ ]")
-    return re.search(rf"\b{words}s?\b", text) is not None
+    return re.search(rf"\b{section.replace('_', '[_ ]')}s?\b", text) is not None
 
 
 def _bounded(value: Any, schema: Any) -> Any:

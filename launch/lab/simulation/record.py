@@ -123,7 +123,7 @@ class _Exchanges:
     def step(self, entry: Entry) -> None:
         if entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
             for shown in _order_of(entry).get("exchanges", []):
-                is_whole = len(shown["tool_calls"]) == len(shown["results"])
+                is_whole = len(shown.get("tool_calls", ())) == len(shown.get("results", ()))
                 must(is_whole, f"{entry.submission_id}: a model is shown a call without its result")
 
 

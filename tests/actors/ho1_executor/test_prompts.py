@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.actors.ho1_executor.prompts import load_pack, render
+from bench.builders import order
+from hobus.actors.ho1_executor.prompts import load_pack, own_inputs, render
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
 
 PACKS = {"PRM-A-001": "[[user]]\n{{ user_input }}", "PRM-B-001": "no section"}
+INPUTS = {"user_input": [Segment(text="q")]}
 CALLS = [ToolCall(call_id=f"00{n}", tool_id="t", arguments={}) for n in (1, 2)]
 
 
@@ -33,7 +35,7 @@ def test_tool_rounds_follow_as_the_model_saw_them() -> None:
     """Assistant with its calls, then one tool message per call in call order, refs kept."""
     results = [Segment(name="001", ref="WO_COMPLETED:w/i/1", text="one"), Segment(name="002", text="two")]
     rounds = [Exchange(tool_calls=CALLS, results=results, text=Segment(text="let me see"))]
-    messages = render(load_pack(PACKS, "PRM-A-001"), {"user_input": [Segment(text="q")]}, rounds)
+    messages = render(load_pack(PACKS, "PRM-A-001"), INPUTS, order(exchanges=rounds))
     assert [(m.role, m.text, m.tool_call_id) for m in messages] == [
         ("user", "q", ""),
         ("assistant", "let me see", ""),
@@ -47,12 +49,32 @@ def test_tool_rounds_follow_as_the_model_saw_them() -> None:
 def test_a_round_without_words_has_no_empty_segment() -> None:
     """Most models ask for tools without saying anything."""
     rounds = [Exchange(tool_calls=CALLS[:1], results=[Segment(name="001", text="one")])]
-    assert render(load_pack(PACKS, "PRM-A-001"), {"user_input": []}, rounds)[1].segments == []
+    assert render(load_pack(PACKS, "PRM-A-001"), INPUTS, order(exchanges=rounds))[1].segments == []
+
+
+def test_drafts_notes_and_steers_are_messages_where_they_happened() -> None:
+    """An answer that was not sent, and what was said then; a steer before any answer follows the message."""
+    rounds = [
+        Exchange(said=[Segment(name="steer", text="be brief")]),
+        Exchange(text=Segment(name="draft", text="so"), said=[Segment(name="note", text="not sent")]),
+    ]
+    messages = render(load_pack(PACKS, "PRM-A-001"), INPUTS, order(exchanges=rounds))
+    assert [(one.role, one.text) for one in messages] == [
+        ("user", "q"), ("user", "be brief"), ("assistant", "so"), ("user", "not sent"),
+    ]  # fmt: skip
+
+
+def test_rules_on_tools_stand_where_an_order_allows_any_and_history_is_no_input() -> None:
+    """Whatever tools there are just now: who asks for the order again sends the same."""
+    history = Segment(name="history", ref="r/1", text="x")
+    given = own_inputs(order(input_context=[history], constraints={"tools_allowed": ["a", "b"], "token_budget": 1}))
+    assert [(one.name, one.text) for one in given] == [("tools", "a, b")]
+    assert own_inputs(order(input_context=[history], constraints={"tools_allowed": [], "token_budget": 1})) == []
 
 
 @pytest.mark.parametrize("results", [[], [Segment(name="002", text="x"), Segment(name="001", text="y")]])
 def test_a_call_without_its_result_in_place_is_refused(results: list[Segment]) -> None:
     """A transcript with an open or exchanged call is valid for no provider."""
     with pytest.raises(WorkOrderFault) as caught:
-        render(load_pack(PACKS, "PRM-A-001"), {"user_input": []}, [Exchange(tool_calls=CALLS, results=results)])
+        render(load_pack(PACKS, "PRM-A-001"), INPUTS, order(exchanges=[Exchange(tool_calls=CALLS, results=results)]))
     assert caught.value.code == "input_schema_invalid"

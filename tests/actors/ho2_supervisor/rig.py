@@ -46,6 +46,7 @@ from hobus.config.assets import Approval, FileInForce
 from hobus.config.attention_template import ANSWERS, Template
 from hobus.config.snapshot import Snapshot
 from tests.rig import SimulatedRig
+from tests.transcripts import readable
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 CLASSIFIED = {
@@ -95,8 +96,9 @@ def one_tool(order: WorkOrder) -> Answer:
 
 
 def text_of(order: WorkOrder, name: str) -> str:
-    """What the order's segments of one name say together."""
-    return "".join(segment.text for segment in order.input_context if segment.name == name)
+    """What the order's segments of one name say together; of steers, drafts and notes, what its rounds hold."""
+    rounds = [one for exchange in order.exchanges for one in (exchange.text, *exchange.said)]
+    return readable("".join(segment.text for segment in (*order.input_context, *rounds) if segment.name == name))
 
 
 @dataclass

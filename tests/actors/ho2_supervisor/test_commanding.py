@@ -175,9 +175,9 @@ def test_steer_is_observed_by_the_next_round_and_every_later_one() -> None:
                 await rig.command(Steer(text="no, in Irish"), "s3")
             return turn.result()
 
-        steers = "- be brief\n- in Welsh"
-        assert rig.run(run()).response.startswith(f"hello|{steers}\n- no, in Irish|hello|{steers}|")
-        spoken = [s for s in rig.pool.orders[-1].input_context if s.name == "steer" and s.ref]
+        steers = "be briefin Welsh"
+        assert rig.run(run()).response.startswith(f"hello|{steers}no, in Irish|hello||hello|{steers}|")
+        spoken = [s for one in rig.pool.orders[-1].exchanges for s in one.said if s.name == "steer"]
         assert [s.ref for s in spoken] == [f"HostCommandReceived:{SESSION}/s{n}/1" for n in (1, 2, 3)]
         started = [e for e in rig.run(rig.entries()) if e.event_type == "StepStarted"]
         assert len(started) == 4
@@ -201,8 +201,9 @@ def orders_of_a_steered_run(killed_in: int | None) -> dict[str, list[tuple[str, 
                     rig.world.kill(rig.instances[0])
             return turn.result()
 
-        assert rig.run(run()).response == "hello|- be brief|hello||"
-        return {o.wo_id: [(s.name, s.text) for s in o.input_context] for o in rig.pool.orders}
+        assert rig.run(run()).response == "hello|be brief|hello||"
+        rounds = {o.wo_id: [s for one in o.exchanges for s in (one.text, *one.said)] for o in rig.pool.orders}
+        return {o.wo_id: [(s.name, s.text) for s in (*o.input_context, *rounds[o.wo_id])] for o in rig.pool.orders}
 
 
 @pytest.mark.parametrize("number", [2, 3])

@@ -33,7 +33,7 @@ def changed_schema(**changed: Any) -> dict[str, Any]:
         ({"output_schema": {"$ref": "https://example.org/x"}}, "output_schema: refers to something outside itself"),
         ({"output_schema": {"$ref": "#/$defs/none"}}, "output_schema: refers to something that is not there"),
         ({"boundary": {"max_tokens": 9000, "temperature": 0.0}}, "are above the budget `classify` of agent ADMIN (2000)"),
-        ({"input_schema": changed_schema(properties={"user_input": {"type": "string"}})}, "shows {{ history }}, which is no input"),
+        ({"input_schema": changed_schema(properties={"user_input": {"type": "string"}})}, "shows {{ active_intent }}, which is no input"),
         ({"input_schema": changed_schema(required=[])}, "user_input may be left out and has no default"),
         ({"prompt_pack_id": "PRM-NOWHERE-001"}, "prompt_pack_id: no prompt_packs/PRM-NOWHERE-001.txt"),
         ({"required_context": {"file_refs": ["../../etc/passwd"]}}, "required_context.file_refs.0: leads outside by `..`"),

@@ -128,10 +128,10 @@ async def test_openai_is_asked_with_everything_that_the_prompt_says():
                 "role": "assistant",
                 "content": None,
                 "tool_calls": [
-                    {"id": "call_4_001", "type": "function", "function": {"name": "time_now", "arguments": "{}"}}
+                    {"id": "call_1_001", "type": "function", "function": {"name": "time_now", "arguments": "{}"}}
                 ],
             },
-            {"role": "tool", "tool_call_id": "call_4_001", "content": "one"},
+            {"role": "tool", "tool_call_id": "call_1_001", "content": "one"},
         ],
     }
 
@@ -153,7 +153,7 @@ async def test_anthropic_is_asked_with_everything_that_the_prompt_says():
         "temperature": 1.0,
         "top_p": 0.5,
         "stop_sequences": ["END"],
-        "system": "be brief",
+        "system": [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}],
         "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
         "tools": [{"name": "time_now", "description": "the time", "input_schema": TOOL.parameters}],
         "messages": [
@@ -165,11 +165,28 @@ async def test_anthropic_is_asked_with_everything_that_the_prompt_says():
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c-7", "content": "noon"}]},
             {
                 "role": "assistant",
-                "content": [{"type": "tool_use", "id": "call_3_001", "name": "time_now", "input": {}}],
+                "content": [{"type": "tool_use", "id": "call_1_001", "name": "time_now", "input": {}}],
             },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_3_001", "content": "one"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1_001", "content": "one"}]},
         ],
     }
+
+
+async def test_earlier_turns_are_kept_by_anthropic_and_what_one_side_says_in_a_row_is_one_message_for_openai():
+    """The mark stands behind what the next prompt begins with as well; context comes anew with each turn."""
+    turns = [PromptMessage(role="user", segments=[Segment(name="history", text="a")]),
+             PromptMessage(role="assistant", segments=[Segment(name="history", text="b")]),
+             PromptMessage(role="user", segments=[Segment(name="x", text="<context>")]),
+             PromptMessage(role="user", segments=[Segment(name="y", text="c")])]  # fmt: skip
+    async with serving(answering(message())) as server:
+        await ask(instance(ANTHROPIC, server.url), prompt(messages=turns))
+    kept = {"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}
+    assert server.requests[0].json["messages"][1] == {"role": "assistant", "content": [kept]}
+    assert str(server.requests[0].json).count("cache_control") == 1
+    async with serving(answering(completion())) as server:
+        await ask(instance(OPENAI, server.url), prompt(messages=turns))
+    said = [(one["role"], one["content"]) for one in server.requests[0].json["messages"]]
+    assert said == [("user", "a"), ("assistant", "b"), ("user", "<context>\n\nc")]
 
 
 @pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])

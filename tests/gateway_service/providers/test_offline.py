@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,12 @@ from hobus.bus.messages.given_history import with_history
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.prompt_pack import fill_pack, parse_pack
 from hobus.gateway_service.pricing import input_tokens
-from hobus.gateway_service.providers.offline.answer import wished
+from hobus.gateway_service.providers.offline.answer import tell
 from hobus.gateway_service.providers.offline.grammar import load_grammar
 from hobus.gateway_service.providers.offline.model import MODELS
-from hobus.gateway_service.providers.offline.prose import tell
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
-from hobus.gateway_service.providers.offline.reading import ToolAnswer, said_in
-from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, SAYS, least_instance
+from hobus.gateway_service.providers.offline.reading import ToolAnswer
+from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, least_instance
 from tests.gateway_service.rig import SHIPPED
 
 ROOT = Path(__file__).parents[3]
@@ -33,9 +31,14 @@ TOOLS = [
     ToolSpec(tool_id=tool.tool_id, description=tool.description, parameters=tool.parameters)
     for tool in BUILTIN.values()
 ]
+HISTORY = [("user", "what packages are installed?"), ("assistant", "2 packages are installed: A, B.")]
+DIGESTS = [
+    (
+        "user",
+        "Earlier in this conversation, shortened:\n- user: hello (turn 1)\n- user: what did this session cost? (turn 2)",
+    )
+]
 LABELS = SHIPPED.config.classify_labels
-HISTORY = "user: what packages are installed?\nassistant (used list_packages): 2 packages are installed: A, B.\n"
-DIGESTS = "- user: hello (turn 1)\n- user: what did this session cost? (turn 2; session_cost)\n"
 
 
 def provider(**changes: Any) -> OfflineProvider:
@@ -45,6 +48,11 @@ def provider(**changes: Any) -> OfflineProvider:
 
 
 PROVIDER = provider()
+
+
+def spoken(*said: tuple[str, str]) -> list[PromptMessage]:
+    """Messages of a conversation."""
+    return [PromptMessage.model_validate({"role": role, "segments": [Segment(text=text)]}) for role, text in said]
 
 
 def prompt(contract_id: str, text: str = "hello", *, tools: list[ToolSpec] | None = None, **inputs: str) -> Prompt:
@@ -78,9 +86,17 @@ async def classified(text: str, **inputs: str) -> dict[str, Any]:
     return value
 
 
-async def synthesized(text: str, *, tools: list[ToolSpec] = TOOLS, **inputs: str) -> PromptResponse:
+def behind(history: list[tuple[str, str]], wanted: Prompt) -> Prompt:
+    """The prompt behind earlier turns."""
+    system, *rest = wanted.messages
+    return wanted.model_copy(update={"messages": [system, *spoken(*history), *rest]})
+
+
+async def synthesized(
+    text: str, *, tools: list[ToolSpec] = TOOLS, history: list[tuple[str, str]] | None = None, **inputs: str
+) -> PromptResponse:
     """The response to a message under PRC-SYNTHESIZE-001."""
-    return await ask(prompt("PRC-SYNTHESIZE-001", text, tools=tools, **inputs))
+    return await ask(behind(history or [], prompt("PRC-SYNTHESIZE-001", text, tools=tools, **inputs)))
 
 
 def with_results(wanted: Prompt, *rounds: tuple[str, Any]) -> Prompt:
@@ -137,45 +153,6 @@ async def test_first_messages_are_classified(text, speech_act, action, domain, t
     labels = value["labels"]
     assert (value["speech_act"], value["intent_signal"]["action"]) == (speech_act, action)
     assert (labels["domain"], labels["task"]) == (domain, task)
-
-
-@pytest.mark.parametrize(
-    ("text", "speech_act", "action", "ambiguity"),
-    [
-        ("hello", "reentry_greeting", "continue", "low"),
-        ("and the frameworks?", "question", "continue", "low"),
-        ("new topic: which tools are there?", "question", "new", "low"),
-        ("thanks, bye", "farewell", "close", "low"),
-        ("hm", "command", "unclear", "high"),
-        ("it?", "question", "unclear", "high"),
-        ("purple elephants", "command", "continue", "medium"),
-    ],
-)
-async def test_later_messages_continue_unless_they_say_otherwise(text, speech_act, action, ambiguity):
-    """With something said before, greetings are re-entries and the intent goes on, changes, closes or is unclear."""
-    value = await classified(text, history="- user: what packages are installed?")
-    assert (value["speech_act"], value["intent_signal"]["action"], value["ambiguity"]) == (
-        speech_act,
-        action,
-        ambiguity,
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "objective", "action"),
-    [
-        ("and the frameworks?", "what packages are installed?", "continue"),
-        ("what did this session cost?", "what packages are installed?", "new"),
-        ("show me the configuration", "see what the session cost", "new"),
-        ("and in detail?", "what packages are installed?", "continue"),
-        ("show me the configuration", "have a chat", "continue"),
-        ("thanks, bye", "what packages are installed?", "close"),
-    ],
-)
-async def test_another_matter_than_the_active_objective_is_new(text, objective, action):
-    """Both have to be about something: what is about nothing in particular goes on."""
-    value = await classified(text, history="- user: hello", active_intent=objective)
-    assert value["intent_signal"]["action"] == action
 
 
 async def test_labels_stay_inside_the_vocabulary_that_the_prompt_shows():
@@ -242,67 +219,17 @@ async def test_a_call_that_is_required_is_made_whatever_the_message_says():
     assert [(call.tool_id, call.arguments) for call in response.tool_calls] == [("count", {"n": 0})]
 
 
-@pytest.mark.parametrize("text", ["again", "and now?", "once more please, again"])
-async def test_again_repeats_the_last_question_that_asked_for_something(text):
-    """A follow-up without an object means the last administration question."""
-    response = await synthesized(text, history=HISTORY)
-    assert [call.tool_id for call in response.tool_calls] == ["list_packages"]
-
-
 # --- telling results ----------------------------------------------------------------------------------------------
 
 
 INTACT = {"ok": True, "entries": 42, "segments": 1, "head": 41, "chain": "ab" * 32, "fault": None, "tail": "clean"}
 
 
-@pytest.mark.parametrize(
-    ("tool_id", "value", "parts"),
-    [
-        (
-            "list_packages",
-            {"count": 1, "packages": [{"package_id": "PKG-A-001", "version": "1.0.0", "title": "Alpha"}]},
-            ["1 package is installed:\n- PKG-A-001 1.0.0: Alpha"],
-        ),
-        ("list_packages", {"count": 0, "packages": []}, ["0 packages are installed."]),
-        (
-            "list_frameworks",
-            {"frameworks": [{"framework_id": "FMWK-000", "version": "1.0.0", "title": "Rules", "status": "active"}]},
-            ["1 framework governs this system", "FMWK-000 1.0.0: Rules"],
-        ),
-        (
-            "list_tools",
-            {"tools": [{"tool_id": "t", "description": "Does it."}]},
-            ["1 tool is available:\n- t: Does it."],
-        ),
-        (
-            "verify_ledger",
-            INTACT,
-            ["The ledger is intact: 42 entries in 1 segment were checked, up to entry 41 (chain abababababababab…)."],
-        ),
-        ("verify_ledger", {**INTACT, "tail": "in flight"}, ["is intact", "in flight"]),
-        ("verify_ledger", {**INTACT, "ok": False, "fault": {"byte": 17}}, ["NOT intact", '{"byte": 17}']),
-        (
-            "run_gates",
-            {"findings": [{"gate": "G0", "severity": "fail", "file": "a.json", "reason": "changed"}]},
-            ["1 finding of the gates", "G0 fail: a.json: changed"],
-        ),
-        ("read_file", {"path": "/x/a.md", "text": "Plants."}, ["/x/a.md:\nPlants."]),
-        ("search", {"found": [{"kind": "message", "excerpt": "the key"}]}, ["1 passage", "message: the key"]),
-        ("session_cost", {"calls": 3, "cost_usd": None}, ['session_cost: {"calls": 3, "cost_usd": null}']),
-    ],
-)
-async def test_results_become_prose_that_says_what_they_say(tool_id, value, parts):
-    """Each built-in tool's result in words, with its figures and ids exactly."""
-    text = await told((tool_id, value))
-    assert [part for part in parts if part not in text] == []
-
-
 async def test_a_failed_tool_is_said_to_have_failed():
     """No gap is filled: the code and the reason stand in the answer, beside what did work."""
     text = await told(("list_packages", "error tool_failed: the registry is away"), ("list_tools", {"tools": []}))
     assert text == "list_packages failed (tool_failed): the registry is away\n\n0 tools are available."
-    text = await told(("charge", "error unknown_outcome: gone"))
-    assert text == "Nobody knows what charge did (unknown_outcome): gone"
+    assert await told(("charge", "error unknown_outcome: gone")) == "charge failed (unknown_outcome): gone"
 
 
 @pytest.mark.parametrize("result", ['{"cut', "[1, 2]", "{}", "5", ""])
@@ -312,32 +239,6 @@ async def test_an_unexpected_result_is_shown_and_not_invented(result):
 
 
 # --- without tools ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "history", "part"),
-    [
-        ("hello", "", "Hello. "),
-        ("hello", HISTORY, "Hello again. "),
-        ("thanks, bye", HISTORY, "Goodbye"),
-        ("who are you?", "", "offline model"),
-        ("what did I ask before?", HISTORY, "what packages are installed?"),
-        ("what did I ask first?", DIGESTS, "hello"),
-        ("what was my last question?", DIGESTS, "“what did this session cost?”"),
-        ("what did I ask before?", "", "first message"),
-        ("what did you say?", HISTORY, "2 packages are installed"),
-        ("what did you say?", "", "not said anything"),
-        ("summarise our conversation", HISTORY, "You: what packages are installed?"),
-        ("summarise our conversation", "", "nothing to summarise"),
-        ("install package foo", "", "change nothing"),
-        ("write me a poem", "", "cannot answer that"),
-        ("", "", "cannot answer that"),
-    ],
-)
-async def test_what_rules_answer_alone(text, history, part):
-    """Talk about the conversation itself, and honest sentences about what cannot be done."""
-    response = await synthesized(text or "?", history=history)
-    assert part in response.content and response.tool_calls == []
 
 
 async def test_what_it_cannot_do_is_said_with_the_two_commands_that_fix_it():
@@ -351,76 +252,11 @@ async def test_what_it_cannot_do_is_said_with_the_two_commands_that_fix_it():
     assert f"$ {first}\n$ {second} " in readme
 
 
-async def test_it_speaks_for_whom_the_prompt_names():
-    """An agent's own system prompt, not a name in the code."""
-    said = (await synthesized("who are you?", system="You are the keeper of this house, and proud of it.")).content
-    assert "no language model, here as the keeper of this house. " in said
-
-
-async def test_a_message_that_was_read_two_ways_is_asked_back():
-    """The classification in the prompt decides, whoever made it."""
-    unclear = '{"speech_act": "command", "ambiguity": "high"}'
-    assert "I cannot tell what “purple” is about" in (await synthesized("purple", classification=unclear)).content
-    assert "Goodbye" in (await synthesized("adieu", classification='{"speech_act": "farewell"}')).content
-    assert "cannot answer that" in (await synthesized("adieu", classification="[" * 100_000)).content
-
-
 # --- the form of an answer ----------------------------------------------------------------------------------------
 
 
 PACKAGES = {"packages": [{"package_id": f"P-{n}", "version": "1", "title": f"T{n}"} for n in (1, 2)]}
-IN_FULL = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n\n0 tools are available."
-IN_ONE_LINE = "2 packages are installed: P-1 1: T1; P-2 1: T2. 0 tools are available."
-AS_A_LIST = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n- 0 tools are available."
-LEARNED = "This person gives short commands; carry them out and report the result in one line."
-
-
-@pytest.mark.parametrize(
-    ("text", "given", "expected"),
-    [
-        ("packages?", {}, IN_FULL),
-        ("packages?", {"ho3_biases": LEARNED}, IN_ONE_LINE),
-        ("packages?", {"ho3_biases": f"This person likes tea.\n{LEARNED}"}, IN_ONE_LINE),
-        ("packages?", {"ho3_biases": "Answer as a bulleted list."}, AS_A_LIST),
-        ("packages?", {"ho3_biases": f"Always answer in full.\n{LEARNED}"}, IN_FULL),
-        ("packages, in detail", {"ho3_biases": LEARNED}, IN_FULL),
-        ("packages, briefly", {}, IN_ONE_LINE),
-        ("packages, briefly", {"steer": "- no, as a list"}, AS_A_LIST),
-        ("packages?", {"steer": "- briefly\n- no, in full"}, IN_FULL),
-        ("packages?", {"ho3_biases": LEARNED, "prior_results": "The previous draft was not accepted."}, IN_FULL),
-    ],
-)
-async def test_wishes_and_what_was_learned_shape_the_answer(text, given, expected):
-    """A reviewer's note goes first, then the newest steer, the message, the surest memory line; facts stay the same."""
-    wanted = prompt("PRC-SYNTHESIZE-001", text, tools=TOOLS, **given)
-    response = await ask(with_results(wanted, ("list_packages", PACKAGES), ("list_tools", {"tools": []})))
-    assert response.content == expected or response.content.startswith(f"{expected}\n\n")
-
-
-async def test_a_brief_answer_keeps_what_is_asked_and_drops_the_offers():
-    """Greeted in a few words, whoever likes that is not told again what could be asked."""
-    line = "This person likes to open with a greeting; greet back in a few words and offer help."
-    assert (await synthesized("hello", ho3_biases=line)).content == "Hello."
-    assert (await synthesized("hello")).content.startswith("Hello. Ask me about this system")
-
-
-async def test_every_line_that_it_learns_is_one_that_memory_takes():
-    """One sentence within bounds; only what was learned of how a person speaks changes the form of an answer."""
-    grammar = load_grammar()
-    shaping = {signal for signal, line in SAYS.items() if wished(line, grammar) is not None}
-    assert shaping == {
-        "intent:command", "intent:greeting", "intent:reentry_greeting", "intent:farewell", "outcome:escalated",
-    }  # fmt: skip
-    assert all(wished(line, grammar) == "full" for signal, line in SAYS.items() if signal == "outcome:escalated")
-
-
-async def test_a_draft_stays_and_what_came_since_follows():
-    """Nothing that the draft says is said twice."""
-    wanted = prompt(
-        "PRC-SYNTHESIZE-001", "packages?", tools=TOOLS, draft=IN_FULL.partition("\n\n")[0], steer="- and a.b?"
-    )
-    response = await ask(with_results(wanted, ("list_packages", PACKAGES), ("list_tools", {"tools": []})))
-    assert response.content.startswith(f"{IN_FULL}\n\nMeanwhile you said: “and a.b?”")
+IN_FULL = "2 packages are installed:\n- P-1 1 T1\n- P-2 1 T2\n\n0 tools are available."
 
 
 @pytest.mark.parametrize(
@@ -472,14 +308,84 @@ EXCERPTS = (
 
 
 @pytest.mark.parametrize(
+    ("text", "given", "speech_act", "action"),
+    [
+        ("hello", {"earlier": "- user: hi"}, "reentry_greeting", "continue"),
+        ("new topic: which tools are there?", {"earlier": "- user: hi"}, "question", "new"),
+        ("hm", {"earlier": "- user: hi"}, "command", "unclear"),
+        ("show me the configuration", {"active_intent": "see what the session cost"}, "command", "new"),
+        ("and the frameworks?", {"active_intent": "what packages are installed?"}, "question", "continue"),
+        ("thanks, bye", {"active_intent": "what packages are installed?"}, "farewell", "close"),
+    ],
+)
+async def test_later_messages_continue_unless_they_say_otherwise(text, given, speech_act, action):
+    """With something said before, greetings are re-entries and the intent goes on, changes, closes or is unclear."""
+    value = await classified(text, **given)
+    assert (value["speech_act"], value["intent_signal"]["action"]) == (speech_act, action)
+
+
+@pytest.mark.parametrize(
+    ("text", "history", "part"),
+    [
+        ("hello", [], "Hello. "),
+        ("hello", HISTORY, "Hello again. "),
+        ("thanks, bye", HISTORY, "Goodbye"),
+        ("who are you?", [], "offline model"),
+        ("what did I ask before?", HISTORY, "what packages are installed?"),
+        ("what did I ask first?", DIGESTS, "“hello”"),
+        ("what was my last question?", DIGESTS, "“what did this session cost?”"),
+        ("what did I ask before?", [], "first message"),
+        ("what did you say?", HISTORY, "2 packages are installed"),
+        ("summarise our conversation", HISTORY, "You: what packages are installed?"),
+        ("summarise our conversation", [], "nothing to summarise"),
+        ("install package foo", [], "change nothing"),
+        ("write me a poem", [], "cannot answer that"),
+    ],
+)
+async def test_what_rules_answer_alone(text, history, part):
+    """Talk about the conversation itself, and honest sentences about what cannot be done."""
+    response = await synthesized(text, history=history)
+    assert part in response.content and response.tool_calls == []
+
+
+async def test_again_repeats_the_last_question_that_asked_for_something():
+    """A follow-up without an object means the last administration question."""
+    response = await synthesized("and now?", history=HISTORY)
+    assert [call.tool_id for call in response.tool_calls] == ["list_packages"]
+
+
+async def test_results_are_told_as_rows_and_briefly_for_whom_likes_that():
+    """What was learned about a person shapes the answer; facts stay the same."""
+    wanted = prompt("PRC-SYNTHESIZE-001", "packages?", tools=TOOLS)
+    rounds = ("list_packages", PACKAGES), ("list_tools", {"tools": []})
+    assert (await ask(with_results(wanted, *rounds))).content == IN_FULL
+    liking = prompt("PRC-SYNTHESIZE-001", "packages?", tools=TOOLS, ho3_biases="Always answer briefly.")
+    assert (await ask(with_results(liking, *rounds))).content == " ".join(IN_FULL.split())
+
+
+async def test_a_steer_asks_for_tools_and_an_answer_that_was_not_sent_is_kept():
+    """What was said meanwhile comes behind the message; nothing that the draft says is said twice."""
+    wanted = prompt("PRC-SYNTHESIZE-001", "packages?", tools=TOOLS)
+    done = with_results(wanted, ("list_packages", PACKAGES))
+    note = "The answer above has not been sent: more was said meanwhile. Answer anew."
+    draft = IN_FULL.partition("\n\n")[0]
+    steered = done.model_copy(
+        update={"messages": [*done.messages, *spoken(("assistant", draft), ("user", note), ("user", "and the tools?"))]}
+    )
+    assert [call.tool_id for call in (await ask(steered)).tool_calls] == ["list_tools"]
+    answered = await ask(with_results(steered, ("list_tools", {"tools": []})))
+    assert answered.content == f"{IN_FULL}\n\nMeanwhile you said: “and the tools?”"
+
+
+@pytest.mark.parametrize(
     ("signal", "kind", "labels"),
     [
-        ("domain:config", "topic_affinity", {"domain": ["config"], "task": []}),
-        ("task:debug", "task_pattern", {"domain": [], "task": ["debug"]}),
-        ("tool:list_packages", "task_pattern", {"domain": ["system"], "task": ["inspect"]}),
+        ("domain:config", "topic_affinity", {"domain": ["config"], "task": ["inspect"]}),
+        ("task:debug", "task_pattern", {"domain": ["tools"], "task": ["debug"]}),
+        ("tool:list_packages", "task_pattern", {"domain": ["tools"], "task": ["inspect"]}),
         ("intent:command", "interaction_style", {"domain": ["tools"], "task": ["inspect"]}),
         ("outcome:failed", "constraint", {"domain": ["tools"], "task": ["inspect"]}),
-        ("domain:cooking", "topic_affinity", {"domain": [], "task": []}),
+        ("domain:cooking", "topic_affinity", {"domain": [], "task": ["inspect"]}),
     ],
 )
 async def test_consolidation_is_structured_from_the_signals_labels(signal, kind, labels):
@@ -505,23 +411,7 @@ def formed(schema, text="hello", *, tools=None):
     return prompt("PRC-SYNTHESIZE-001", text, tools=tools).model_copy(update=changes)
 
 
-STRING, INTEGER, COLOUR = {"type": "string"}, {"type": "integer"}, {"enum": ["red", "dark red", "blue"]}
-
-
-@pytest.mark.parametrize(
-    ("schema", "text", "value"),
-    [
-        ({"required": ["city", "n"], "properties": {"city": STRING, "n": INTEGER}}, "city: Bern, n = 7",
-         {"city": "Bern", "n": 7}),
-        ({"required": ["city", "n"], "properties": {"city": STRING, "n": INTEGER}}, "hello", {"city": "unknown", "n": 0}),
-        ({"required": ["v", "c"], "properties": {"v": {"const": 1}, "c": COLOUR}}, "c: blue", {"v": 1, "c": "red"}),
-        ({"properties": {}, "additionalProperties": False}, "hello", {}),
-    ],
-)  # fmt: skip
-async def test_a_form_is_the_least_that_fits_with_what_the_message_names(schema, text, value):
-    """`name: value` of a text or a number; all else is the first or the least that there may be."""
-    answered = await ask(formed(schema, text))
-    assert (json.loads(answered.content), answered.finish_reason) == (value, "stop")
+STRING = {"type": "string"}, {"type": "integer"}, {"enum": ["red", "dark red", "blue"]}
 
 
 async def test_an_object_of_any_keys_holds_what_the_rules_answer_anyway():
@@ -532,7 +422,7 @@ async def test_an_object_of_any_keys_holds_what_the_rules_answer_anyway():
 
 async def test_a_form_waits_for_the_tools():
     """They are asked first."""
-    schema = {"required": ["said"], "properties": {"said": STRING}}
+    schema = {"required": ["said"], "properties": {"said": {"type": "string"}}}
     answered = await ask(formed(schema, "what packages are installed?", tools=TOOLS))
     assert [call.tool_id for call in answered.tool_calls] == ["list_packages"]
 
@@ -660,15 +550,3 @@ def test_only_the_beginning_and_the_end_of_a_huge_message_are_read():
     assert len(grammar.normal("is it? " * 100_000)) <= grammar.read_chars
     for huge in ("packages? " + "x" * 10_000_000, "x" * 10_000_000 + " packages?"):
         assert [intent.tool_id for intent in grammar.intents_in(grammar.normal(huge))] == ["list_packages"]
-
-
-def test_an_utterance_of_blanks_is_read_at_once() -> None:
-    """Four times as long takes about four times as long; squares would take sixteen times."""
-
-    def took(count: int) -> float:
-        begun = time.thread_time()
-        [said] = said_in(f"user: x{' ' * count}! (turn 3)")
-        assert said.text.endswith("!")
-        return time.thread_time() - begun
-
-    assert any((taken := took(40_000)) < 0.02 or taken < 9 * took(10_000) for _ in range(3))

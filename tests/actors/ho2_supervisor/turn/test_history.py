@@ -15,10 +15,15 @@ from hobus.actors.ho2_supervisor.turn.history import (
     HistoryLimits,
     digest,
     newest_lines,
-    parts,
     remember,
+    shown,
 )
+from hobus.bus.messages import transcript
+from hobus.bus.messages.gateway import PromptMessage
+from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
+from hobus.bus.record.text_parts import TextPart, merged
 from tests.laws import law
+from tests.transcripts import readable
 
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=40, chars_per_token=4, known_max=10)
 
@@ -31,9 +36,47 @@ def turn(number: int, text: str | None = None, reply: str | None = None, **field
     return replace(made, **fields)
 
 
+def parts(history: History, limits: HistoryLimits) -> list[TextPart]:
+    """What a prompt is shown, in as few parts as can be."""
+    return merged(part for one in shown(history, limits) for part in one.parts)
+
+
 def told(history: History, limits: HistoryLimits = LIMITS) -> str:
     """The text that a prompt gets."""
-    return "".join(part.text for part in parts(history, limits))
+    return readable("".join(part.text for part in parts(history, limits)))
+
+
+def messages(history: History, limits: HistoryLimits = LIMITS) -> list[tuple[str, str]]:
+    """What a provider gets of it."""
+    text = "".join(part.text for part in parts(history, limits))
+    given = transcript.expanded([PromptMessage(role="history", segments=[Segment(name="history", text=text)])])
+    return [(one.role, one.text) for one in given]
+
+
+def test_earlier_turns_are_messages_and_calls_stand_with_their_results() -> None:
+    """Byte for byte, whatever line ends and marks stand in a text; older turns are one message in front."""
+    call = ToolCall(call_id="001", tool_id="look", arguments={"a": "b\n"})
+    found = Exchange(
+        tool_calls=[call], results=[Segment(name="001", ref="t/1")], said=[Segment(name="steer", text="go")]
+    )
+    limits = replace(LIMITS, turns_max=2, budget_tokens=1000)
+    long = turn(3, "q\n\n", "a\x1euser\nb\n", rounds=(found,), texts={"t/1": "r\n"})
+    assert messages(history_of(turn(1), turn(2), long, limits=limits), limits) == [
+        ("user", "Earlier in this conversation, shortened:\n- user: question 1 (input i1)"),
+        ("user", "question 2"), ("assistant", "answer 2"),
+        ("user", "q\n\n"), ("assistant", ""), ("tool", "r\n"), ("user", "go"),
+        ("assistant", "a\N{SYMBOL FOR RECORD SEPARATOR}user\nb\n"),
+    ]  # fmt: skip
+
+
+def test_a_long_result_stands_in_later_prompts_by_its_beginning() -> None:
+    """Its own turn had all of it; the record names the stretch."""
+    call = ToolCall(call_id="001", tool_id="look", arguments={})
+    found = Exchange(tool_calls=[call], results=[Segment(name="001", ref="t/1")])
+    limits = replace(LIMITS, budget_tokens=10_000)
+    history = history_of(turn(1, rounds=(found,), texts={"t/1": "x" * 2001}), limits=limits)
+    assert ("t/1", "0:2000") in [(part.ref, part.stretch) for part in parts(history, limits)]
+    assert messages(history, limits)[2][1] == "x" * 2000 + " … (cut; whole in its own turn)"
 
 
 def history_of(*turns: DeliveredTurn, limits: HistoryLimits = LIMITS) -> History:
@@ -121,7 +164,6 @@ def test_digest_is_one_line_within_its_length() -> None:
     assert long.endswith("… (input i1; list_tools; degraded)")
     many = digest(turn(1, "x" * 100, tool_ids=tuple(f"tool_{n}" for n in range(50))), 60)
     assert len(many) == 60 and "(input i1; tool_0, " in many
-    assert "used list_tools" in told(history_of(turn(1, tool_ids=("list_tools",))))
 
 
 ID = "11111111-2222-5333-8444-555555555555"
@@ -157,18 +199,21 @@ def test_late_degraded_answer_replaces_what_was_shown() -> None:
 def test_erased_text_is_marked_and_has_no_ref() -> None:
     """A prompt never names a ref whose text it does not show."""
     erased = DeliveredTurn("i1", "in/1", "out/1", None, "kept")
-    shown = parts(history_of(erased), LIMITS)
-    assert [(s.ref, s.text) for s in shown] == [
-        (None, f"user: {ERASED}\nassistant: "), ("out/1", "kept"), (None, "\n"),
+    told_parts = parts(history_of(erased), LIMITS)
+    assert [(s.ref, s.text) for s in told_parts] == [
+        (None, f"\x1euser\n{ERASED}\n\x1eassistant\n"), ("out/1", "kept"), (None, "\n"),
     ]  # fmt: skip
     assert history_of(erased).missing_refs() == ("in/1",)
     assert history_of(erased).filled({"in/1": "back"}).missing_refs() == ()
 
 
+_SAID = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=200)
+
+
 @law(
     20,
     200,
-    said=st.lists(st.tuples(st.text(max_size=200), st.text(max_size=200)), max_size=30),
+    said=st.lists(st.tuples(_SAID, _SAID), max_size=30),
     budget=st.integers(0, 120),
     turns_max=st.integers(1, 5),
 )
@@ -176,11 +221,11 @@ def test_history_keeps_its_budget_and_its_size(said: list[tuple[str, str]], budg
     """Whatever was said: within the token budget, bounded in memory, whole turns only, newest kept before older ones."""
     limits = replace(LIMITS, budget_tokens=budget, turns_max=turns_max)
     history = history_of(*(turn(n, *texts) for n, texts in enumerate(said)), limits=limits)
-    shown = parts(history, limits)
-    assert sum(len(part.text) for part in shown) <= budget * limits.chars_per_token
+    given = parts(history, limits)
+    assert sum(len(part.text) for part in given) <= budget * limits.chars_per_token
     assert len(history.turns) <= turns_max
     assert sum(len(line) for _, line in history.digests) <= budget * limits.chars_per_token + limits.digest_chars
-    refs = [part.ref for part in shown if part.ref]
+    refs = list(dict.fromkeys(part.ref for part in given if part.ref))
     newest = [ref for one in history.turns for ref in (one.input_ref, one.reply_ref)]
     assert len(refs) % 2 == 0
     assert refs == newest[len(newest) - len(refs) :]

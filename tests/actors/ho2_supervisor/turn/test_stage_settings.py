@@ -21,6 +21,7 @@ from tests.actors.ho2_supervisor.attention.assembling import fragments as made
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Pool, Rig, text_of
 from tests.actors.ho2_supervisor.turn.test_context import contexts
+from tests.transcripts import readable
 
 OTHER = "99999999-2222-5333-8444-555555555555"
 FILES = {
@@ -174,7 +175,7 @@ def test_every_setting_of_a_stage_is_honoured(kind: str, setting: str, row: Row)
             assert seen([{"type": kind, "config": config}]).text.splitlines()[1:] == row.shows
         case "history":
             shown = seen([{"type": kind, "config": config}])
-            assert [word for word in ("before", "more") if f"user: {word}" in shown.history] == row.shows
+            assert [word for word in ("before", "more") if f"user: {word}" in readable(shown.history)] == row.shows
         case "memory":
             assert list(seen([{"type": kind, "config": config}]).payload.artifact_ids) == row.shows
         case "liveness":

@@ -410,12 +410,12 @@ def test_rejected_answer_is_asked_for_again_with_the_reason() -> None:
     def script(order: WorkOrder) -> Answer:
         if order.wo_type == "classify":
             return classified()
-        return "long enough now" if text_of(order, "prior_results") else "short"
+        return "long enough now" if text_of(order, "note") else "short"
 
     with Rig(("quality_gate.min_response_length", 10), script=script) as rig:
         result = asked(rig)
         assert (result.response, result.quality_gate_passed) == ("long enough now", True)
-        assert "at least 10" in text_of(rig.pool.orders[-1], "prior_results")
+        assert "at least 10" in text_of(rig.pool.orders[-1], "note")
         assert rig.pool.orders[-1].wo_id == f"WO-{SESSION}-1.3.1"
         assert "ESCALATION" not in payloads(rig, "ho2m")
 
@@ -508,7 +508,7 @@ def test_history_of_the_session_reaches_the_next_prompt_by_ref() -> None:
         assert listed is not None
         assert [ref for ref, _ in listed if ref] == [f"RunRequested:{SESSION}/i1/1", f"RunCompleted:{SESSION}-1/2"]
         assert not any(b"first question" in (body or b"") for body in dispatched.bodies)
-        assert text_of(rig.pool.orders[-2], "history") == "- user: first question (turn 1)"
+        assert text_of(rig.pool.orders[-2], "earlier") == "- user: first question (turn 1)"
 
 
 def test_answer_that_is_recorded_elsewhere_is_not_stored_again() -> None:
