@@ -126,10 +126,11 @@ class Agent(Asset):
         description="provider_id and model_id of all its prompts, unless a request or its session names another one; "
         "none: as contract, domain tag or gateway.default_route say",
     )
-    classification: Literal["before", "off"] = Field(
-        default="before",
-        description="before: a call of the model says what each message is about before the answer is asked for; off: "
-        "the answer waits for no such call, and there are no labels, intents of the model's or wishes that it reads",
+    classification: Literal["before", "beside", "off"] = Field(
+        default="beside",
+        description="when a call of the model says what each message is about. before: ahead of the answer, whose "
+        "memory lines and context its labels choose; beside: while it is asked for, so that the first words come as "
+        "soon as without; off: never, and there are no labels, intents of the model's or wishes that it reads",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
     takes_sampling: bool = Field(

@@ -136,6 +136,10 @@ DIRECT_CALL_ID = "001"
 """Of the one call that a run makes for an operator, asking no model."""
 
 
+BESIDE_CALL_ID = "000"
+"""Of a classification that is asked for beside its answer, in the answer's own step; calls of tools count from 001."""
+
+
 def direct_order_id(run_id: RunId) -> str:
     """The order of that call: in the second step of its run's only round."""
     return work_order_id(StepId(turn_id=TurnId(run_id=run_id, turn_seq=1), step_seq=2), DIRECT_CALL_ID)

@@ -28,7 +28,7 @@ from hobus.actors.ho2_supervisor.session.state import (
     walk,
 )
 from hobus.bus.errors import OUT_OF_TIME_CODES
-from hobus.bus.messages.ids import RunId, StepId, follow_up_input, iso, parse_iso, work_order_id
+from hobus.bus.messages.ids import BESIDE_CALL_ID, RunId, StepId, follow_up_input, iso, parse_iso, work_order_id
 from hobus.bus.messages.session import Lifecycle
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SessionEvent
@@ -358,10 +358,13 @@ def _step_fault(run: RunState, step: StepId, *, new_round: bool) -> str:
 
 
 def _expected_orders(run: RunState, step: StepId) -> list[str]:
-    """Order ids that this step may dispatch: its one order, or one per pending call of its batch that is not held."""
+    """Order ids that this step may dispatch: its one order, with a classification beside it, or one per pending call.
+
+    Calls are those of its batch that are not held.
+    """
     batch = run.tool_batch
     if batch is None:
-        return [work_order_id(step)]
+        return [work_order_id(step), work_order_id(step, BESIDE_CALL_ID)]
     return [work_order_id(step, call) for call in batch.expected_call_ids if batch.may_run(call)]
 
 

@@ -21,7 +21,7 @@ from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
 from hobus.actors.ho2_supervisor.limits import LEFT_OUT_MAX
-from hobus.actors.ho2_supervisor.turn import classify_context, history, intents, projected, recall
+from hobus.actors.ho2_supervisor.turn import classify_context, history, projected, recall
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.context_trace import traced
@@ -67,9 +67,9 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
     recorded = await _recorded(run)
     if recorded is not None:
         labels = await classify(())  # its order stands in the journal
-        intents.settle(run, labels)
         return labels, Shown(recorded, [])
-    beside = await classify_context.assembled(run, limits) if run.is_classified else classify_context.NOTHING
+    is_classified = run.classification != "off"
+    beside = await classify_context.assembled(run, limits) if is_classified else classify_context.NOTHING
     named = run.named_template
     request = _request_of(run, named if named in run.resources.attention.templates else None)
     template = run.resources.attention.template_for(request)
@@ -80,7 +80,6 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
         labels, found = await at_once(classify(beside.segments), recalled)
     else:
         labels = await classify(beside.segments)
-    intents.settle(run, labels)
     sources = _sources(run, request, limits, labels, found)
     mode = run.config.projection.mode
     alive = projected.fragments(run) if mode != "off" else []

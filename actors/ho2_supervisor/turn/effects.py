@@ -7,6 +7,7 @@ bytes under the next attempt. A text is recorded with the order that shows it fi
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -18,12 +19,14 @@ from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
 from hobus.actors.ho2_supervisor.turn import order_codec, pool, work_orders
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.control import SEPARATOR
-from hobus.bus.messages.ids import body_ref, dispatched_id
+from hobus.bus.messages.ids import BESIDE_CALL_ID, body_ref, dispatched_id
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 from hobus.bus.record import text_parts
 from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact
 from hobus.bus.record.text_parts import TextPart
+
+_BESIDE = f".{BESIDE_CALL_ID}"
 
 
 @dataclass(slots=True)
@@ -61,9 +64,18 @@ class Effects:
 
     async def order(self, planned: WorkOrder) -> Receipt:
         """The receipt of this order, recorded once; dispatched only after that is durable."""
-        pending = await self.pending(planned)
-        await self.dispatch([pending])
-        return await self.finish(pending)
+        [receipt] = await self.orders([planned])
+        return receipt
+
+    async def orders(self, planned: Sequence[WorkOrder]) -> list[Receipt]:
+        """The same of several at once."""
+        pending = [await self.pending(one) for one in planned]
+        await self.dispatch(pending)
+        if len(pending) == 1:
+            return [await self.finish(pending[0])]
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self.finish(one)) for one in pending]
+        return [task.result() for task in tasks]
 
     async def pending(self, planned: WorkOrder) -> OpenOrder:
         """What the journal holds of this order, else the planned one, journaled as dispatched."""
@@ -172,7 +184,7 @@ class Effects:
     async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
         """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
         session, task, bus = self._session, self._task, self._resources.bus
-        draft = None if order.wo_type == "tool_call" else task.draft
+        draft = None if order.wo_type == "tool_call" or order.wo_id.endswith(_BESIDE) else task.draft
         sent_at = bus.clock.monotonic()
         try:
             receipt = await pool.receipt_of(

@@ -6,6 +6,7 @@ What it does beyond itself goes through `effects.py`, by which a run that is dri
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Literal
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext
 from hobus.actors.ho2_supervisor.learning.learning import Learning, Weighed
@@ -18,7 +19,7 @@ from hobus.actors.ho2_supervisor.turn.effects import Effects
 from hobus.actors.ho2_supervisor.turn.history import History
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import LedgerError, WorkOrderFault
-from hobus.bus.messages.ids import StepId, TurnId, iso, lease_id_of, parse_iso, work_order_id
+from hobus.bus.messages.ids import BESIDE_CALL_ID, StepId, TurnId, iso, lease_id_of, parse_iso, work_order_id
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
@@ -91,18 +92,19 @@ class Run:
             raise AssertionError(f"run {self.run_id} has not started")
         return run.config
 
-    @property
-    def is_classified(self) -> bool:
-        """Whether its first round is a classification: as the journal has it, else as it is configured.
+    @cached_property
+    def classification(self) -> Literal["before", "beside", "off"]:
+        """When its message is classified: as the journal has it, else as its agent says.
 
         Results of calls are no message that could be classified.
         """
-        if self.requested.continues is not None:
-            return False
-        first = self.memo.orders.get(self.first_order_id)
-        if first is not None:
-            return first["wo_type"] == "classify"
-        return self.config.ho2.classify and self.agent.classification == "before"
+        if self.requested.continues is not None or not self.config.ho2.classify:
+            return "off"
+        if (first := self.memo.orders.get(self.first_order_id)) is not None:
+            is_beside = f"{self.first_order_id}.{BESIDE_CALL_ID}" in self.memo.orders
+            return "before" if first["wo_type"] == "classify" else "beside" if is_beside else "off"
+        takes_two = self.session.record.state.max_in_flight_effects > 1
+        return self.agent.classification if takes_two or self.agent.classification != "beside" else "before"
 
     @property
     def elapsed_ms(self) -> int:
@@ -236,7 +238,7 @@ class Run:
     @property
     def answer_order_id(self) -> str:
         """Of the order that first asks a model for the answer, sent or not."""
-        return work_order_id(self._step(2 if self.is_classified else 1, 1))
+        return work_order_id(self._step(2 if self.classification == "before" else 1, 1))
 
     def _is_recorded(self, step_id: StepId) -> bool:
         return f"StepStarted:{step_id}" in self.memo.steps

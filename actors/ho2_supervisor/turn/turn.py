@@ -16,6 +16,7 @@ from hobus.actors.ho2_supervisor.turn import (
     classification,
     context,
     direct_call,
+    intents,
     quality_gate,
     tool_batch,
     turn_record,
@@ -25,11 +26,13 @@ from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
 from hobus.bus.messages.given_history import both_ends, own_words
+from hobus.bus.messages.ids import BESIDE_CALL_ID
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
-from hobus.bus.messages.work_order import CUT, Exchange, OutputResult, Receipt, Segment
+from hobus.bus.messages.work_order import CUT, Exchange, OutputResult, Receipt, Segment, WorkOrder
 from hobus.config.assets import Agent
 from hobus.config.model_choice import choice_fault, named_route
 from hobus.config.prompt_contracts import contract_id_of
@@ -53,6 +56,8 @@ class Progress:
     tool_calls: list[ToolCallSummary] = field(default_factory=list[ToolCallSummary])
     tokens_used: int = 0
     parent: str | None = None
+    labels: Classification = field(default_factory=Classification)
+    beside: Sequence[Segment] | None = None  # what the message is classified beside, together with the first round
     rejections: int = 0
     mistakes: int = 0  # rounds in a row in which the model got every call wrong
     best: tuple[OutputResult, Judgement] | None = None
@@ -77,7 +82,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         return await direct_call.take(run, run.called_tool)
     if run.requested.model and (refused := choice_fault(run.requested.model, run.agent, run.config.gateway)):
         raise refused
-    labels, inputs = await _begun(run, progress)
+    progress.labels, inputs = await _begun(run, progress)
 
     while True:
         _require_round(run, progress)
@@ -109,7 +114,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
             break
 
     answer, verdict = progress.best
-    return await turn_record.record_answer(run, answer, verdict, labels, progress.tool_calls)
+    return await turn_record.record_answer(run, answer, verdict, progress.labels, progress.tool_calls)
 
 
 async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
@@ -157,8 +162,23 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
 
     A gateway's refusal ends the turn.
     """
-    if not run.is_classified:
-        return Classification()
+    match run.classification:
+        case "off":
+            labels = Classification()
+        case "beside":
+            progress.beside = beside
+            return Classification()  # until the answer's order brings it
+        case "before":
+            receipt = await run.effects.order(_classification(run, await run.new_round(), beside))
+            if (code := chain.failure_code(receipt)) in GATEWAY_REFUSALS - _BUDGETS:
+                raise _fault_of(receipt)
+            progress.parent = None if code else receipt.wo_id
+            labels = _labels_in(run, receipt)
+    intents.settle(run, labels)
+    return labels
+
+
+def _classification(run: Run, context: OrderContext, beside: Sequence[Segment], call_id: str = "") -> WorkOrder:
     config = run.config
     provider_id, model_id = named_route(
         run.resources.snapshot.model_for(
@@ -168,25 +188,22 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
             session=run.session.record.state.session_config,
         )
     )
-    receipt = await run.effects.order(
-        work_orders.classify(
-            await run.new_round(),
-            inputs=[_message_to_classify(run), *beside],
-            provider_id=provider_id,
-            model_id=model_id,
-            token_budget=run.agent.budget_tokens("classify", config.budget),
-            timeout_seconds=min(run.order_timeout_s(), config.ho2.classify_timeout_ms / 1000),
-            headroom_tokens=_least_of_answer(run),
-        )
+    return work_orders.classify(
+        context,
+        inputs=[_message_to_classify(run), *beside],
+        call_id=call_id,
+        provider_id=provider_id,
+        model_id=model_id,
+        token_budget=run.agent.budget_tokens("classify", config.budget),
+        timeout_seconds=min(run.order_timeout_s(), config.ho2.classify_timeout_ms / 1000),
+        headroom_tokens=_least_of_answer(run),
     )
-    if receipt.state == "failed" or receipt.output_result is None:
-        if chain.failure_code(receipt) in GATEWAY_REFUSALS - _BUDGETS:
-            raise _fault_of(receipt)
-        return Classification()
-    progress.parent = receipt.wo_id
-    return classification.read_classification(
-        receipt.output_result.parsed, config.classify_labels, is_first=run.history.count == 0
-    )
+
+
+def _labels_in(run: Run, receipt: Receipt) -> Classification:
+    """What a classification says; nothing where it failed."""
+    parsed = None if receipt.output_result is None else receipt.output_result.parsed
+    return classification.read_classification(parsed, run.config.classify_labels, is_first=run.history.count == 0)
 
 
 def _least_of_answer(run: Run) -> int:
@@ -214,15 +231,14 @@ def _message_to_classify(run: Run) -> Segment:
 
 
 async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Receipt:
-    """One model round towards the answer."""
-    config = run.config
+    """One model round towards the answer; in the first one, where it stands beside, the message is classified."""
     step = await run.new_round()
     progress.say(run.heard)
     run.heard = []
     for entry in progress.with_prompt:  # nothing is awaited from here on until the order is in the same write
         run.session.also(entry)
     progress.with_prompt = []
-    return await run.effects.order(
+    planned = [
         work_orders.synthesize(
             step,
             inputs=inputs,
@@ -230,10 +246,17 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
             run_config=run.run_config,
             token_budget=_round_budget(run, progress.tokens_used),
             timeout_seconds=run.order_timeout_s(),
-            criteria=_criteria(config),
+            criteria=_criteria(run.config),
             parent_wo_id=progress.parent,
         )
-    )
+    ]
+    if progress.beside is not None:
+        planned.append(_classification(run, step, progress.beside, BESIDE_CALL_ID))
+    answered, *classified = await run.effects.orders(planned)
+    if classified:
+        progress.beside, progress.labels = None, _labels_in(run, classified[0])
+        intents.settle(run, progress.labels)
+    return answered
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:

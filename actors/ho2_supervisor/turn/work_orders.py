@@ -44,15 +44,15 @@ class OrderContext:
     intent_id: str | None = None  # the one that is active now
 
 
-def classify(context: OrderContext, *, inputs: Sequence[Segment], **bounds: Any) -> WorkOrder:
-    """The classification of the user's message.
+def classify(context: OrderContext, *, inputs: Sequence[Segment], call_id: str = "", **bounds: Any) -> WorkOrder:
+    """The classification of the user's message; with a call id one beside the order of its step.
 
     `bounds`, here and below: token_budget, timeout_seconds and the like; here also provider_id and model_id, None: its
     domain tag routes it.
     """
     contract_id = contract_id_of(context.agent, "classify")
     limits = made_of(Constraints, context, prompt_contract_id=contract_id, domain_tags=[CLASSIFICATION], **bounds)
-    return _order(context, "classify", limits, input_context=list(inputs))
+    return _order(context, "classify", limits, call_id, input_context=list(inputs))
 
 
 def synthesize(  # noqa: PLR0913 - one argument per part of a prompt

@@ -23,7 +23,7 @@ HELP = (
 )
 _NO_MESSAGE = f"{SELF}. The prompt shows me no message, so there is nothing that I could answer."
 _LINE = re.compile(r"use[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*(\{.*\})?[ \t]*", re.IGNORECASE)
-_CALLS_MAX, _SHOWN, _QUOTED_CHARS = 64, 12, 300
+_CALLS_MAX, _SHOWN, _QUOTED_CHARS, _CHAIN_CHARS = 64, 12, 300, 16
 _ERROR = re.compile(r"error ([A-Za-z_]+): ?(.*)", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _EVENT_TYPE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
@@ -64,7 +64,7 @@ def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
     text = "\n\n".join([*([reading.draft] if reading.draft else []), *told, *heard])
     wishes = (*steers, words, *reading.blocks.get("preferences", "").splitlines())
     is_brief = any(grammar.says("brief", grammar.normal(wish)) for wish in wishes)
-    return RulesAnswer(" ".join(text.split()) if is_brief else text)
+    return RulesAnswer(" ".join(text.replace(":\n- ", ": ").replace("\n- ", "; ").split()) if is_brief else text)
 
 
 def tell(answered: ToolAnswer) -> str:
@@ -76,14 +76,17 @@ def tell(answered: ToolAnswer) -> str:
     except (ValueError, RecursionError):
         return f"{answered.tool}: {answered.text.strip()[:_QUOTED_CHARS]}"
     if answered.tool == "verify_ledger" and isinstance(value, dict) and value.get("ok"):
-        return f"The ledger is intact: {value.get('entries')} entries were checked, up to entry {value.get('head')}."
+        chain = str(value.get("chain"))[:_CHAIN_CHARS]
+        return (
+            f"The ledger is intact: {value.get('entries')} entries, up to entry {value.get('head')} (chain {chain}…)."
+        )
     heading, rows = _HEADINGS.get(answered.tool), None
     if heading is not None and isinstance(value, dict):
         rows = next((one for one in value.values() if isinstance(one, list)), None)
     if rows is None or not all(isinstance(row, dict) for row in rows):
         return f"{answered.tool}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
-    lines = [f"- {' '.join(str(row[name]) for name in _COLUMNS if name in row)}" for row in rows]
-    return "\n".join([f"{len(rows)} {heading}{':' if rows else '.'}", *lines])
+    told = [[" ".join(str(row[name]) for name in names if name in row) for names in _COLUMNS] for row in rows]
+    return "\n".join([f"{len(rows)} {heading}{':' if rows else '.'}", *(f"- {': '.join(row)}" for row in told)])
 
 
 _HEADINGS = {
@@ -91,7 +94,7 @@ _HEADINGS = {
     "list_frameworks": "frameworks govern this system",
     "list_tools": "tools are available",
 }
-_COLUMNS = ("package_id", "framework_id", "tool_id", "version", "title", "description")
+_COLUMNS = (("package_id", "framework_id", "tool_id", "version"), ("title", "description"))
 
 
 def _reduced(reading: Reading) -> str:

@@ -98,14 +98,16 @@ def _task_of(text: str, grammar: Grammar) -> str:
 _SIGNAL = re.compile(r"^Signal: ([a-z_]+):(\S+)\nSeen (\d+) times in (\d+) sessions\.$", re.MULTILINE)
 _ASKED = re.compile(r"^user: (.*)$", re.MULTILINE)
 _TYPES = {"domain": "topic_affinity", "intent": "interaction_style", "outcome": "constraint"}
+_OTHERWISE = "This person's turns often carry {label}; expect it again."
 SAYS = {
     "domain": "This person keeps coming back to {label} matters; have those facts at hand and lead with them.",
     "task": "This person mostly asks to {label}; do that before anything else.",
     "tool": "What this person asks is usually answered by the tool {label}; consult it early when it fits.",
+    "intent:command": "This person gives short commands; carry them out and report the result in one line.",
     "intent": "This person often comes with a {label}; answer that form first, and the rest briefly after it.",
     "outcome": "Requests of this kind often ended as {label}; check what they need and say early what is missing.",
 }
-"""What is said of a signal, by its kind."""
+"""What is said of a signal, by its name or its kind."""
 
 
 def consolidate(reading: Reading, grammar: Grammar) -> dict[str, Any]:
@@ -122,7 +124,7 @@ def consolidate(reading: Reading, grammar: Grammar) -> dict[str, Any]:
     return {
         "artifact_type": _TYPES.get(kind, "task_pattern"),
         "labels": {name: [one for one in found if one in _vocabulary(reading, name)] for name, found in labels.items()},
-        "context_line": SAYS.get(kind, "This person's turns often carry {label}; expect it again.").format(label=label),
+        "context_line": (SAYS.get(f"{kind}:{label}") or SAYS.get(kind, _OTHERWISE)).format(label=label),
         "weight": round(min(0.9, 0.3 + 0.1 * min(int(sessions), int(count) / 2)), 2),
     }
 

@@ -256,7 +256,7 @@ async def test_what_it_cannot_do_is_said_with_the_two_commands_that_fix_it():
 
 
 PACKAGES = {"packages": [{"package_id": f"P-{n}", "version": "1", "title": f"T{n}"} for n in (1, 2)]}
-IN_FULL = "2 packages are installed:\n- P-1 1 T1\n- P-2 1 T2\n\n0 tools are available."
+IN_FULL = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n\n0 tools are available."
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,9 @@ async def test_results_are_told_as_rows_and_briefly_for_whom_likes_that():
     rounds = ("list_packages", PACKAGES), ("list_tools", {"tools": []})
     assert (await ask(with_results(wanted, *rounds))).content == IN_FULL
     liking = prompt("PRC-SYNTHESIZE-001", "packages?", tools=TOOLS, ho3_biases="Always answer briefly.")
-    assert (await ask(with_results(liking, *rounds))).content == " ".join(IN_FULL.split())
+    assert (
+        await ask(with_results(liking, *rounds))
+    ).content == "2 packages are installed: P-1 1: T1; P-2 1: T2 0 tools are available."
 
 
 async def test_a_steer_asks_for_tools_and_an_answer_that_was_not_sent_is_kept():

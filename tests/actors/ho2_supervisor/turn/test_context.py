@@ -59,14 +59,14 @@ def test_what_a_prompt_shows_is_what_its_template_says() -> None:
     """Nothing is put together beside it: without a history stage there is no history, with a registry its rows are there."""
     with Rig(templates=[template(SPECS, MOMENT)]) as rig:
         _, second = turns(rig, 2)
-        assert inputs(second) == ["system", "assembled_context", "classification", "user_input"]
+        assert inputs(second) == ["system", "assembled_context", "user_input"]
         shown = text_of(second, "assembled_context").splitlines()
         assert shown[0].startswith("SPEC-ADMIN-001 ")
         assert len(shown) == len(shipped_snapshot().specs) + 1
         assert shown[-1].startswith("The message was sent at ")
     with Rig(("projection.mode", "off")) as rig:
         _, second = turns(rig, 2)
-        assert inputs(second) == ["system", "history", "classification", "user_input"]
+        assert inputs(second) == ["system", "history", "user_input"]
         assert f"{QUESTION} 1" in text_of(second, "history")
 
 
@@ -74,7 +74,7 @@ def test_what_changes_least_stands_first() -> None:
     """The agent's words, then what was said, then what was looked up for this message, then it."""
     with Rig(templates=[template(MOMENT, HISTORY)]) as rig:
         _, second = turns(rig, 2)
-        assert inputs(second) == ["system", "history", "assembled_context", "classification", "user_input"]
+        assert inputs(second) == ["system", "history", "assembled_context", "user_input"]
 
 
 def test_the_record_says_by_which_template_and_what_ended_it() -> None:
@@ -164,7 +164,7 @@ def test_an_assembly_that_fails_is_no_end_of_a_turn(kind: str) -> None:
     stages = [MEMORY] if kind == "empty" else [SPECS]
     with Rig(templates=[template(*stages, **failing(kind))]) as rig:
         [order] = turns(rig, 1)
-        assert inputs(order) == ["system", "classification", "user_input"]
+        assert inputs(order) == ["system", "user_input"]
         [(_, payload)] = contexts(rig)
         assert (payload.fallback, payload.stopped_by) == ("fail", "completion" if kind == "empty" else "tokens")
         assert payload.tokens_assembled == 0
