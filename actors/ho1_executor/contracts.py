@@ -167,13 +167,11 @@ class OutputVerdict:
     faults: tuple[str, ...]
 
 
-_FORM = """
+_FORM = """<output_schema>
 Your answer is read by a program: give it as JSON alone, without a code fence or a word before or behind it, as one
 object that this JSON Schema takes.
-<output_schema>
 {schema}
-</output_schema>
-"""
+</output_schema>"""
 
 NO_TOOLS = OutputVerdict(None, ("a tool is called, and there is none",))
 NO_CALL = OutputVerdict(None, ("no tool is asked for, and one has to be",))
@@ -216,14 +214,14 @@ def bare(answer: Segment, checked: CheckedContract) -> Segment:
 
 
 def with_form_told(messages: Sequence[PromptMessage], schema: dict[str, Any]) -> list[PromptMessage]:
-    """The prompt with the form of its answer in words, where its user speaks last.
+    """The prompt with the form of its answer in words, before the message that is to be answered.
 
     In words too, beside what the provider is told: not each one keeps a schema, or takes every one.
     """
-    at = max(number for number, message in enumerate(messages) if message.role == "user")
+    asking = [number for number, one in enumerate(messages) if one.role == "user"]
+    at = next((n for n in asking if any(part.name == "user_input" for part in messages[n].segments)), asking[-1])
     told = Segment(name="output_schema", text=_FORM.format(schema=json.dumps(schema, ensure_ascii=False)))
-    asking = messages[at].model_copy(update={"segments": [*messages[at].segments, told]})
-    return [*messages[:at], asking, *messages[at + 1 :]]
+    return [*messages[:at], PromptMessage(role="user", segments=[told]), *messages[at:]]
 
 
 def repair_messages(response: PromptResponse, faults: Sequence[str], shape: str) -> list[PromptMessage]:

@@ -74,7 +74,7 @@ def test_a_model_is_told_the_form_in_words_and_beside_them():
     asked(model)
     [prompt] = model.prompts
     assert (prompt.output_schema, prompt.structured_output) == (CITY, True)
-    assert json.dumps(CITY) in prompt.messages[-1].text
+    assert json.dumps(CITY) in prompt.messages[-2].text
 
 
 def test_an_answer_that_does_not_fit_is_repaired():

@@ -208,7 +208,7 @@ def test_a_learned_preference_changes_the_form_of_an_answer_and_unlearned_it_doe
         brief = taught.ask(command)
         in_full = crossing.response.splitlines()
         items = "; ".join(line.removeprefix("- ") for line in in_full[1:])
-        assert brief.response == f"{in_full[0]} {items}."
+        assert brief.response == f"{in_full[0]} {items}"
         assert [call.tool_id for call in brief.tool_calls] == ["list_packages"]
         assert taught.ask(f"{command} in detail").response == crossing.response
 

@@ -62,8 +62,9 @@ def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
         told = [_look_back(reading, grammar) or _alone(reading, asked, grammar, is_change=is_change)]
     heard = [line for text in steers if (line := f"Meanwhile you said: “{_short(text)}”") not in reading.draft]
     text = "\n\n".join([*([reading.draft] if reading.draft else []), *told, *heard])
-    wishes = (*steers, words, *reading.blocks.get("preferences", "").splitlines())
-    is_brief = any(grammar.says("brief", grammar.normal(wish)) for wish in wishes)
+    wishes = [grammar.normal(wish) for wish in (*steers, words, *reading.blocks.get("preferences", "").splitlines())]
+    forms = (name == "brief" for wish in wishes for name in ("brief", "full") if grammar.says(name, wish))
+    is_brief = next(forms, False)
     return RulesAnswer(" ".join(text.replace(":\n- ", ": ").replace("\n- ", "; ").split()) if is_brief else text)
 
 

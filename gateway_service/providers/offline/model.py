@@ -14,7 +14,7 @@ from hobus.gateway_service.providers.offline import answer as rules
 from hobus.gateway_service.providers.offline.answer import RulesAnswer
 from hobus.gateway_service.providers.offline.grammar import Grammar
 from hobus.gateway_service.providers.offline.reading import Reading, ToolWanted
-from hobus.gateway_service.providers.offline.structured import classify, consolidate, least_instance
+from hobus.gateway_service.providers.offline.structured import classify, consolidate, filled, least_instance
 
 MODELS = ("offline-rules-1",)
 """The models there are."""
@@ -49,8 +49,7 @@ def _answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
         first = next(iter(reading.tools.values()))
         return RulesAnswer(calls=(ToolWanted(first.name, least_instance(dict(first.parameters))),))
     if reading.schema is not None:
-        least = least_instance(dict(reading.schema))
-        return RulesAnswer(_json({"answer": answer.text} if least == {} else least))
+        return RulesAnswer(_json(filled(dict(reading.schema), reading.words, answer.text)))
     return answer
 
 

@@ -182,3 +182,24 @@ def least_instance(schema: dict[str, Any]) -> Any:  # noqa: C901 - a case per ty
 def _too_much(why: str) -> GatewayError:
     detail = f"the least value that output_schema takes {why}"
     return GatewayError("INVALID_INPUT", detail, facts={"unbilled": True})
+
+
+_SAID = re.compile(r"\b(\w+)\s*[:=]\s*\"?([^,;\"\n]+)")
+"""`name: value` in a message."""
+
+
+def filled(schema: dict[str, Any], message: str, answer: str) -> dict[str, Any]:
+    """The least object that the schema takes, with what the message says as `name: value`; any object: the answer."""
+    properties = schema.get("properties")
+    if not properties and schema.get("additionalProperties") is not False:
+        return {"answer": answer}
+    found: dict[str, Any] = least_instance(schema)
+    for name, said in _SAID.findall(message):
+        match (properties or {}).get(name, {}).get("type"):
+            case "string":
+                found[name] = said.strip()
+            case "integer" if said.strip().isdecimal():
+                found[name] = int(said)
+            case _:
+                pass
+    return found
