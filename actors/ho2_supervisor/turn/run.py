@@ -98,11 +98,13 @@ class Run:
 
         Results of calls are no message that could be classified.
         """
-        if self.requested.continues is not None or not self.config.ho2.classify:
+        if self.requested.continues is not None:
             return "off"
         if (first := self.memo.orders.get(self.first_order_id)) is not None:
             is_beside = f"{self.first_order_id}.{BESIDE_CALL_ID}" in self.memo.orders
             return "before" if first["wo_type"] == "classify" else "beside" if is_beside else "off"
+        if not self.config.ho2.classify:
+            return "off"
         takes_two = self.session.record.state.max_in_flight_effects > 1
         return self.agent.classification if takes_two or self.agent.classification != "beside" else "before"
 
