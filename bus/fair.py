@@ -150,61 +150,6 @@ class FairQueue(Generic[K, T]):
         return bool(self._flows or self._held)
 
 
-class FairGate(Generic[K]):
-    """Lets so many be at work at once, and so many of one principal; the others wait in turns."""
-
-    __slots__ = ("_all_max", "_at_work", "_each_max", "_of", "_waiting")
-
-    def __init__(self, *, each_max: int, all_max: int, weight: Callable[[str], int]) -> None:
-        self._each_max = each_max
-        self._all_max = all_max
-        self._at_work: dict[K, str] = {}  # -> its principal
-        self._of: dict[str, int] = {}  # principal -> how many of it are at work
-        self._waiting: FairQueue[K, K] = FairQueue(weight)
-
-    def enter(self, principal: str, key: K) -> bool:
-        """Whether it may begin now; if not, a later `leave` names it."""
-        is_full = self._of.get(principal, 0) >= self._each_max
-        if not is_full and len(self._at_work) < self._all_max and not self._waiting:
-            self._begin(principal, key)
-            return True
-        self._waiting.add(principal, key, key)
-        if is_full:
-            self._waiting.hold(principal)
-        return key in self._let_in()
-
-    def leave(self, principal: str, key: K) -> list[K]:
-        """It is over, or waits no longer; who may begin now."""
-        if self._at_work.pop(key, None) is None:
-            self._waiting.remove(principal, key)
-            return []
-        self._of[principal] -= 1
-        if not self._of[principal]:
-            del self._of[principal]
-        if not self._waiting:
-            return []
-        self._waiting.release(principal)
-        return self._let_in()
-
-    def __len__(self) -> int:
-        return len(self._at_work)
-
-    def _let_in(self) -> list[K]:
-        let_in: list[K] = []
-        while len(self._at_work) < self._all_max and (taken := self._waiting.take()) is not None:
-            principal, key = taken
-            if self._begin(principal, key) >= self._each_max:
-                self._waiting.hold(principal)
-            let_in.append(key)
-        return let_in
-
-    def _begin(self, principal: str, key: K) -> int:
-        """It is at work; how many of its principal are."""
-        self._at_work[key] = principal
-        count = self._of[principal] = self._of.get(principal, 0) + 1
-        return count
-
-
 @dataclass(slots=True)
 class Share:
     """What of one principal is open at a server, in number and bytes; the server asks before it takes more."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.bus.fair import FairGate, FairQueue, Shares, cost_of, is_client, principal_of, weight_of
-from hobus.bus.turnstile import Turnstile
+from hobus.bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
 from tests.laws import law
 
 NAMES = "abcd"
@@ -94,60 +91,6 @@ def test_a_queue_keeps_nothing_of_who_has_nothing_in_it(steps):
         assert sorted(queue) == sorted(inside)
         assert bool(queue) == bool(inside)
         assert len(queue._flows) + len(queue._held) == len(set(inside.values()))
-
-
-@given(st.integers(1, 3), st.integers(1, 5), st.lists(st.tuples(st.booleans(), st.sampled_from(NAMES)), max_size=60))
-def test_a_gate_keeps_its_bounds_and_wastes_no_place(each_max, all_max, steps):
-    """Never too many at work, never one waiting that might begin, and everybody who entered begins once."""
-    gate, begun, waiting, over = FairGate(each_max=each_max, all_max=all_max, weight=lambda _: 1), {}, {}, set()
-
-    def check():
-        of = {name: list(begun.values()).count(name) for name in NAMES}
-        assert len(gate) == len(begun) <= all_max
-        assert max(of.values()) <= each_max
-        assert len(begun) == all_max or all(of[name] == each_max for name in waiting.values())
-
-    def let_in(keys):
-        for key in keys:
-            assert key not in over
-            begun[key] = waiting.pop(key)
-
-    for number, (comes, name) in enumerate(steps):
-        if comes:
-            waiting[number] = name
-            let_in([number] if gate.enter(name, number) else [])
-        elif name in begun.values() or name in waiting.values():
-            pool = begun if name in begun.values() else waiting
-            key = next(key for key, owner in pool.items() if owner == name)
-            over.add(key)
-            del pool[key]
-            let_in(gate.leave(name, key))
-        check()
-
-
-def test_a_ticket_that_leaves_in_any_state_gives_its_place_on():
-    """Before it asked, while it waits, and at work; further leaves do nothing."""
-
-    async def scenario():
-        turnstile = Turnstile(each_max=1, all_max=2)
-        first, second, third = [turnstile.ticket("client/1") for _ in range(3)]
-        other = turnstile.ticket("client/2")
-        await first.turn()
-        waits = [asyncio.ensure_future(ticket.turn()) for ticket in (second, third)]
-        await other.turn()  # another principal is not kept out
-        await asyncio.sleep(0)
-        assert not any(one.done() for one in waits)
-        second.leave()
-        first.leave()
-        first.leave()
-        await asyncio.gather(*waits)  # one has left, the other one's turn has come
-        unasked = turnstile.ticket("client/1")
-        unasked.leave()
-        third.leave()
-        other.leave()
-        assert len(turnstile) == 0
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_queue import RunQueue
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
@@ -20,7 +21,6 @@ from hobus.bus.messages.ids import iso
 from hobus.bus.record.session_facts import RunRequested
 from hobus.bus.sim.world import World
 from hobus.bus.streaming import Draft
-from hobus.bus.turnstile import Turnstile
 from tests.actors.ho2_supervisor.rig import SESSION, snapshot
 
 CANCELLED = Reduced(SessionState(session_id=SESSION), ("run_stops",))
@@ -56,9 +56,8 @@ def played(story: Any) -> None:
         requested = RunRequested(
             input_ref="in", input_id="in-1", input_digest="", deadline_at=iso(1.0), config_digest="", at=iso(0.0)
         )
-        turnstile = Turnstile(each_max=1, all_max=1)
         run = RunTask(
-            session, requested, bodies=(), trace="", draft=Draft(), ticket=turnstile.ticket("client/1"),
+            session, requested, bodies=(), trace="", draft=Draft(), ticket=RunQueue(wait_max_s=1.0).ticket("client/1"),
             drive=driven.drive,
         )  # fmt: skip
         await story(run, driven)
