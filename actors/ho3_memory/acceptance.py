@@ -108,7 +108,7 @@ def _fault_of_events(artifact: Artifact, sources: Mapping[str, Origin]) -> str:
 def _fault_of_principal(artifact: Artifact, memory: AgentMemory, config: Ho3Config, seq: int) -> str:
     """Whose it is, is decided by its events and the configuration; and by a person, who may want none of it."""
     known = memory.artifacts.log(artifact.artifact_id)
-    now = None if known is None else known.now
+    now = None if known is None else known.standing(known.newest)
     if now is not None and now.artifact.principal != artifact.principal:
         return "this id is another principal's artifact"
     moment = PointInTime(micros(artifact.window_end), seq)

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from hobus.actors.ho3_memory import acceptance, answers, records
-from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile
+from hobus.actors.ho3_memory.database import DatabaseFailed, Databases
 from hobus.actors.ho3_memory.event_time import PointInTime, hours_us, micros, micros_of_clock, timestamp_of
 from hobus.actors.ho3_memory.gate import closed_until_us
-from hobus.actors.ho3_memory.residence import Residence
-from hobus.actors.ho3_memory.spill_file import SpillFile, SpillUnreadable
 from hobus.actors.ho3_memory.store import Logged, Store
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
@@ -27,13 +26,11 @@ from hobus.bus.port import Bus, Disk
 from hobus.bus.said_by import said_by
 from hobus.config.snapshot import Snapshot
 
-_KB, _MB = 1000, 1_000_000
-
 
 class Memory(Actor):
     """Always addressable, never executing by itself: a message comes in, an answer goes out. Calls no model.
 
-    `failed` is set when the process must exit: what it had put out of RAM cannot be read back.
+    `failed` is set when the process must exit: its working store cannot be read or written.
     """
 
     service = "ho3"
@@ -49,7 +46,7 @@ class Memory(Actor):
         self._agents = snapshot.agents_as_recorded()
         self._disk = disk
         self._open = asyncio.Event()
-        self.failed: asyncio.Future[SpillUnreadable]
+        self.failed: asyncio.Future[DatabaseFailed]
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -58,9 +55,8 @@ class Memory(Actor):
         self._bus = bus
         self._ledger = LedgerClient(bus, self._ledger_config)
         self.failed = asyncio.get_running_loop().create_future()
-        spill = SpillFile(self._disk, bus.instance, self.failed.set_result)
-        self._residence = Residence(self._config.resident_mb_max * _MB, spill)
-        self._store = Store(bus, self._ledger, CheckpointFile(self._disk), self._residence, self._config)
+        databases = Databases(self._disk, self.failed.set_result)
+        self._store = Store(bus, self._ledger, CheckpointFile(self._disk), databases, self._config)
 
     async def ready(self) -> str:
         """Ready once the derived state stands as the record has it."""
@@ -81,13 +77,7 @@ class Memory(Actor):
 
     def counters(self) -> dict[str, int]:
         """For the heartbeat."""
-        return {
-            "applied": self._store.applied_seq,
-            "unacknowledged": self._ledger.outstanding,
-            "resident_kb": self._residence.resident_bytes // _KB,
-            "spilled_kb": self._residence.spilled_bytes // _KB,
-            "spill_failures": self._residence.failed_writes,
-        }
+        return {"applied": self._store.applied_seq, "unacknowledged": self._ledger.outstanding}
 
     # --- READ -------------------------------------------------------------------------------------------------------
 
@@ -117,7 +107,7 @@ class Memory(Actor):
         """One signal's gate; no side effects. Failures: unknown_events."""
         memory, moment, as_of = await self._asked(message, call)
         if message.event_id:
-            known = await self._origins(message.agent_id, [message.event_id], call)
+            known = memory.origins([message.event_id])
             if message.event_id not in known:
                 raise MemoryFault("unknown_events", f"{message.event_id} was never logged")
             principal, _ = known[message.event_id]
@@ -158,8 +148,8 @@ class Memory(Actor):
         Appended unless it is active, or this very logging stands in the record: that is the same message once more.
         """
         await self._until_open(call)
-        sources = await self._origins(message.agent_id, message.overlay.source_event_ids, call)
         memory = self._store.memory(message.agent_id)
+        sources = memory.origins(message.overlay.source_event_ids)
         artifact = acceptance.artifact_of(message.overlay, sources, self._config)
         acceptance.demand_acceptable(
             artifact, sources, memory, self._config, self._vocabulary, seq=self._store.applied_seq
@@ -246,10 +236,6 @@ class Memory(Actor):
         seq = head if question.as_of_seq is None else min(question.as_of_seq, head)
         as_of = m.AsOf(as_of_ts=timestamp_of(at_us), as_of_seq=seq, from_clock=from_clock)
         return self._store.memory(question.agent_id), PointInTime(at_us, seq), as_of
-
-    async def _origins(self, agent_id: str, event_ids: Sequence[str], call: Call) -> dict[str, Origin]:
-        """Whose these events are, those that were logged; raises LedgerError(unavailable) as `Store.origins`."""
-        return await self._store.origins(agent_id, event_ids, timeout_s=self._left_s(call))
 
     async def _log_signals(self, agent_id: str, signals: Sequence[m.Signal], call: Call) -> m.SignalsLogged:
         await self._until_open(call)

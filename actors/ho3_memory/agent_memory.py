@@ -8,23 +8,19 @@ about; how many entries the record has does not matter to them.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from functools import cache, partial
-from math import inf
+from functools import cache
+from operator import itemgetter
 
 from hobus.actors.ho3_memory.artifacts import Artifacts
-from hobus.actors.ho3_memory.event_rows import SignalEvent
-from hobus.actors.ho3_memory.event_time import PointInTime, decay, timestamp_of
+from hobus.actors.ho3_memory.database import Databases
+from hobus.actors.ho3_memory.event_time import PointInTime, decay
+from hobus.actors.ho3_memory.evidence import Level, open_reach_us, reach_us
 from hobus.actors.ho3_memory.failures import Failures
-from hobus.actors.ho3_memory.freshness import Freshness, open_reach_us, reach_us
 from hobus.actors.ho3_memory.gate import STATED, GateFacts, Learned, judge
-from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, state_of
 from hobus.actors.ho3_memory.records import Fact, signal_entry_id
-from hobus.actors.ho3_memory.residence import Residence
-from hobus.actors.ho3_memory.signal_log import Whose
 from hobus.actors.ho3_memory.signals import Signals
+from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import Accumulator, Bias, GateResult, Quarantined
 from hobus.config.sections.memory import Ho3Config
 
@@ -35,49 +31,50 @@ Origin = tuple[str, str]
 class AgentMemory:
     """Grows by `apply`; a fact that is here already changes nothing."""
 
-    def __init__(self, agent_id: str, config: Ho3Config, residence: Residence | None = None) -> None:
-        """`residence`: of all that this process remembers; None: all of it stays in RAM."""
-        residence = residence or Residence()
+    def __init__(self, agent_id: str, config: Ho3Config, databases: Databases | None = None) -> None:
+        """`databases`: of the process; None: this one's is in memory."""
         self.agent_id = agent_id
         self._config = config
         self._event_prefix = signal_entry_id(agent_id, "")
-        self._recent: OrderedDict[str, Whose] = OrderedDict()  # where the newest events are, by event id
-        self._signals = Signals(config, residence)
-        self._failures = Failures(residence)
+        self._database = (databases or Databases()).open()
+        self._signals = Signals(config, self._database)
+        self._failures = Failures(self._database)
         self._reach_us, self._open_reach_us = reach_us(config), open_reach_us(config)
-        self.artifacts = Artifacts(agent_id, config, residence)
-        self.event_count = 0
-        """Source events, of all signals."""
+        self.artifacts = Artifacts(agent_id, config, self._database)
 
     # --- growing ----------------------------------------------------------------------------------------------------
 
     def apply(self, fact: Fact) -> bool:
         """Whether it was new here."""
+        return self.apply_all([fact])[0]
+
+    def apply_all(self, facts: Iterable[Fact]) -> list[bool]:
+        """Of each whether it was new here; all of them count, or none."""
+        with self._database.transaction():
+            return [self._apply(fact) for fact in facts]
+
+    def _apply(self, fact: Fact) -> bool:
         if fact.kind == "signal":
             return self._apply_signal(fact)
         return self._failures.add(fact) if fact.kind == "failure" else self.artifacts.change(fact)
 
     def _apply_signal(self, fact: Fact) -> bool:
         event_id = fact.submission_id.removeprefix(self._event_prefix)
-        principal = fact.principal or ""
-        event = SignalEvent(fact.at_us, event_id, fact.session_id, fact.seq, principal)
-        whose = self._signals.insert(principal, fact.about, event)
-        if whose is None:
-            return False
-        self.event_count += 1
-        self._recent[event_id] = whose
-        if len(self._recent) > self._config.known_events_max:
-            self._recent.popitem(last=False)
-        if self._config.shared_types:
-            self._signals.insert(None, fact.about, event)
-        return True
+        is_new = self._signals.insert(fact.principal or "", fact, event_id)
+        if is_new and self._config.shared_types:
+            self._signals.insert(None, fact, event_id)
+        return is_new
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the working store."""
+        return self._database.size_bytes
 
     # --- what is known ----------------------------------------------------------------------------------------------
 
     def origins(self, event_ids: Iterable[str]) -> dict[str, Origin]:
-        """Of these events those that are known here; of older ones the record knows."""
-        known = {event_id: self._recent[event_id] for event_id in event_ids if event_id in self._recent}
-        return {event_id: (principal or "", signal_id) for event_id, (principal, signal_id) in known.items()}
+        """Of these events those that were logged."""
+        return self._signals.origins(event_ids)
 
     def has_failure(self, submission_id: str) -> bool:
         """Whether this entry of a failed consolidation is here."""
@@ -105,12 +102,7 @@ class AgentMemory:
         after: str = "",
     ) -> Iterator[Accumulator]:
         """Accumulators with at least so many events, one per signal and principal, sorted by both, behind a place."""
-        asked = sorted(
-            (name, whose)
-            for whose, name in self._signals
-            if whose is not None and signal_id in (None, name) and principal in (None, whose)
-        )
-        for name, whose in asked:
+        for name, whose in self._signals.names(signal_id=signal_id, principal=principal):
             if place_of_signal(name, whose) <= after:
                 continue
             if self._signals.tally((whose, name), as_of).event_count < min_count:
@@ -128,9 +120,10 @@ class AgentMemory:
     def gate(self, signal_id: str, principal: str | None, as_of: PointInTime) -> GateResult:
         """The gate of a signal, known or not: on a principal's own events, or on everybody's."""
         whose = (principal, signal_id)
+        tally, level = self._signals.judged(whose, as_of)
         facts = GateFacts(
-            tally=self._signals.tally(whose, as_of),
-            level=self._signals.level(whose, as_of),
+            tally=tally,
+            level=level,
             consolidated_us=self.artifacts.consolidated_us(signal_id, principal, as_of),
             failed_us=self._failures.newest_us(whose, as_of),
             principal=principal,
@@ -166,57 +159,43 @@ class AgentMemory:
 
         Its own, and what everybody's events made of a type that is shared; of one signal its own alone.
         """
-        own = list(self._in_force(principal, as_of, session_id))
-        taken = {signal_id for _, artifact, _ in own for signal_id in artifact.source_signal_ids}
-        shared = [
+        with self.artifacts.as_of(as_of):
+            own = list(self._in_force(principal, as_of, session_id))
+            shared = list(self._in_force(None, as_of, session_id)) if self._config.shared_types else []
+        taken = {signal_id for _, bias in own for signal_id in bias.artifact.source_signal_ids}
+        others = [
             one
-            for one in self._in_force(None, as_of, session_id)
-            if one[1].artifact_type in self._config.shared_types and not taken.issuperset(one[1].source_signal_ids)
+            for one in shared
+            if one[1].artifact.artifact_type in self._config.shared_types
+            and not taken.issuperset(one[1].artifact.source_signal_ids)
         ]
-        for log, artifact, share in sorted([*own, *shared], key=lambda one: one[0].first_seq):
-            if log.first_seq > after:
-                yield Bias(overlay_id=log.overlay_id, artifact=self.artifacts.line(log, artifact), decay=share)
+        return (bias for first_seq, bias in sorted([*own, *others], key=itemgetter(0)) if first_seq > after)
 
     def _in_force(
         self, principal: str | None, as_of: PointInTime, session_id: str | None
-    ) -> Iterator[tuple[OverlayLog, KeptArtifact, float]]:
-        """What is active, in scope and not faded, with the weight of its freshest signal.
+    ) -> Iterator[tuple[int, Bias]]:
+        """What is active, in scope and not faded, with its place and the weight of its freshest signal.
 
         What rests on signals alone that went quiet so long ago that nothing is left of them is not looked at.
         """
-        fresh = self._signals.fresh(principal)
-        asked = self._worth_a_look(principal, fresh, as_of)
-        open_since_us = as_of.at_us - self._open_reach_us
-        as_of_ts = timestamp_of(as_of.at_us)
-        weighed = cache(partial(self.weighed, principal=principal, as_of=as_of))  # each signal is looked at once
-        for _, log, standing in self.artifacts.standing(principal, as_of, asked):
-            artifact = standing.artifact
-            if state_of(standing, as_of_ts, is_superseded=False) != "active":
-                continue
-            if artifact.scope == "session" and artifact.session_id != (session_id or ""):
-                continue
-            if not artifact.is_stated and all(
-                fresh.newest_us(signal_id) < open_since_us for signal_id in artifact.source_signal_ids
-            ):
-                continue
+        since_us, open_since_us = as_of.at_us - self._reach_us, as_of.at_us - min(self._reach_us, self._open_reach_us)
+        fresh = self._signals.fresh(principal, open_since_us)
+
+        @cache
+        def weighed(signal_id: str) -> tuple[float, bool]:
+            return self._weight(self._signals.last((principal, signal_id), as_of, fresh.get(signal_id)), as_of)
+
+        for line in self.artifacts.in_force(
+            principal, as_of, session_id or "", since_us=since_us, open_since_us=open_since_us
+        ):
+            artifact = self.artifacts.line(line)
             behind = [weighed(signal_id) for signal_id in artifact.source_signal_ids]
             share = max(weight for weight, _ in behind)
             # In mode bistable a learned line needs one of its gates still open; a stated one stands by itself.
-            has_evidence = artifact.is_stated or any(is_open for _, is_open in behind)
+            has_evidence = line.is_stated or any(is_open for _, is_open in behind)
             if share >= self._config.bias_decay_floor and has_evidence:
-                yield log, artifact, share
-
-    def _worth_a_look(self, principal: str | None, fresh: Freshness, as_of: PointInTime) -> set[str] | None:
-        """Signals on one of which everything rests that may be in force; None: all of them.
-
-        What was learned needs one that weighs something and one whose gate is open; what was stated, the former.
-        """
-        if self._reach_us == self._open_reach_us == inf:
-            return None
-        asked = set(fresh.since(as_of.at_us - min(self._reach_us, self._open_reach_us)))
-        if stated := self.artifacts.stated(principal):
-            asked |= stated if self._reach_us == inf else stated.intersection(fresh.since(as_of.at_us - self._reach_us))
-        return asked
+                name = overlay_id(self.agent_id, artifact.artifact_id)
+                yield line.first_seq, Bias(overlay_id=name, artifact=artifact, decay=share)
 
     def quarantined(self, as_of: PointInTime, principal: str | None) -> list[Quarantined]:
         """Lines that were refused, in order of event time; the newest `ho3.page_max`."""
@@ -224,9 +203,8 @@ class AgentMemory:
 
     def counts(self, as_of: PointInTime) -> tuple[int, int, int, int]:
         """Signals, events, overlays, and how many of them are active."""
-        tallies = [
-            (name, self._signals.tally((whose, name), as_of).event_count) for whose, name in self._signals if whose
-        ]
+        names = self._signals.names(signal_id=None, principal=None)
+        tallies = [(name, self._signals.tally((whose, name), as_of).event_count) for name, whose in names]
         signal_count = len({name for name, count in tallies if count})
         return signal_count, sum(count for _, count in tallies), *self.artifacts.counts(as_of)
 
@@ -236,7 +214,10 @@ class AgentMemory:
 
     def weighed(self, signal_id: str, *, principal: str | None, as_of: PointInTime) -> tuple[float, bool]:
         """What a signal weighs, 0 without an event; and whether its evidence stands (always, where gates count)."""
-        last_us, level = self._signals.last((principal, signal_id), as_of)
+        return self._weight(self._signals.last((principal, signal_id), as_of), as_of)
+
+    def _weight(self, last: tuple[int | None, Level | None], as_of: PointInTime) -> tuple[float, bool]:
+        last_us, level = last
         share = 0.0 if last_us is None else decay(last_us, as_of.at_us, self._config.decay_half_life_hours)
         return share, level is None or level.is_open
 

@@ -71,5 +71,4 @@ def page_of(rows: Iterable[T], page_max: int, ids_in: Callable[[T], int]) -> tup
 
 def _place(memory: AgentMemory, artifact: m.ArtifactFacts) -> int:
     """Where an artifact stands in append order."""
-    log = memory.artifacts.log(artifact.artifact_id)
-    return m.FIRST_PAGE if log is None else log.first_seq
+    return memory.artifacts.first_seq(artifact.artifact_id)

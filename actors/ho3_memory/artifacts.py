@@ -1,156 +1,269 @@
-"""Everything that was ever learned for one agent: each artifact's life, and how all of them stand as of a moment."""
+"""Everything that was ever learned for one agent: each artifact's life, and how all of them stand as of a moment.
+
+A newer artifact of the same signal stands for the older one from its own event time on, so that what is learned again
+and again is one line and not ten near-doubles. What has once held supersedes for good: switched off, it does not bring
+the older one back. What waits for a person, or was rejected, supersedes nothing. An artifact of several signals is
+superseded once each of them has a newer one; one for a session alone supersedes in that session alone. A constraint
+also stands for an older one of the same words that holds in the same place, whatever both rest on.
+
+The tables say how each artifact stands now. A question as of an earlier moment lets those that have changed since then
+stand as they did, asks, and takes that back.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Collection, Iterable, Iterator
+import zlib
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
+from typing import Any, NamedTuple
 
+from hobus.actors.ho3_memory.database import Database
 from hobus.actors.ho3_memory.event_time import PointInTime, micros, timestamp_of
-from hobus.actors.ho3_memory.kept_artifact import KeptArtifact
-from hobus.actors.ho3_memory.number_set import NumberSet
-from hobus.actors.ho3_memory.overlay_log import OverlayLog, state_of, waits
-from hobus.actors.ho3_memory.overlay_logs import OverlayLogs
-from hobus.actors.ho3_memory.records import Fact
-from hobus.actors.ho3_memory.residence import Residence
-from hobus.actors.ho3_memory.shelf import Found, Shelf
-from hobus.actors.ho3_memory.signal_log import Whose
-from hobus.actors.ho3_memory.timed import Timed
+from hobus.actors.ho3_memory.limits import LINES_KEPT, PACKED_LEVEL
+from hobus.actors.ho3_memory.overlay_log import SWITCHES, Change, OverlayLog, folded, is_stated, rule_of
+from hobus.actors.ho3_memory.records import Fact, name_of, packed_artifact, unpacked_artifact
 from hobus.bus.messages.base import made_of
+from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import InForce, Overlay
 from hobus.config.sections.memory import Ho3Config
+
+_NEWER = (
+    "EXISTS (SELECT 1 FROM subjects AS other WHERE other.whose = mine.whose AND other.subject = mine.subject "
+    "AND other.has_held = 1 AND other.session_id IN ('', mine.session_id) "
+    "AND (other.made_us, other.made_seq) > (mine.made_us, mine.made_seq))"
+)
+_SUPERSEDED = (
+    f"(NOT EXISTS (SELECT 1 FROM subjects AS mine WHERE artifact = number AND NOT is_rule AND NOT {_NEWER}) "
+    f"OR EXISTS (SELECT 1 FROM subjects AS mine WHERE artifact = number AND is_rule AND {_NEWER}))"
+)
+_ACTIVE = (
+    f"is_enabled AND NOT is_pending AND weight > 0 AND (expires_at IS NULL OR expires_at >= :now) AND NOT {_SUPERSEDED}"
+)
+_SWITCH = "({})".format(", ".join(f"'{kind}'" for kind in SWITCHES))
+
+
+class Line(NamedTuple):
+    """An artifact that may go into a prompt."""
+
+    number: int
+    first_seq: int
+    made_seq: int
+    weight: float
+    is_stated: bool
 
 
 class Artifacts:
     """Grows by `change`."""
 
-    def __init__(self, agent_id: str, config: Ho3Config, residence: Residence) -> None:
+    def __init__(self, agent_id: str, config: Ho3Config, database: Database) -> None:
+        self._agent_id = agent_id
         self._page_max = config.page_max
-        self._logs = OverlayLogs(agent_id, residence)
-        self._shelves: dict[str | None, Shelf] = {}
-        self._resting_on: dict[str, NumberSet] = {}  # signal -> artifacts that name it
-        self._switched: dict[Whose, NumberSet] = {}  # those of them that a person ever switched
-        self._windows: dict[Whose, Timed] = {}  # window_end of its overlays
-        self._lines: OrderedDict[str, tuple[KeptArtifact, InForce]] = OrderedDict()  # as prompts need them
+        self._database = database
+        self._lines: OrderedDict[tuple[int, int, float], InForce] = OrderedDict()
+
+    # --- growing ----------------------------------------------------------------------------------------------------
 
     def change(self, fact: Fact) -> bool:
         """An artifact was logged, or a person said something of it; whether it was new, in any order."""
-        said = self._logs.append(fact)
-        if said is None:
+        database, made = self._database, fact.artifact
+        database.run(
+            "INSERT OR IGNORE INTO artifacts (artifact_id, first_seq, newest_us, newest_seq) VALUES (?, ?, ?, ?)",
+            fact.about, fact.seq, fact.at_us, fact.seq,
+        )  # fmt: skip
+        (number,) = database.row("SELECT number FROM artifacts WHERE artifact_id = ?", fact.about)
+        if made is None and database.row(
+            "SELECT 1 FROM changes WHERE artifact = ? AND submission_id = ? AND logged IS NULL",
+            number,
+            fact.submission_id,
+        ):
             return False
-        if fact.artifact is not None:
-            for signal_id in dict.fromkeys(fact.artifact.source_signal_ids):
-                windows = self._windows.setdefault((fact.artifact.principal, signal_id), Timed())
-                windows.insert(micros(fact.artifact.window_end), fact.seq)
-                self._resting_on.setdefault(signal_id, NumberSet()).add(said.number)
-        now = said.log.now
-        if now is None:
-            return True
-        self._shelf(now.artifact.principal).put(said, now)
-        if said.log.was_switched:
-            for signal_id in now.artifact.source_signal_ids:
-                self._switched.setdefault((now.artifact.principal, signal_id), NumberSet()).add(said.number)
+        logged = None if made is None else zlib.compress(packed_artifact(made), PACKED_LEVEL)
+        change = (
+            number, fact.seq, fact.at_us, fact.kind, fact.submission_id, fact.weight, fact.principal or "", fact.door,
+            made is not None and is_stated(made), logged,
+        )  # fmt: skip
+        if not database.run("INSERT OR IGNORE INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *change):
+            return False
+        database.run(
+            "UPDATE artifacts SET first_seq = min(first_seq, ?), newest_us = max(newest_us, ?), "
+            "newest_seq = max(newest_seq, ?), is_switched = is_switched OR ? WHERE number = ?",
+            fact.seq, fact.at_us, fact.seq, fact.kind in SWITCHES, number,
+        )  # fmt: skip
+        if made is not None:
+            whose = name_of(made.principal)
+            windows = [(whose, one, micros(made.window_end), fact.seq) for one in made.source_signal_ids]
+            database.run_many("INSERT OR IGNORE INTO windows VALUES (?, ?, ?, ?)", windows)
+        self._stand(number, self._changes(number))
         return True
 
-    def _shelf(self, principal: str | None) -> Shelf:
-        if principal not in self._shelves:
-            self._shelves[principal] = Shelf(self._logs)
-        return self._shelves[principal]
+    def _stand(self, number: int, changes: Sequence[Change]) -> None:
+        """Let the tables say how an artifact stands after these changes."""
+        self._database.run("DELETE FROM subjects WHERE artifact = ?", number)
+        standing = folded(changes)
+        if standing is None:
+            self._database.run("UPDATE artifacts SET whose = NULL, made_seq = NULL WHERE number = ?", number)
+            return
+        artifact, made = standing.artifact, standing.made
+        whose = name_of(artifact.principal)
+        self._database.run(
+            "UPDATE artifacts SET whose = ?, made_seq = ?, weight = ?, is_enabled = ?, is_pending = ?, is_stated = ?, "
+            "expires_at = ? WHERE number = ?",
+            whose, made.seq, artifact.weight, artifact.enabled, standing.is_pending, is_stated(artifact),
+            artifact.expires_at_event_ts, number,
+        )  # fmt: skip
+        rule, session_id = rule_of(artifact), artifact.session_id or ""
+        kind = is_stated(artifact), len(artifact.source_signal_ids) == 1
+        subjects = [(one, False) for one in artifact.source_signal_ids] + ([(rule, True)] if rule else [])
+        self._database.run_many(
+            "INSERT OR IGNORE INTO subjects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (whose, subject, standing.has_held, session_id, *made, number, is_rule, *kind)
+                for subject, is_rule in subjects
+            ],
+        )
+
+    # --- one artifact -----------------------------------------------------------------------------------------------
 
     def log(self, artifact_id: str) -> OverlayLog | None:
-        """An artifact's life, as it is now."""
-        number = self._logs.find(artifact_id)
-        return None if number is None else self._logs[number]
+        """An artifact's life, as it is now; None: nothing was said about it."""
+        row = self._database.row("SELECT number FROM artifacts WHERE artifact_id = ?", artifact_id)
+        return row and OverlayLog(overlay_id(self._agent_id, artifact_id), self._changes(row[0]))
+
+    def first_seq(self, artifact_id: str) -> int:
+        """An artifact's place in append order."""
+        return self._database.row("SELECT first_seq FROM artifacts WHERE artifact_id = ?", artifact_id)[0]
 
     def is_superseded(self, artifact_id: str) -> bool:
         """Whether newer ones stand for it now; of one that is not known nothing does."""
-        number = self._logs.find(artifact_id)
-        now = None if number is None else self._logs[number].now
-        return now is not None and number not in self._shelf(now.artifact.principal).left
+        row = self._database.row(
+            f"SELECT {_SUPERSEDED} FROM artifacts WHERE artifact_id = ? AND made_seq IS NOT NULL",
+            artifact_id,
+        )
+        return row is not None and bool(row[0])
+
+    def _changes(self, number: int) -> list[Change]:
+        rows = self._database.rows(
+            "SELECT seq, at_us, kind, submission_id, weight, principal, door, logged FROM changes "
+            "WHERE artifact = ? ORDER BY seq",
+            number,
+        )
+        return [Change._make((*said, None if logged is None else _artifact(logged))) for *said, logged in rows]
+
+    # --- one signal -------------------------------------------------------------------------------------------------
 
     def consolidated_us(self, signal_id: str, principal: str | None, as_of: PointInTime) -> int | None:
         """The latest window_end of what names a principal's signal; None: nothing does."""
-        windows = self._windows.get((principal, signal_id))
-        return None if windows is None else windows.newest_us(as_of)
+        return self._database.row(
+            "SELECT max(end_us) FROM windows WHERE whose = ? AND signal_id = ? AND end_us <= ? AND seq <= ?",
+            name_of(principal), signal_id, *as_of,
+        )[0]  # fmt: skip
 
     def switched_off(self, signal_id: str, principal: str | None, as_of: PointInTime) -> str:
         """The artifact with which a person switched a principal's signal off; empty: nobody did, or it is on again.
 
-        The last word decides, in the log's order.
+        The last word decides, in the log's order; a statement that is made anew is one, too.
         """
-        switched = self._switched.get((principal, signal_id), ())
-        _, is_off, number = max(
-            ((*self._logs[number].last_switch(as_of), number) for number in switched), default=(-1, False, -1)
-        )
-        now = self._logs[number].now if is_off else None
-        return "" if now is None else now.artifact.whole().artifact_id
+        row = self._database.row(
+            "SELECT kind, artifact_id FROM subjects JOIN artifacts ON number = subjects.artifact AND is_switched "
+            "JOIN changes ON changes.artifact = number "
+            f"WHERE artifacts.whose = ? AND subject = ? AND subjects.whose = artifacts.whose "
+            f"AND (kind IN {_SWITCH} OR changes.is_stated) AND at_us <= ? AND seq <= ? ORDER BY seq DESC LIMIT 1",
+            name_of(principal), signal_id, *as_of,
+        )  # fmt: skip
+        return row[1] if row is not None and row[0] == "deactivated" else ""
 
-    def standing(
-        self, principal: str | None, as_of: PointInTime, signal_ids: Collection[str] | None
-    ) -> Iterator[Found]:
-        """What of a principal's no newer one has superseded, as `Shelf.standing`."""
-        shelf = self._shelves.get(principal)
-        return iter(()) if shelf is None else shelf.standing(as_of, signal_ids)
+    # --- all of them, as of a moment --------------------------------------------------------------------------------
 
-    def stated(self, principal: str | None) -> set[str]:
-        """Signals of a principal's on which something rests that was stated."""
-        shelf = self._shelves.get(principal)
-        return set() if shelf is None else shelf.stated
+    @contextmanager
+    def as_of(self, as_of: PointInTime) -> Generator[None]:
+        """Let every artifact stand as it did then, inside."""
+        later = self._database.rows("SELECT number FROM artifacts WHERE newest_us > ? OR newest_seq > ?", *as_of)
+        if not later:
+            yield
+            return
+        with self._database.supposed():
+            for (number,) in later:
+                counted = [one for one in self._changes(number) if one.at_us <= as_of.at_us and one.seq <= as_of.seq]
+                self._stand(number, counted)
+            yield
+
+    def in_force(
+        self, principal: str | None, as_of: PointInTime, session_id: str, *, since_us: float, open_since_us: float
+    ) -> list[Line]:
+        """What of a principal's is active and in scope; to be asked inside `as_of`.
+
+        Of what rests on signals without an event since so long ago nothing; `open_since_us`: the same of what nobody
+        stated.
+        """
+        rows = self._database.rows(
+            "WITH fresh AS MATERIALIZED (SELECT whose, signal_id, newest_us, "
+            "(SELECT max(made_us) FROM subjects WHERE subjects.whose = signals.whose AND subject = signal_id "
+            "AND has_held = 1 AND session_id = '') AS made_last "
+            "FROM signals WHERE whose = :whose AND newest_us >= :since AND (newest_us >= :open_since OR EXISTS "
+            "(SELECT 1 FROM subjects WHERE subjects.whose = :whose AND subject = signal_id AND is_stated))) "
+            "SELECT DISTINCT number, first_seq, artifacts.made_seq, weight, artifacts.is_stated FROM fresh "
+            "CROSS JOIN subjects AS one ON one.whose = fresh.whose AND subject = signal_id AND has_held = 1 "
+            "AND session_id IN ('', :session) AND (made_us >= coalesce(made_last, made_us) OR NOT is_only) "
+            "CROSS JOIN artifacts ON artifacts.number = artifact "
+            f"WHERE (one.is_stated OR fresh.newest_us >= :open_since) AND {_ACTIVE} ORDER BY first_seq",
+            whose=name_of(principal), session=session_id, since=since_us,
+            open_since=open_since_us, now=timestamp_of(as_of.at_us),
+        )  # fmt: skip
+        return [Line(*row) for row in rows]
+
+    def line(self, found: Line) -> InForce:
+        """An artifact as a prompt needs it, its events as number and digest."""
+        key = found.number, found.made_seq, found.weight
+        known = self._lines.get(key)
+        if known is None:
+            (logged,) = self._database.row("SELECT logged FROM changes WHERE artifact = ? AND seq = ?", *key[:2])
+            artifact = _artifact(logged).model_copy(update={"weight": found.weight, "enabled": True})
+            ids = "".join(f"{event_id}\n" for event_id in sorted(artifact.source_event_ids))
+            digest, count = sha256(ids.encode()).hexdigest(), len(artifact.source_event_ids)
+            known = self._lines[key] = made_of(InForce, artifact, source_event_count=count, source_event_digest=digest)
+            if len(self._lines) > LINES_KEPT:
+                self._lines.popitem(last=False)
+        return known
 
     def overlays(
         self, as_of: PointInTime, *, signal_id: str | None, principal: str | None, active_only: bool, after: int = -1
-    ) -> Iterator[Overlay]:
-        """The overlays as of then behind this place in append order; of one signal or principal, if that is named."""
-        numbers: Iterable[int] = range(len(self._logs))
-        if signal_id is not None:
-            numbers = self._resting_on.get(signal_id, ())
-        elif active_only or principal is not None:
-            shelves = self._shelves_of(principal)
-            numbers = {
-                one for shelf in shelves for one in (shelf.maybe_active(as_of) if active_only else shelf.numbers)
-            }
-        as_of_ts = timestamp_of(as_of.at_us)
-        for number in self._logs.in_order(numbers, after=after):
-            log = self._logs[number]
-            standing = log.standing(as_of)
-            if standing is None or principal not in (None, standing.artifact.principal):
-                continue
-            is_superseded = self._shelves[standing.artifact.principal].is_superseded(number, standing, as_of)
-            state = state_of(standing, as_of_ts, is_superseded=is_superseded)
-            if state == "active" or not active_only:
-                yield log.shown(standing, state, as_of)
-
-    def _shelves_of(self, principal: str | None) -> Iterable[Shelf]:
-        """This one's; None: everyone's."""
-        if principal is None:
-            return self._shelves.values()
-        return [self._shelves[principal]] if principal in self._shelves else ()
-
-    def counts(self, as_of: PointInTime) -> tuple[int, int]:
-        """How many there were as of then, and how many of them active."""
-        found = [shelf.counts(as_of) for shelf in self._shelves.values()]
-        return sum(count for count, _ in found), sum(active for _, active in found)
+    ) -> list[Overlay]:
+        """The overlays as of then behind this place in append order, as many as a page has and one more."""
+        named = "number IN (SELECT artifact FROM subjects WHERE subject = :signal)" if signal_id is not None else "1"
+        owned = "whose = :whose" if principal is not None else "1"
+        state = _ACTIVE if active_only else "1"
+        return self._shown(
+            as_of, f"{named} AND {owned} AND {state} AND first_seq > :after ORDER BY first_seq LIMIT :limit",
+            signal=signal_id, whose=principal, after=after, limit=self._page_max + 1,
+        )  # fmt: skip
 
     def pending(self, as_of: PointInTime, principal: str | None) -> list[Overlay]:
         """What waits for a person, in append order; the newest `ho3.page_max`."""
-        maybe = {one for shelf in self._shelves_of(principal) for one in shelf.maybe_pending(as_of)}
-        waiting = (number for number in self._logs.in_order(maybe) if waits(self._logs[number].standing(as_of)))
-        shown: list[Overlay] = []
-        for number in deque(waiting, maxlen=self._page_max):
-            log = self._logs[number]
-            if (standing := log.standing(as_of)) is not None:
-                shown.append(log.shown(standing, "pending", as_of))
-        return shown
+        owned = "whose = :whose" if principal is not None else "1"
+        waiting = f"is_enabled AND is_pending AND {owned} ORDER BY first_seq DESC LIMIT :limit"
+        return self._shown(as_of, waiting, whose=principal, limit=self._page_max)[::-1]
 
-    def line(self, log: OverlayLog, kept: KeptArtifact) -> InForce:
-        """An artifact as a prompt needs it, its events as number and digest."""
-        known = self._lines.get(log.overlay_id)
-        if known is None or not known[0].is_same(kept):
-            artifact = kept.whole()
-            ids = "".join(f"{event_id}\n" for event_id in sorted(artifact.source_event_ids))
-            digest, count = sha256(ids.encode()).hexdigest(), len(artifact.source_event_ids)
-            known = kept, made_of(InForce, artifact, source_event_count=count, source_event_digest=digest)
-            self._lines[log.overlay_id] = known
-            if len(self._lines) > self._page_max:
-                self._lines.popitem(last=False)
-        return known[1]
+    def _shown(self, as_of: PointInTime, which: str, **values: object) -> list[Overlay]:
+        with self.as_of(as_of):
+            rows: list[tuple[str, int]] = self._database.rows(
+                f"SELECT artifact_id, {_SUPERSEDED} FROM artifacts WHERE made_seq IS NOT NULL AND {which}",
+                now=timestamp_of(as_of.at_us),
+                **values,
+            )
+        shown = ((self.log(artifact_id), bool(is_superseded)) for artifact_id, is_superseded in rows)
+        overlays = [log and log.overlay(as_of, is_superseded=is_superseded) for log, is_superseded in shown]
+        return [one for one in overlays if one is not None]
+
+    def counts(self, as_of: PointInTime) -> tuple[int, int]:
+        """How many there were as of then, and how many of them active."""
+        with self.as_of(as_of):
+            return self._database.row(
+                f"SELECT count(*), coalesce(sum({_ACTIVE}), 0) FROM artifacts WHERE made_seq IS NOT NULL",
+                now=timestamp_of(as_of.at_us),
+            )
+
+
+def _artifact(logged: bytes) -> Any:
+    return unpacked_artifact(zlib.decompress(logged))

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from hobus.actors.ho3_memory.event_time import hours_us, timestamp_of
 from hobus.actors.ho3_memory.evidence import Level
-from hobus.actors.ho3_memory.signal_log import EventTally
+from hobus.actors.ho3_memory.signals import EventTally
 from hobus.bus.messages.memory import GateResult, OverlayState
 from hobus.config.sections.memory import Ho3Config
 

@@ -95,6 +95,11 @@ class Fact(NamedTuple):
         return Fact(self[0], seq, *self[2:])
 
 
+def name_of(principal: str | None) -> str:
+    """A principal's name in ids and tables, or everybody's."""
+    return EVERYBODY if principal is None else principal
+
+
 def signal_entry_id(agent_id: str, event_id: str) -> str:
     """Under which the record has an event."""
     return entry_id("HO3_SIGNAL", f"{agent_id}/{event_id}")

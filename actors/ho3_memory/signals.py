@@ -1,127 +1,206 @@
 """Everything that was ever counted for one agent: each signal's events, of a principal or of everybody, and when.
 
-Of each signal its totals are at hand; its events may be out of RAM. What is asked as of the latest moment is answered
-from the totals where they say it.
+Whatever the order of arrival, the order here is (time, event id), so that everything derived is independent of it.
+Each event stands with the evidence after it; an older event that comes late lets its signal's evidence be worked out
+anew, and so does a question as of a sequence before the newest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from sys import intern
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-from hobus.actors.ho3_memory.event_rows import SignalEvent
-from hobus.actors.ho3_memory.event_time import PointInTime
-from hobus.actors.ho3_memory.evidence import NOTHING, Level
-from hobus.actors.ho3_memory.freshness import Freshness
-from hobus.actors.ho3_memory.names import Names
-from hobus.actors.ho3_memory.residence import Residence, Values
-from hobus.actors.ho3_memory.signal_log import EventTally, SignalLog, Whose, accumulated
-from hobus.bus.messages.base import unpack
+from hobus.actors.ho3_memory.database import Database
+from hobus.actors.ho3_memory.event_time import PointInTime, decay, timestamp_of
+from hobus.actors.ho3_memory.evidence import NOTHING, Added, Level, faded, raised, trace
+from hobus.actors.ho3_memory.records import EVERYBODY, Fact, name_of
 from hobus.bus.messages.memory import Accumulator
 from hobus.config.sections.memory import Ho3Config
 
-_NEVER_FRESH = Freshness()
+Whose = tuple[str | None, str]
+"""A principal (None: everybody) and a signal of its."""
+_AS_OF = "signal = ? AND at_us <= ? AND seq <= ?"
+_NEWEST_FIRST = "ORDER BY at_us DESC, event_id DESC"
+
+
+class EventTally(NamedTuple):
+    """What the events up to a moment add up to; `last_us` of no event is None."""
+
+    event_count: int
+    session_count: int
+    last_us: int | None
+    principal_count: int = 0
+
+
+class Known(NamedTuple):
+    """A signal's row."""
+
+    number: int
+    event_count: int
+    session_count: int
+    newest_us: int
+    newest_seq: int
+    evidence: float
+    is_open: bool
+
+    def holds(self, as_of: PointInTime) -> bool:
+        """Whether all of its events count as of then."""
+        return as_of.at_us >= self.newest_us and as_of.seq >= self.newest_seq
+
+
+_COLUMNS = "signal, event_count, session_count, newest_us, newest_seq, evidence, is_open"
+_KNOWN = f"SELECT {_COLUMNS} FROM signals WHERE whose = ? AND signal_id = ?"
+_FRESH = f"SELECT signal_id, {_COLUMNS} FROM signals WHERE whose = ? AND newest_us >= ?"
+_LEVEL_BY_TIME = f"SELECT at_us, evidence, is_open FROM events WHERE signal = ? AND at_us <= ? {_NEWEST_FIRST} LIMIT 1"
+_INSERT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_COUNT = (
+    "UPDATE signals SET event_count = event_count + 1, session_count = ?, newest_us = max(newest_us, ?), "
+    "newest_seq = max(newest_seq, ?), evidence = ?, is_open = ? WHERE signal = ?"
+)
 _NO_EVENT = EventTally(0, 0, None)
-
-
-class _Totals:
-    """Of one signal, as of the latest moment."""
-
-    __slots__ = ("newest", "number", "principals", "tally", "whose")
-
-    def __init__(self, whose: Whose, number: int) -> None:
-        self.whose = whose
-        self.number = number
-        self.tally = _NO_EVENT
-        self.newest = PointInTime(0, -1)  # from then on all events count
-        self.principals = set[str]() if whose[0] is None else None  # of everybody's events
-
-    def count(self, event: SignalEvent, log: SignalLog) -> None:
-        """This event has just come into its log."""
-        self.newest = PointInTime(max(self.newest.at_us, event.at_us), max(self.newest.seq, event.seq))
-        last_us = event.at_us if self.tally.last_us is None else max(self.tally.last_us, event.at_us)
-        if self.principals is not None:
-            self.principals.add(intern(event.principal))
-        principal_count = 1 if self.principals is None else len(self.principals)
-        self.tally = EventTally(log.event_count, log.session_count, last_us, principal_count)
-
-    def hold(self, as_of: PointInTime) -> bool:
-        """Whether they are what a question as of then counts."""
-        return as_of.at_us >= self.newest.at_us and as_of.seq >= self.newest.seq
 
 
 class Signals:
     """Grows by `insert`."""
 
-    def __init__(self, config: Ho3Config, residence: Residence) -> None:
+    def __init__(self, config: Ho3Config, database: Database) -> None:
         self._config = config
-        self._nothing = None if config.gate_mode == "counting" else NOTHING  # the level of what has no event
-        self._sessions = Names()
-        self._fresh: dict[str | None, Freshness] = {}
-        self._logs = Values(residence, self._unpacked)
-        self._known: dict[Whose, _Totals] = {}
+        self._database = database
 
-    def __iter__(self) -> Iterator[Whose]:
-        return iter(self._known)
+    def insert(self, whose: str | None, fact: Fact, event_id: str) -> bool:
+        """Whether an event of a principal's signal, or of everybody's, was new here; it may be older than others."""
+        known = self._known((whose, fact.about)) or self._new((whose, fact.about))
+        session = known.number, fact.session_id
+        before = self._database.row("SELECT at_us, own FROM sessions WHERE signal = ? AND session_id = ?", *session)
+        level = faded(Level(known.evidence, known.is_open), known.newest_us, fact.at_us, self._config)
+        level, added = raised(level, before and Added(*before), fact.at_us, self._config)
+        principal = fact.principal if whose is None else None
+        event = known.number, fact.at_us, event_id, fact.seq, fact.session_id, principal, *level
+        if not self._database.run(_INSERT, *event):
+            return False
+        session_count = known.session_count + (before is None)
+        if fact.at_us > known.newest_us:
+            self._database.run("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)", *session, *added)
+        else:
+            level = self._trace_anew(known.number)
+        self._database.run(_COUNT, session_count, fact.at_us, fact.seq, *level, known.number)
+        return True
 
-    def insert(self, whose: str | None, signal_id: str, event: SignalEvent) -> Whose | None:
-        """An event of a principal's signal, or of everybody's; None: it was here already."""
-        totals = self._known.get((whose, signal_id))
-        if totals is None:
-            key = (whose, intern(signal_id))
-            totals = self._known[key] = _Totals(key, self._logs.add(self._new(*key)))
-        log = self._log(totals)
-        if not log.insert(event):
-            return None
-        totals.count(event, log)
-        self._logs.changed(totals.number, log)
-        self._fresh.setdefault(whose, Freshness()).note(signal_id, event.at_us)
-        return totals.whose
+    def _trace_anew(self, number: int) -> Level:
+        """Note the level after each event; the last one."""
+        rows = self._database.rows(
+            "SELECT at_us, session_id, event_id FROM events WHERE signal = ? ORDER BY at_us, event_id", number
+        )
+        levels, sessions = trace(((at_us, session_id) for at_us, session_id, _ in rows), self._config)
+        self._database.run_many(
+            "UPDATE events SET evidence = ?, is_open = ? WHERE signal = ? AND at_us = ? AND event_id = ?",
+            [(*level, number, row[0], row[2]) for level, row in zip(levels, rows, strict=True)],
+        )
+        self._database.run_many(
+            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)",
+            [(number, session_id, *added) for session_id, added in sessions.items()],
+        )
+        return levels[-1]
 
-    def _new(self, whose: str | None, signal_id: str) -> SignalLog:
-        return SignalLog(signal_id, self._config, whose, sessions=self._sessions)
+    def _known(self, whose: Whose) -> Known | None:
+        row = self._database.row(_KNOWN, name_of(whose[0]), whose[1])
+        return row and Known(*row)
 
-    def _unpacked(self, data: bytes) -> SignalLog:
-        principal, signal_id, *rest = unpack(data)
-        log = self._new(principal if principal is None else intern(principal), intern(signal_id))
-        log.restore(*rest)
-        return log
+    def _new(self, whose: Whose) -> Known:
+        new = f"INSERT INTO signals (whose, signal_id) VALUES (?, ?) RETURNING {_COLUMNS}"
+        return Known(*self._database.row(new, name_of(whose[0]), whose[1]))
 
-    def _log(self, totals: _Totals) -> SignalLog:
-        """Its events; to be held no longer than until the next one's are asked for."""
-        return self._logs[totals.number]
+    def fresh(self, principal: str | None, since_us: float) -> dict[str, Known]:
+        """The signals of a principal that have an event since then."""
+        rows = self._database.rows(_FRESH, name_of(principal), since_us)
+        return {signal_id: Known(*row) for signal_id, *row in rows}
 
-    def fresh(self, whose: str | None) -> Freshness:
-        """When each signal of a principal came last."""
-        return self._fresh.get(whose, _NEVER_FRESH)
+    def origins(self, event_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
+        """Of these events those that were logged, each with its principal and signal."""
+        rows = (
+            self._database.row(
+                "SELECT event_id, whose, signal_id FROM events JOIN signals USING (signal) "
+                f"WHERE event_id = ? AND whose != '{EVERYBODY}'",
+                event_id,
+            )
+            for event_id in dict.fromkeys(event_ids)
+        )
+        return {row[0]: (row[1], row[2]) for row in rows if row is not None}
+
+    def names(self, *, signal_id: str | None, principal: str | None) -> list[tuple[str, str]]:
+        """Each signal and a principal that has it, sorted by both; of these, where they are named."""
+        return self._database.rows(
+            f"SELECT signal_id, whose FROM signals WHERE whose != '{EVERYBODY}' "
+            "AND (?1 IS NULL OR signal_id = ?1) AND (?2 IS NULL OR whose = ?2) ORDER BY signal_id, whose",
+            signal_id,
+            principal,
+        )
 
     def tally(self, whose: Whose, as_of: PointInTime) -> EventTally:
         """Counts as of then."""
-        totals = self._known.get(whose)
-        if totals is None:
-            return _NO_EVENT
-        return totals.tally if totals.hold(as_of) else self._log(totals).tally(as_of)
+        return self.judged(whose, as_of, with_level=False)[0]
 
-    def last(self, whose: Whose, as_of: PointInTime) -> tuple[int | None, Level | None]:
-        """When its newest event was as of then, None before the first; and its decayed evidence, as `level`."""
-        totals = self._known.get(whose)
-        if totals is None:
-            return None, self._nothing
-        if self._nothing is None:
-            return self.tally(whose, as_of).last_us, None
-        log = self._log(totals)
-        return totals.tally.last_us if totals.hold(as_of) else log.last_us(as_of), log.level(as_of)
+    def judged(self, whose: Whose, as_of: PointInTime, *, with_level: bool = True) -> tuple[EventTally, Level | None]:
+        """Counts and decayed evidence as of then; no level where the gate counts."""
+        known = self._known(whose)
+        level = self._level(known, as_of) if with_level else None
+        if known is None:
+            return _NO_EVENT, level
+        if known.holds(as_of) and whose[0] is not None:
+            return EventTally(known.event_count, known.session_count, known.newest_us, 1), level
+        count, sessions, last_us, principals = self._database.row(
+            "SELECT count(*), count(DISTINCT session_id), max(at_us), count(DISTINCT principal) FROM events "
+            f"WHERE {_AS_OF}",
+            known.number,
+            *as_of,
+        )
+        return EventTally(count, sessions, last_us, principals if whose[0] is None else min(count, 1)), level
 
-    def level(self, whose: Whose, as_of: PointInTime) -> Level | None:
-        """Its decayed evidence as of then; None where the gate counts."""
-        totals = self._known.get(whose)
-        return self._nothing if totals is None or self._nothing is None else self._log(totals).level(as_of)
+    def last(self, whose: Whose, as_of: PointInTime, known: Known | None = None) -> tuple[int | None, Level | None]:
+        """When its newest event was as of then, None before the first; and its decayed evidence. `known`: its row."""
+        known = known or self._known(whose)
+        level = self._level(known, as_of)
+        if known is None or known.holds(as_of):
+            return known and known.newest_us, level
+        (last_us,) = self._database.row(f"SELECT max(at_us) FROM events WHERE {_AS_OF}", known.number, *as_of)
+        return last_us, level
+
+    def _level(self, known: Known | None, as_of: PointInTime) -> Level | None:
+        if self._config.gate_mode == "counting":
+            return None
+        if known is None:
+            return NOTHING
+        if known.holds(as_of):
+            return faded(Level(known.evidence, known.is_open), known.newest_us, as_of.at_us, self._config)
+        if as_of.seq >= known.newest_seq:
+            row = self._database.row(_LEVEL_BY_TIME, known.number, as_of.at_us)
+            return NOTHING if row is None else faded(Level(row[1], row[2]), row[0], as_of.at_us, self._config)
+        rows: list[Any] = self._database.rows(
+            f"SELECT at_us, session_id FROM events WHERE {_AS_OF} ORDER BY at_us, event_id",
+            known.number,
+            *as_of,
+        )
+        levels, _ = trace(rows, self._config)
+        return faded(levels[-1], rows[-1][0], as_of.at_us, self._config) if levels else NOTHING
 
     def accumulator(self, whose: Whose, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
-        """None before its first event. Without ids it costs no more than a tally."""
-        totals = self._known.get(whose)
-        if totals is None:
+        """What its events add up to as of then, None before the first; it names the newest `ho3.source_events_max`."""
+        tally, known = self.tally(whose, as_of), self._known(whose)
+        if known is None or tally.last_us is None:
             return None
+        newest: list[Any] = []
         if with_ids:
-            return self._log(totals).accumulate(as_of)
-        return accumulated(whose, self.tally(whose, as_of), as_of, self._config)
+            newest = self._database.rows(
+                f"SELECT event_id, session_id FROM events WHERE {_AS_OF} {_NEWEST_FIRST} LIMIT ?",
+                known.number, *as_of, self._config.source_events_max,
+            )[::-1]  # fmt: skip
+        return Accumulator(
+            signal_id=whose[1],
+            principal=whose[0],
+            count=tally.event_count,
+            last_seen=timestamp_of(tally.last_us),
+            session_ids=sorted({session_id for _, session_id in newest}),
+            session_count=tally.session_count,
+            event_ids=[event_id for event_id, _ in newest],
+            decay=decay(tally.last_us, as_of.at_us, self._config.decay_half_life_hours),
+        )

@@ -12,17 +12,17 @@ answered without the ledger.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
 import structlog
 
-from hobus.actors.ho3_memory.agent_memory import AgentMemory, Origin
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
-from hobus.actors.ho3_memory.records import NO_SEQUENCE, STREAMS, Fact, fact_of, signal_entry_id
-from hobus.actors.ho3_memory.residence import Residence
-from hobus.actors.ho3_memory.spill_file import SpillUnreadable
+from hobus.actors.ho3_memory.database import DatabaseFailed, Databases
+from hobus.actors.ho3_memory.records import NO_SEQUENCE, STREAMS, Fact, fact_of
 from hobus.bus.errors import IN_DOUBT, LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry
@@ -44,12 +44,12 @@ class Store:
     """Every agent's memory, and the two ways in which it grows: what is logged here, and what the record has."""
 
     def __init__(
-        self, bus: Bus, ledger: LedgerClient, file: CheckpointFile, residence: Residence, config: Ho3Config
+        self, bus: Bus, ledger: LedgerClient, file: CheckpointFile, databases: Databases, config: Ho3Config
     ) -> None:
         self._bus = bus
         self._ledger = ledger
         self._file = file
-        self._residence = residence
+        self._databases = databases
         self._config = config
         self._page = config.rebuild_page
         self._agents: dict[str, AgentMemory] = {}
@@ -70,34 +70,9 @@ class Store:
         return self._agents.get(agent_id) or AgentMemory(agent_id, self._config)
 
     def demand_whole(self) -> None:
-        """Raises SpillUnreadable when a part of it all is lost: nothing can be answered or written from the rest."""
-        if self._residence.fault is not None:
-            raise self._residence.fault
-
-    async def origins(self, agent_id: str, event_ids: Sequence[str], *, timeout_s: float) -> dict[str, Origin]:
-        """Of these events those that were logged; the record is asked for what is not here.
-
-        Raises LedgerError(unavailable) when it does not answer in time.
-        """
-        found = self.memory(agent_id).origins(event_ids)
-        missing = [event_id for event_id in dict.fromkeys(event_ids) if event_id not in found]
-        try:
-            async with asyncio.timeout(timeout_s):
-                for first in range(0, len(missing), self._config.rebuild_page):
-                    found |= await self._recorded(agent_id, missing[first : first + self._config.rebuild_page])
-        except TimeoutError:
-            raise LedgerError("unavailable", "the ledger did not say in time whose an old event is") from None
-        return found
-
-    async def _recorded(self, agent_id: str, event_ids: Sequence[str]) -> dict[str, Origin]:
-        names = [signal_entry_id(agent_id, event_id) for event_id in event_ids]
-        entries = await self._ledger.lookup(names, with_bodies=True)
-        facts = [None if entry is None else fact_of(entry.sequence, entry) for entry in entries]
-        return {
-            event_id: (fact.principal, fact.about)
-            for event_id, fact in zip(event_ids, facts, strict=True)
-            if fact is not None and fact.principal is not None
-        }
+        """Raises DatabaseFailed when a part of it all is lost: nothing can be answered or written from the rest."""
+        if self._databases.fault is not None:
+            raise self._databases.fault
 
     # --- start ------------------------------------------------------------------------------------------------------
 
@@ -114,8 +89,7 @@ class Store:
         position: RecordPosition | None = None
         for frame in self._file.load():
             position = frame.position
-            for fact in frame.facts:
-                self._apply(fact)
+            self._apply(frame.facts)
             await self._bus.sleep(0)  # a long one must not look like a stuck process
         if position is None:
             return
@@ -124,7 +98,6 @@ class Store:
             _log.warning("checkpoint_discarded", sequence=position.sequence, reason="not of this record")
             self._file.discard()
             self._agents.clear()
-            self._residence.clear()
             return
         self.applied_seq = self.checkpoint_seq = position.sequence
         self._read_to.update(dict.fromkeys(STREAMS, position.sequence))
@@ -170,28 +143,24 @@ class Store:
         if missing and stream in bare:
             bare.discard(stream)
             return True
-        for entry in missing:
-            self._take(entry)
+        self._take(missing)
         read_to = [self._read_to[stream], *(entry.sequence for entry in found.entries)]
         self._read_to[stream] = max(read_to if found.more else [*read_to, found.head])
         return found.more
 
-    def _take(self, entry: Entry) -> None:
-        """An entry that cannot be read must not keep memory from opening."""
-        try:
-            fact = fact_of(entry.sequence, entry)
-        except (ValueError, TypeError, LookupError, RuntimeFault) as error:
-            _log.error("record_unreadable", submission_id=entry.submission_id, error=type(error).__name__)
-            return
-        if fact is not None and self._apply(fact):
-            self._since_checkpoint.append(fact)
+    def _take(self, entries: Iterable[Entry]) -> None:
+        facts = [fact for entry in entries if (fact := _readable(entry)) is not None]
+        self._since_checkpoint += [fact for fact, is_new in zip(facts, self._apply(facts), strict=True) if is_new]
 
-    def _apply(self, fact: Fact) -> bool:
-        """Whether it was new."""
-        memory = self._agents.get(fact.agent_id)
-        if memory is None:
-            memory = self._agents[fact.agent_id] = AgentMemory(fact.agent_id, self._config, self._residence)
-        return memory.apply(fact)
+    def _apply(self, facts: Iterable[Fact]) -> list[bool]:
+        """Of each whether it was new; those of one agent that come together are written together."""
+        is_new: list[bool] = []
+        for agent_id, together in groupby(facts, attrgetter("agent_id")):
+            memory = self._agents.get(agent_id)
+            if memory is None:
+                memory = self._agents[agent_id] = AgentMemory(agent_id, self._config, self._databases)
+            is_new += memory.apply_all(together)
+        return is_new
 
     # --- logging ----------------------------------------------------------------------------------------------------
 
@@ -220,11 +189,11 @@ class Store:
         return Logged(acks, is_new)
 
     def _acknowledged(self, facts: Sequence[Fact | None], done: asyncio.Future[list[Ack]]) -> list[bool]:
-        if done.cancelled() or done.exception() is not None or self._residence.fault is not None:
+        if done.cancelled() or done.exception() is not None or self._databases.fault is not None:
             return []
         try:
             is_new = [self._count(fact, ack) for fact, ack in zip(facts, done.result(), strict=True)]
-        except SpillUnreadable:
+        except DatabaseFailed:
             return []  # this process ends, and says so to whoever asked
         if not self._is_behind:
             self.applied_seq = max(self.applied_seq, self._acknowledged_seq)
@@ -236,7 +205,7 @@ class Store:
             self._is_behind = True  # what stands under its id may be somebody else's
             return False
         fact = said and said.at(ack.sequence)
-        is_new = fact is not None and self._apply(fact)
+        is_new = fact is not None and self._apply([fact])[0]
         if fact is not None and is_new:
             self._since_checkpoint.append(fact)
         if ack.origin == self._bus.instance:
@@ -291,3 +260,12 @@ class Store:
         self._file.append(missing, RecordPosition(last.seq, last.submission_id, entry.chain))
         self.checkpoint_seq = last.seq
         self._since_checkpoint = [fact for fact in self._since_checkpoint if fact.seq > last.seq]
+
+
+def _readable(entry: Entry) -> Fact | None:
+    """What an entry says; one that cannot be read must not keep memory from opening."""
+    try:
+        return fact_of(entry.sequence, entry)
+    except (ValueError, TypeError, LookupError, RuntimeFault) as error:
+        _log.error("record_unreadable", submission_id=entry.submission_id, error=type(error).__name__)
+        return None

@@ -13,7 +13,7 @@ class Ho3Config(Section):
     """Memory. The whole section may be missing: then memory is off, and not one of its code paths runs."""
 
     enabled: bool = Field(description="false: the same as a missing section")
-    memory_dir: str = Field(description="below the home: checkpoints of the derived state, and its spill file")
+    memory_dir: str = Field(description="below the home: checkpoints of the derived state, and its working store")
     gate_mode: Literal["counting", "bistable"] = Field(
         description="counting: all events count; bistable: evidence decays, two thresholds"
     )
@@ -51,12 +51,6 @@ class Ho3Config(Section):
     page_max: Positive = Field(description="lines and ids of an answer; the rest comes in further pages")
     source_events_max: Positive = Field(
         description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"
-    )
-    known_events_max: Positive = Field(
-        description="newest events of an agent whose ids are kept in memory; whose an older one is, the record is asked"
-    )
-    resident_mb_max: Positive = Field(
-        description="of events and artifacts in RAM, in 10^6 bytes; what was not used for longest is put into a file"
     )
     recent_events_max: Positive = Field(description="excerpts that a consolidation is shown, newest first")
     excerpt_max_chars: Positive = Field(description="of one excerpt")

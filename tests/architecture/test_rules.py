@@ -73,7 +73,7 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.turn.turn_record": "writes the turn's records",
     "hobus.actors.ho3_memory.actor": "where READ and LOG arrive",
     "hobus.actors.ho3_memory.checkpoint": "a file through the disk port",
-    "hobus.actors.ho3_memory.spill_file": "a file through the disk port",
+    "hobus.actors.ho3_memory.database": "the SQLite working store",
     "hobus.actors.ho3_memory.store": "writes to the record and reads from it",
     "hobus.gateway_service.service": "where prompts arrive",
     "hobus.gateway_service.pipeline": "the pipeline that each runs through",

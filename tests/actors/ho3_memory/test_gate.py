@@ -4,7 +4,7 @@ import pytest
 
 from hobus.actors.ho3_memory.evidence import Level
 from hobus.actors.ho3_memory.gate import GateFacts, judge
-from hobus.actors.ho3_memory.signal_log import EventTally
+from hobus.actors.ho3_memory.signals import EventTally
 from tests.actors.ho3_memory.builders import SIGNAL, at, config, us
 
 COUNTING = config()

@@ -22,7 +22,11 @@ def taken(monkeypatch):
     """Sequences of the entries that memory processes read from the ledger."""
     sequences = []
     take = Store._take
-    monkeypatch.setattr(Store, "_take", lambda store, entry: (sequences.append(entry.sequence), take(store, entry))[1])
+    monkeypatch.setattr(
+        Store,
+        "_take",
+        lambda store, entries: (sequences.extend(one.sequence for one in entries), take(store, entries))[1],
+    )
     return sequences
 
 

@@ -1,0 +1,178 @@
+"""The working store of one agent's memory: a SQLite database that the record makes again at each start.
+
+On a real disk a file of the incarnation, which loses its name as soon as it is open: nobody else can read or change
+it, and it is gone with the process. In simulation it is in memory. Whatever SQLite cannot do ends the process.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from hobus.actors.ho3_memory.limits import PAGE_CACHE_KB
+from hobus.bus.errors import LedgerError
+from hobus.bus.port import Disk
+
+FILE = "memory.sqlite"
+_SCHEMA = """
+CREATE TABLE signals (
+    signal INTEGER PRIMARY KEY, whose TEXT, signal_id TEXT, event_count INTEGER DEFAULT 0,
+    session_count INTEGER DEFAULT 0, newest_us INTEGER DEFAULT -9223372036854775808, newest_seq INTEGER DEFAULT -1,
+    evidence REAL DEFAULT 0, is_open INTEGER DEFAULT 0, UNIQUE (whose, signal_id)
+);
+CREATE INDEX fresh_signals ON signals (whose, newest_us);
+CREATE TABLE events (
+    signal INTEGER, at_us INTEGER, event_id TEXT, seq INTEGER, session_id TEXT, principal TEXT,
+    evidence REAL, is_open INTEGER, PRIMARY KEY (signal, at_us, event_id)
+) WITHOUT ROWID;
+CREATE INDEX events_by_id ON events (event_id);
+CREATE TABLE sessions (
+    signal INTEGER, session_id TEXT, at_us INTEGER, own REAL, PRIMARY KEY (signal, session_id)
+) WITHOUT ROWID;
+CREATE TABLE artifacts (
+    number INTEGER PRIMARY KEY, artifact_id TEXT UNIQUE, first_seq INTEGER, newest_us INTEGER, newest_seq INTEGER,
+    is_switched INTEGER DEFAULT 0, whose TEXT, made_seq INTEGER, weight REAL, is_enabled INTEGER, is_pending INTEGER,
+    is_stated INTEGER, expires_at TEXT
+);
+CREATE INDEX artifacts_by_time ON artifacts (newest_us);
+CREATE INDEX artifacts_by_sequence ON artifacts (newest_seq);
+CREATE INDEX artifacts_of ON artifacts (whose, first_seq);
+CREATE TABLE changes (
+    artifact INTEGER, seq INTEGER, at_us INTEGER, kind TEXT, submission_id TEXT, weight REAL, principal TEXT,
+    door TEXT, is_stated INTEGER, logged BLOB, PRIMARY KEY (artifact, seq)
+) WITHOUT ROWID;
+CREATE TABLE subjects (
+    whose TEXT, subject TEXT, has_held INTEGER, session_id TEXT, made_us INTEGER, made_seq INTEGER, artifact INTEGER,
+    is_rule INTEGER, is_stated INTEGER, is_only INTEGER,
+    PRIMARY KEY (whose, subject, has_held, session_id, made_us, made_seq, artifact)
+) WITHOUT ROWID;
+CREATE INDEX subjects_of ON subjects (artifact);
+CREATE INDEX subjects_named ON subjects (subject);
+CREATE INDEX subjects_stated ON subjects (whose, subject) WHERE is_stated;
+CREATE TABLE windows (
+    whose TEXT, signal_id TEXT, end_us INTEGER, seq INTEGER, PRIMARY KEY (whose, signal_id, end_us, seq)
+) WITHOUT ROWID;
+CREATE TABLE failures (
+    submission_id TEXT PRIMARY KEY, whose TEXT, signal_id TEXT, at_us INTEGER, seq INTEGER, reason TEXT, line TEXT
+);
+CREATE INDEX failures_of ON failures (whose, signal_id, at_us);
+"""
+"""`whose`: a principal, or `*` for everybody. `signals` has the level after the newest event, and `artifacts` and
+`subjects` say how each artifact stands now."""
+
+
+class DatabaseFailed(LedgerError):
+    """The working store failed: this process can answer nothing any more."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("unavailable", f"memory's working store: {detail}; memory starts anew from the record")
+
+
+class Databases:
+    """The working stores of one process."""
+
+    def __init__(self, disk: Disk | None = None, on_fault: Callable[[DatabaseFailed], None] | None = None) -> None:
+        """`disk`: None keeps them in memory; `on_fault` is told once that the process must end."""
+        self._disk = disk
+        self._on_fault = on_fault
+        self.fault: DatabaseFailed | None = None
+        """Why nothing in them can be believed any more."""
+
+    def open(self) -> Database:
+        """An empty one. Raises DatabaseFailed."""
+        return Database(self, self._disk)
+
+    def failed(self, detail: str) -> DatabaseFailed:
+        """The fault to raise; the first one is kept and told."""
+        if self.fault is None:
+            self.fault = DatabaseFailed(detail)
+            if self._on_fault is not None:
+                self._on_fault(self.fault)
+        return self.fault
+
+
+class Database:
+    """Statements in, rows out; raises DatabaseFailed for whatever SQLite cannot do."""
+
+    def __init__(self, owner: Databases, disk: Disk | None) -> None:
+        self._owner = owner
+        try:
+            self._connection = _opened(disk)
+        except (sqlite3.Error, OSError) as error:
+            raise owner.failed(str(error)) from None
+
+    def rows(self, sql: str, *values: object, **named: object) -> list[Any]:
+        """All rows."""
+        self._demand_whole()
+        try:
+            return self._connection.execute(sql, named or values).fetchall()
+        except sqlite3.Error as error:
+            raise self._owner.failed(str(error)) from None
+
+    def row(self, sql: str, *values: object, **named: object) -> Any:
+        """The first row; None: there is none."""
+        self._demand_whole()
+        try:
+            return self._connection.execute(sql, named or values).fetchone()
+        except sqlite3.Error as error:
+            raise self._owner.failed(str(error)) from None
+
+    def run(self, sql: str, *values: object) -> int:
+        """How many rows it changed."""
+        self._demand_whole()
+        try:
+            return self._connection.execute(sql, values).rowcount
+        except sqlite3.Error as error:
+            raise self._owner.failed(str(error)) from None
+
+    def run_many(self, sql: str, rows: Iterable[tuple[object, ...]]) -> None:
+        """Once for each row of values."""
+        for values in rows:
+            self.run(sql, *values)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all pages, in RAM or not."""
+        return self.row("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")[0]
+
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """All of what follows, or nothing."""
+        self.run("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self.run("ROLLBACK")
+            raise
+        self.run("COMMIT")
+
+    @contextmanager
+    def supposed(self) -> Generator[None]:
+        """Undo what is written inside."""
+        self.run("BEGIN")
+        try:
+            yield
+        finally:
+            self.run("ROLLBACK")
+
+    def _demand_whole(self) -> None:
+        if self._owner.fault is not None:
+            raise self._owner.fault
+
+
+def _opened(disk: Disk | None) -> sqlite3.Connection:
+    path = None if disk is None else disk.real_path(FILE)
+    if disk is not None and path is not None:
+        with suppress(OSError):  # what lies there may be a link that leads elsewhere
+            disk.remove(FILE)
+        disk.open(FILE, create=True).close()  # with the mode of this disk's files
+    connection = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode = MEMORY")
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute(f"PRAGMA cache_size = -{PAGE_CACHE_KB}")
+    connection.executescript(_SCHEMA)
+    if disk is not None and path is not None:
+        disk.remove(FILE)
+    return connection

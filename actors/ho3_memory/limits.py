@@ -1,0 +1,8 @@
+"""Engineering limits of memory."""
+
+PAGE_CACHE_KB = 32_000
+"""Pages of an agent's working store in RAM; the rest is in its file, and in the system's cache of it."""
+LINES_KEPT = 1000
+"""Lines as prompts need them, so that a line is not made anew for each turn; only speed depends on it."""
+PACKED_LEVEL = 1
+"""Of zlib: ids of one habit's events have most of their characters in common; more effort finds little more."""
