@@ -99,7 +99,13 @@ def hobus_door(provider: str) -> Iterator[Door]:
         agents = made.home.config / "agents"
         agents.mkdir(parents=True)
         agent = json.loads((SHIPPED_ROOT / "agents" / "ADMIN.json").read_text())
-        agent |= {"agent_id": "HELPER", "system_prompt": WORDS, "tools": [], "classification": "off"}
+        agent |= {
+            "agent_id": "HELPER",
+            "agent_class": "RESIDENT",
+            "system_prompt": WORDS,
+            "tools": [],
+            "classification": "off",
+        }
         agent["permissions"] |= {"tools": []}
         agent["model"] = {"provider_id": "small", "model_id": "small"}
         added = made(
