@@ -44,6 +44,10 @@ class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its ha
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
+    ADDED_LATER: ClassVar[int] = 0
+    """How many of its last fields older entries of the record lack: packed within a value, those at their defaults are
+    left out, so that what was packed before has the same bytes."""
+
     def __eq__(self, other: object) -> bool:
         """Same type, same fields: all that there is to a record."""
         return isinstance(other, Record) and type(self) is type(other) and self.__dict__ == other.__dict__
@@ -75,8 +79,18 @@ class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its ha
 def _positional(value: Any) -> list[Any]:
     """A record within a value that is packed: its fields, in their order. MessagePack asks for all that it has not."""
     if isinstance(value, Record):
-        return [*value.__dict__.values()]  # fields alone, and in their order, however it was made
+        fields = [*value.__dict__.values()]  # fields alone, and in their order, however it was made
+        return _shortened(type(value), fields) if value.ADDED_LATER else fields
     raise OverflowError("more than 64 bits") if isinstance(value, int) else TypeError(f"a {type(value).__name__}")
+
+
+def _shortened(cls: type[Record], fields: list[Any]) -> list[Any]:
+    infos = [*cls.model_fields.values()]
+    for info in infos[: -cls.ADDED_LATER - 1 : -1]:
+        if fields[-1] != info.get_default(call_default_factory=True):
+            break
+        fields.pop()
+    return fields
 
 
 pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, default=_positional).pack

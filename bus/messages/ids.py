@@ -46,6 +46,8 @@ SignalId = Annotated[
 ]
 DEGRADED = "PRC-DEGRADED-001"
 """The contract of the one call that a session's host makes where nobody else answers, whatever the agent."""
+_DIGEST_CHARS = 12
+"""Of the digest in the name of a held call: a person copies it, and no model finds other arguments with the same."""
 
 ID_MAX_CHARS = 400
 """Longest message id, routing key or trace, and id of the record. The format's, not a setting."""
@@ -173,6 +175,19 @@ def call_key(wo_id: str, number: int) -> str:
 def call_id(position: int) -> str:
     """A tool call's id: its zero-padded position (from 1) in the answer, so that text order is call order."""
     return f"{position:03d}"
+
+
+def held_id(call: str, tool_id: str, arguments: dict[str, Any]) -> str:
+    """`<call>-<digest>`: names a call that waits for an approval with what it is to do.
+
+    An approval that was meant for other arguments, or another tool, at the same position fits no call.
+    """
+    return f"{call}-{sha256(pack([tool_id, arguments])).hexdigest()[:_DIGEST_CHARS]}"
+
+
+def position_of(held: str) -> str:
+    """The call id in the name of a held call."""
+    return held.partition("-")[0]
 
 
 def caller_call_id(run: RunId, turn_seq: int, call: str) -> str:

@@ -122,14 +122,14 @@ class Approve(Record):
     """Let a held call run."""
 
     kind: Literal["Approve"] = "Approve"
-    call_id: str = Field(description="zero-padded position of the call in its answer")
+    call_id: str = Field(description="as held_calls names the call: fits that tool with those arguments alone")
 
 
 class Deny(Record):
     """Refuse a held call."""
 
     kind: Literal["Deny"] = "Deny"
-    call_id: str = Field(description="zero-padded position of the call in its answer")
+    call_id: str = Field(description="as held_calls names the call: fits that tool with those arguments alone")
     reason: str | None = Field(default=None, description="words of who denied; None: none")
 
 
@@ -350,7 +350,7 @@ class TurnRequest(TurnInput, Message, wire="ho2.turn"):
 class HeldCall(Record):
     """A tool call that waits for an operator's Approve or Deny."""
 
-    call_id: str = Field(description="zero-padded position of the call in its answer")
+    call_id: str = Field(description="`<position>-<digest of tool and arguments>`: what an Approve or Deny names")
     tool_id: str = Field(description="name of the tool")
     arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them")
 
@@ -441,7 +441,9 @@ class CommandVerdict(Message, wire="session.command_verdict"):
 class CallView(Record):
     """One call of the active batch."""
 
-    call_id: str = Field(description="zero-padded position of the call in its answer")
+    call_id: str = Field(
+        description="zero-padded position of the call in its answer; of a held one with the digest of what it is to do"
+    )
     tool_id: str = Field(description="name of the tool; empty: not known")
     state: str = Field(description="Pending, Succeeded, Failed, IgnoredStale or Cancelled")
     code: str = Field(default="", description="closed code; empty: none")

@@ -91,6 +91,8 @@ class Fence(Record):
 class ToolCall(Record):
     """One call that a model asked for."""
 
+    ADDED_LATER = 2
+
     call_id: str = Field(description="zero-padded position in the answer")
     provider_call_id: str = Field(default="", description="the provider's own id, for its transcript")
     tool_id: str = Field(description="name of the tool")

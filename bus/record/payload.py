@@ -84,9 +84,9 @@ def _decoder(cls: type[P]) -> Decoder[P]:
 def _record(cls: type[Record], found: Any) -> Record:
     """A record of a message, of an array of its fields. Raises ValueError for any other."""
     names = tuple(cls.model_fields)
-    if type(found) is not list or len(found) != len(names):
+    if type(found) is not list or not len(names) - cls.ADDED_LATER <= len(found) <= len(names):
         raise ValueError(f"{type(found).__name__}, not {len(names)} fields")
     try:
-        return cls.model_validate(dict(zip(names, found, strict=True)))
+        return cls.model_validate(dict(zip(names, found, strict=False)))
     except pydantic.ValidationError as error:
         raise ValueError(faults_in(error)) from None

@@ -176,7 +176,8 @@ class ToolBatchIssued(SessionFact):
     tool_batch_id: ToolBatchId
     call_ids: list[str] = Field(description="calls of the batch, in order")
     held: list[str] = Field(
-        default_factory=list[str], description="those of them that wait for an Approve or a Deny before they run"
+        default_factory=list[str],
+        description="those of them that wait for an Approve or a Deny before they run, as `<call>-<digest>`",
     )
     needs_other: bool = Field(default=False, description="whoever asked for the run may not approve them")
 

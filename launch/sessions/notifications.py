@@ -46,13 +46,19 @@ def in_shell(answer: Answer, session_id: str, call_id: str = "") -> str:
 
 
 class Noticed:
-    """The lines about a session's journal, entry by entry. `own` are the ids of commands whose sender knows already."""
+    """The lines about a session's journal, entry by entry. `own` are the ids of commands whose sender knows already.
 
-    def __init__(self, session_id: str, *, says: Callable[..., str], own: set[str] | None = None) -> None:
+    `shown`: filled with the held calls that were told of.
+    """
+
+    def __init__(
+        self, session_id: str, *, says: Callable[..., str], own: set[str] | None = None, shown: set[str] | None = None
+    ) -> None:
         self._session_id = session_id
         self._says = says
         self._own = own if own is not None else set[str]()
         self._texts: dict[str, str] = {}  # of steers, by their refs
+        self._shown = shown if shown is not None else set[str]()
         self.standing = Standing()
 
     def catch_up(self, entries: Iterable[Entry], *, input_id: str) -> list[Line]:
@@ -82,6 +88,7 @@ class Noticed:
         lines: list[Line] = []
         for held in self.standing.held_calls() if self.standing.lifecycle == "WaitingInput" else []:
             approve, deny = (say(one, self._session_id, held.call_id) for one in ("approve", "deny"))
+            self._shown.add(held.call_id)
             lines.append((f"the turn waits for your approval of call {held.call_id}: {asked(held)}", _STANDS))
             lines.append((f"{approve} lets it run, {deny} does not", _DIM))
         return lines

@@ -16,7 +16,7 @@ from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.json_text import object_in
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import DIRECT_CALL_ID, LOCAL, iso_of_us
+from hobus.bus.messages.ids import DIRECT_CALL_ID, LOCAL, iso_of_us, position_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HeldCall, SessionConfig
 from hobus.bus.record.journal import agent_in, own_text, recorded
@@ -136,7 +136,11 @@ class Standing:
 
     def held_calls(self) -> list[HeldCall]:
         """Those that wait for an approval, with what the model asked for."""
-        return [self._asked.get(call) or HeldCall(call_id=call, tool_id="") for call in self.held]
+        asked = [(name, self._asked.get(position_of(name))) for name in self.held]
+        return [
+            HeldCall(call_id=name, tool_id="") if one is None else one.model_copy(update={"call_id": name})
+            for name, one in asked
+        ]
 
     @property
     def waits_for(self) -> str:

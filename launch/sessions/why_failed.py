@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from hobus.bus.messages.ids import iso_of_us
+from hobus.bus.messages.ids import iso_of_us, position_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import Approve, Deny
 from hobus.bus.record import session_facts as events
@@ -159,7 +159,8 @@ def waits_in(turn: Sequence[Entry]) -> tuple[WaitSeen, ...]:
 def _held(entry: Entry, batch: events.ToolBatchIssued, tools: dict[str, str]) -> Iterator[WaitSeen]:
     step = batch.tool_batch_id.step_id
     turn = step.turn_id
-    for call_id in batch.held:
+    for name in batch.held:
+        call_id = position_of(name)
         yield WaitSeen(
             call_id=call_id,
             order=f"{turn.run_id.run_seq}.{turn.turn_seq}.{step.step_seq}.{call_id}",
@@ -175,7 +176,7 @@ def _held(entry: Entry, batch: events.ToolBatchIssued, tools: dict[str, str]) ->
 
 
 def _decided(one: WaitSeen, decision: Approve | Deny, received: Entry, applied: Entry, by: str) -> WaitSeen:
-    if one.verdict or one.call_id != decision.call_id:
+    if one.verdict or one.call_id != position_of(decision.call_id):
         return one
     return replace(
         one,

@@ -21,7 +21,7 @@ from hobus.actors.ho2_supervisor.session.state import (
     walk,
 )
 from hobus.bus.messages import session as messages
-from hobus.bus.messages.ids import body_ref, iso, lease_id_of, parse_iso
+from hobus.bus.messages.ids import body_ref, iso, lease_id_of, parse_iso, position_of
 from hobus.bus.messages.session import HostCommand
 from hobus.bus.record.session_facts import LeaseIssued
 
@@ -183,12 +183,13 @@ def _deny(state: SessionState, run: RunState, said: messages.Deny, at: str) -> V
     return _decided(state, run, said.call_id, CallStatus(state="Failed", code=DENIED), at)
 
 
-def _decided(state: SessionState, run: RunState, call_id: str, status: CallStatus | None, at: str) -> Verdict:
+def _decided(state: SessionState, run: RunState, name: str, status: CallStatus | None, at: str) -> Verdict:
     """The state after one more decision; with the last one a run that waited for them goes on. None: it may run."""
     batch = run.tool_batch
-    if batch is None or call_id not in batch.held:
+    if batch is None or name not in batch.held:
         waiting = "none" if batch is None or not batch.held else ", ".join(batch.held)
-        return Rejected(f"call_not_open: call {call_id} waits for no approval; waiting: {waiting}")
+        return Rejected(f"call_not_open: no call {name} waits for an approval; waiting: {waiting}")
+    call_id = position_of(name)
     decided = run._replace(tool_batch=batch.with_status(call_id, status or batch.call_status[call_id]))
     if len(batch.held) > 1 or state.lifecycle != "WaitingInput":
         return state._replace(run=decided)

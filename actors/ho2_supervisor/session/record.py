@@ -16,7 +16,7 @@ from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.ids import RunId, position_of
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import Exchange
 from hobus.bus.record import session_facts as events
@@ -130,7 +130,7 @@ class RunMemo:
     def _decided(self, before: SessionState) -> None:
         command, batch = before.received_command and before.received_command.command, before.tool_batch
         if isinstance(command, session.Deny) and batch is not None:
-            self.denied[f"{batch.tool_batch_id}.{command.call_id}"] = command.reason or ""
+            self.denied[f"{batch.tool_batch_id}.{position_of(command.call_id)}"] = command.reason or ""
 
 
 @dataclass(frozen=True, slots=True)

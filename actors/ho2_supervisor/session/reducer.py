@@ -28,7 +28,16 @@ from hobus.actors.ho2_supervisor.session.state import (
     walk,
 )
 from hobus.bus.errors import OUT_OF_TIME_CODES
-from hobus.bus.messages.ids import BESIDE_CALL_ID, RunId, StepId, follow_up_input, iso, parse_iso, work_order_id
+from hobus.bus.messages.ids import (
+    BESIDE_CALL_ID,
+    RunId,
+    StepId,
+    follow_up_input,
+    iso,
+    parse_iso,
+    position_of,
+    work_order_id,
+)
 from hobus.bus.messages.session import Lifecycle
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SessionEvent
@@ -293,7 +302,8 @@ def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIss
     calls = sorted(event.call_ids)
     if not calls or len(set(calls)) != len(calls):
         return Rejected("a batch names at least one call and each only once")
-    if not set(event.held) <= set(calls) or len(set(event.held)) != len(event.held):
+    held = {position_of(name) for name in event.held}
+    if not held <= set(calls) or len(held) != len(event.held):
         return Rejected("a batch holds calls of its own, each only once")
     issued = ActiveToolBatch(
         tool_batch_id=event.tool_batch_id,

@@ -16,7 +16,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
 from hobus.bus.messages.base import Count, Record, Timestamp, canonical_value
-from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
+from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId, position_of
 from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Fence
 from hobus.bus.record.session_facts import LeaseIssued, LeaseTerms, OpenCalls
@@ -43,7 +43,7 @@ class ActiveToolBatch(Record):
     issued_at_step_epoch: Count
     expected_call_ids: list[str]
     call_status: dict[str, CallStatus]
-    held: list[str] = Field(default_factory=list[str])  # calls that wait for an Approve or a Deny
+    held: list[str] = Field(default_factory=list[str])  # names (`ids.held_id`) of calls that wait for a person
     needs_other: bool = False  # whoever asked for the run may not approve them
     results_ref: str | None = None
 
@@ -54,11 +54,15 @@ class ActiveToolBatch(Record):
 
     def may_run(self, call_id: str) -> bool:
         """Whether an order for this call may be dispatched: it is pending, and nobody has to approve it first."""
-        return not self.call_status[call_id].is_terminal and call_id not in self.held
+        return not self.call_status[call_id].is_terminal and self.held_name(call_id) is None
+
+    def held_name(self, call_id: str) -> str | None:
+        """Under which name this call waits for an Approve or a Deny; None: it does not."""
+        return next((name for name in self.held if position_of(name) == call_id), None)
 
     def with_status(self, call_id: str, status: CallStatus) -> ActiveToolBatch:
         """The batch after a call became that; it is held no more."""
-        held = [call for call in self.held if call != call_id]
+        held = [name for name in self.held if position_of(name) != call_id]
         return self.model_copy(update={"call_status": self.call_status | {call_id: status}, "held": held})
 
     @property

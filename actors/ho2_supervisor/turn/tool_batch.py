@@ -16,7 +16,7 @@ from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.messages.base import pack
-from hobus.bus.messages.ids import ToolBatchId, work_order_id
+from hobus.bus.messages.ids import ToolBatchId, held_id, position_of, work_order_id
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
 from hobus.bus.record.session_facts import BatchSettled, LifecycleChanged, ToolBatchIssued
 from hobus.config.assets import names, needs_approval
@@ -31,7 +31,8 @@ async def settle(
     call_ids, tools = [call.call_id for call in asked], run.config.tools
     mistaken = {call.call_id: why for call in asked if (why := batch.mistake(call, invented)) is not None}
     may_run = [call for call in asked if call.call_id not in mistaken and names(context.agent.tools, call.tool_id)]
-    held = [call.call_id for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
+    to_ask = [call for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
+    held = [held_id(call.call_id, call.tool_id, call.arguments) for call in to_ask]
     effects, session = run.effects, run.session
     needs_other = context.agent.approval.by == "other"
     issued = ToolBatchIssued(
@@ -42,7 +43,8 @@ async def settle(
     while left := [call for call in asked if call.call_id not in ended]:
         state = session.record.state
         active = state.tool_batch
-        waiting = active.held if active is not None and active.tool_batch_id == batch.batch_id else []
+        is_active = active is not None and active.tool_batch_id == batch.batch_id
+        waiting = [position_of(name) for name in active.held] if active is not None and is_active else []
         ready = [call for call in left if call.call_id not in waiting]
         if ready:
             ended |= await batch.wave(ready[: state.max_in_flight_effects])

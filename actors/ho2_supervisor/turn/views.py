@@ -68,10 +68,9 @@ def _calls(record: SessionRecord) -> list[CallView]:
     calls: list[CallView] = []
     for call_id, status in batch.call_status.items():
         tool_id, arguments = asked.get(call_id, ("", {}))
-        held = call_id in batch.held
-        calls.append(
-            made_of(CallView, status, call_id=call_id, tool_id=tool_id, held=held, arguments=arguments if held else {})
-        )
+        name = batch.held_name(call_id)
+        shown = {"call_id": call_id} if name is None else {"call_id": name, "held": True, "arguments": arguments}
+        calls.append(made_of(CallView, status, tool_id=tool_id, **shown))
     return calls
 
 

@@ -38,7 +38,8 @@ class Meanwhile:
     async def _follow(self, place: Place, session_id: str, input_id: str) -> None:
         """Tells of pauses, approvals, steers and take-overs, whoever is behind them."""
         # Who pipes lines in may have no more of them: a shell lets the turn go on from anywhere.
-        noticed = Noticed(session_id, says=in_shell if self._pipe else in_chat, own=self._talk.own_commands)
+        says, talk = in_shell if self._pipe else in_chat, self._talk
+        noticed = Noticed(session_id, says=says, own=talk.own_commands, shown=talk.shown_calls)
         await follow(place, session_id, input_id if self._is_fresh else "", noticed, self._view.tell)
 
     async def _listen(self, _place: Place, _session_id: str, _input_id: str) -> None:

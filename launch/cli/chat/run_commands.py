@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hobus.bus.messages import session as events
@@ -56,7 +57,7 @@ def needs_held(line: str) -> bool:
 
 
 def command_of(line: str, held: Sequence[HeldCall] = ()) -> Command:
-    """The command that a line means; `held` are the calls that wait now. Raises CommandError (usage) in words."""
+    """The command that a line means; `held`: calls that wait and were shown. Raises CommandError (usage) in words."""
     name, _, rest = line.strip().partition(" ")
     rest = rest.strip()
     if name in _TAKES_NOTHING and rest:
@@ -76,17 +77,20 @@ def command_of(line: str, held: Sequence[HeldCall] = ()) -> Command:
             return _decision(name, rest, held)
 
 
+_CALL = re.compile(r"\d+(-[0-9a-f]*)?")
+"""A call as it was shown; a number alone, which names none, is answered by the session."""
+
+
 def _decision(name: str, rest: str, held: Sequence[HeldCall]) -> Command:
     first, _, reason = rest.partition(" ")
-    is_named = first.isascii() and first.isdigit()
-    if is_named:
-        call_id = first.zfill(max((len(one.call_id) for one in held), default=0))
+    if _CALL.fullmatch(first):
+        call_id = first
     else:
         call_id, reason = _the_one(name, held).call_id, rest
     if name == "/deny":
         return events.Deny(call_id=call_id, reason=reason.strip() or None)
     if reason.strip():
-        raise _misused(name, "takes only the number of a call")
+        raise _misused(name, "takes only a call as it was shown")
     return events.Approve(call_id=call_id)
 
 
@@ -94,11 +98,9 @@ def _the_one(name: str, held: Sequence[HeldCall]) -> HeldCall:
     if len(held) == 1:
         return held[0]
     if not held:
-        raise RefusedFault("no tool call waits for an approval", hint=_NEXT["call_not_open"])
+        raise RefusedFault("no tool call that was shown here waits for an approval", hint=_NEXT["call_not_open"])
     which = ", ".join(f"{one.call_id} {one.tool_id}" for one in held)
-    raise UsageFault(
-        f"{len(held)} tool calls wait for an approval: {which}", hint=f"{name} and the number of one of them"
-    )
+    raise UsageFault(f"{len(held)} tool calls wait for an approval: {which}", hint=f"{name} and one of them")
 
 
 def _misused(name: str, how: str) -> CommandError:

@@ -113,6 +113,7 @@ class Talk:
         self.follow_ups: deque[ProcessTurn] = deque()  # whose runs come, or came, after it
         self.sayings = Sayings()
         self.own_commands: set[str] = set()
+        self.shown_calls: set[str] = set()  # that wait for an approval, as they were told of
 
     @property
     def current_session(self) -> str | None:
@@ -204,7 +205,7 @@ class Talk:
             command = FollowUp(text=said.text)
         else:
             held = (await self._standing(place, session_id)).held_calls() if needs_held(said.text) else ()
-            command = command_of(said.text, held)
+            command = command_of(said.text, [one for one in held if one.call_id in self.shown_calls])
         self.own_commands.add(said.command_id)
         said.is_sent = True
         sent = host_command(session_id, command, Fences(), said.command_id)
@@ -229,7 +230,7 @@ class Talk:
     async def found(self) -> list[Line]:
         """How a session stands that is continued; a turn of it that is not over is one that `/wait` waits for."""
         session_id, place = self.session_id or "", self.place()
-        noticed = Noticed(session_id, says=in_chat)
+        noticed = Noticed(session_id, says=in_chat, shown=self.shown_calls)
         async with connected(place, "operator") as bus:
             noticed.catch_up(await newest(place, bus, session_id), input_id="")
             ref = noticed.standing.input_ref

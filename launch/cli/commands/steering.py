@@ -34,6 +34,7 @@ from hobus.launch.console.output import counted, money, note, note_lines, say, s
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
 from hobus.launch.sessions.journal import FromLedger, begun, end_of
 from hobus.launch.sessions.named import named_session
+from hobus.launch.sessions.notifications import asked
 from hobus.launch.sessions.refusals import refused
 from hobus.launch.sessions.summary import LAST, standing_of
 from hobus.launch.sessions.watched_turn import ROLE, answer_of
@@ -203,7 +204,10 @@ def cancel(*, reason: str | None, **options: Any) -> int:
 @click.argument("call", required=False, metavar="[CALL]")
 @click.option("--all", "is_all", is_flag=True, help="All calls that wait.")
 def approve(*, call: str | None, is_all: bool, **options: Any) -> int:
-    """Approve a tool call; CALL may be left out if only one waits."""
+    """Approve a tool call, CALL as it was shown; left out, the one that waits now.
+
+    A CALL names tool and arguments, too: meant for one call, it never approves another.
+    """
     return _decide(call, is_all, options, lambda held: events.Approve(call_id=held.call_id), "may run")
 
 
@@ -213,7 +217,7 @@ def approve(*, call: str | None, is_all: bool, **options: Any) -> int:
 @click.option("--all", "is_all", is_flag=True, help="All calls that wait.")
 @click.option("--reason", metavar="WORDS", help="Why; it is recorded.")
 def deny(*, call: str | None, is_all: bool, reason: str | None, **options: Any) -> int:
-    """Refuse a tool call that waits for approval; the model is told so. CALL may be left out if only one waits."""
+    """Refuse a tool call that waits for approval; the model is told so. CALL as for `approve`."""
     return _decide(call, is_all, options, lambda held: events.Deny(call_id=held.call_id, reason=reason), "is not run")
 
 
@@ -234,7 +238,7 @@ def _decide(
 
     code = exit_codes.OK
     for one, verdict in asyncio.run(send()):
-        code = max(code, _tell(verdict, f"call {one.call_id} {one.tool_id} {what}", as_json=sending.as_json))
+        code = max(code, _tell(verdict, f"call {one.call_id} {asked(one)} {what}", as_json=sending.as_json))
     return code
 
 
@@ -243,8 +247,7 @@ async def _meant(place: Place, session_id: str, call: str | None, *, is_all: boo
     held = await held_calls(place, session_id)
     if call is not None:
         # What is not waiting goes to the session all the same: its refusal is the answer, and stands in the record.
-        padded = call.zfill(3) if call.isascii() and call.isdigit() else call
-        return [next((one for one in held if one.call_id == padded), HeldCall(call_id=padded, tool_id=""))]
+        return [next((one for one in held if one.call_id == call), HeldCall(call_id=call, tool_id=""))]
     if not held:
         raise RefusedFault(
             f"no tool call of {shown_session(session_id)} waits for an approval",

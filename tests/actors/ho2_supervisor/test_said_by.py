@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import BusError
-from hobus.bus.messages.ids import follow_up_input, iso
+from hobus.bus.messages.ids import follow_up_input, held_id, iso
 from hobus.bus.messages.session import (
     Approve,
     Cancel,
@@ -29,6 +29,7 @@ from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classif
 
 KEY, OTHER = "key/alice", "key/bob"
 HELD = ("tools.approval", ("list_packages",))
+PACKAGES = held_id("001", "list_packages", {"n": 1})
 
 
 def asks_for_packages(order: WorkOrder) -> Answer:
@@ -116,7 +117,7 @@ def test_where_a_second_person_is_wanted_who_asked_approves_nothing(asker: str, 
                 rig.world.kill(rig.instances[0])
             people = [(operator, ""), (http, KEY)] if asker == "door" else [(http, KEY), (operator, "")]
             own, others = [
-                (await say(client, Approve(call_id="001"), f"k{number}", principal)).reason
+                (await say(client, Approve(call_id=PACKAGES), f"k{number}", principal)).reason
                 for number, (client, principal) in enumerate(people)
             ]
             return own, others
@@ -131,7 +132,7 @@ def test_where_a_second_person_is_wanted_who_asked_approves_nothing(asker: str, 
 
 def test_who_asked_may_deny_and_by_default_may_approve() -> None:
     """The rule is the agent's; without it nothing changes."""
-    for by, command in (("other", Deny(call_id="001")), ("anyone", Approve(call_id="001"))):
+    for by, command in (("other", Deny(call_id=PACKAGES)), ("anyone", Approve(call_id=PACKAGES))):
         with Rig(HELD, script=asks_for_packages, approval_by=by) as rig:
 
             async def run(rig: Rig = rig, command: Command = command) -> CommandVerdict:

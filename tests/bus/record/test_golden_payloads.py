@@ -287,3 +287,12 @@ def test_what_is_no_such_payload_is_refused_by_its_name():
                 if not str(refused).startswith(cls.__name__):
                     taken.append((cls.__name__, body, str(refused)))
     assert taken == []
+
+
+def test_a_call_that_says_more_has_more_fields_and_the_rest_their_old_bytes():
+    """What the record of an earlier version holds is read, and hashed, as it was."""
+    old = pack([["001", "c1", "list_packages", {"n": 1}]])
+    assert pack([CALL]) == old
+    for more in ({"fault": "no JSON"}, {"given_back": {"model": "m"}}):
+        call = CALL.model_copy(update=more)
+        assert payload_of(AnswerCalls, pack_payload(AnswerCalls((call, CALL)))) == AnswerCalls((call, CALL))

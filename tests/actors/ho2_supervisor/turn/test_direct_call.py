@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import SessionFault
-from hobus.bus.messages.ids import RunId, direct_order_id
+from hobus.bus.messages.ids import RunId, direct_order_id, held_id
 from hobus.bus.messages.session import Approve, Cancel, Deny, SessionConfig
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, one_tool
 from tests.rig import names
 
 CALLS = SessionConfig(calls_tool="list_tools")
+HELD = held_id("001", "list_tools", {})
 
 
 def called(rig: Rig, text: str = '{"n": 1}', input_id: str = "i1", wanted: SessionConfig = CALLS) -> Any:
@@ -75,7 +76,7 @@ def test_a_call_that_needs_an_approval_waits_for_it() -> None:
             asked = rig.world.loop.create_task(rig.turn("i1", "{}", run_overrides=CALLS))
             await rig.until(lambda view: view.lifecycle == "WaitingInput")
             assert rig.pool.orders == []
-            await rig.command(Approve(call_id="001"))
+            await rig.command(Approve(call_id=HELD))
             reply = await rig.asked("i1", "{}", run_overrides=CALLS)
             asked.cancel()
             return reply.result
@@ -87,8 +88,8 @@ def test_a_call_that_needs_an_approval_waits_for_it() -> None:
 def test_its_session_ends_with_it_whoever_still_waits() -> None:
     """The caller is gone before an operator decides; denied, cancelled or run: nobody else would end the session."""
     for said, end in (
-        (Approve(call_id="001"), "RunCompleted"),
-        (Deny(call_id="001"), "RunCompleted"),
+        (Approve(call_id=HELD), "RunCompleted"),
+        (Deny(call_id=HELD), "RunCompleted"),
         (Cancel(), "RunCancelled"),
     ):
         with Rig(("tools.approval", ("list_*",)), script=one_tool) as rig:

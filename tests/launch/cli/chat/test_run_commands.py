@@ -11,8 +11,8 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
 from tests.launch.sessions.entries import SESSION
 
-ONE = (HeldCall(call_id="001", tool_id="write_file"),)
-TWO = (*ONE, HeldCall(call_id="002", tool_id="send_mail"))
+ONE = (HeldCall(call_id="001-a1", tool_id="write_file"),)
+TWO = (*ONE, HeldCall(call_id="002-b2", tool_id="send_mail"))
 
 
 @pytest.mark.parametrize(
@@ -24,16 +24,16 @@ TWO = (*ONE, HeldCall(call_id="002", tool_id="send_mail"))
         ("/resume ", (), events.Resume()),
         ("/cancel", (), events.Cancel()),
         ("/cancel it is late", (), events.Cancel(reason="it is late")),
-        ("/approve", ONE, events.Approve(call_id="001")),
-        ("/approve 2", TWO, events.Approve(call_id="002")),
+        ("/approve", ONE, events.Approve(call_id="001-a1")),
+        ("/approve 002-b2", TWO, events.Approve(call_id="002-b2")),
         ("/approve 002", (), events.Approve(call_id="002")),
-        ("/deny", ONE, events.Deny(call_id="001")),
-        ("/deny not now", ONE, events.Deny(call_id="001", reason="not now")),
-        ("/deny 2 not now", TWO, events.Deny(call_id="002", reason="not now")),
+        ("/deny", ONE, events.Deny(call_id="001-a1")),
+        ("/deny not now", ONE, events.Deny(call_id="001-a1", reason="not now")),
+        ("/deny 002-b2 not now", TWO, events.Deny(call_id="002-b2", reason="not now")),
     ],
 )
 def test_what_a_line_means(line, held, command):
-    """A call may be left out where only one waits, and be named without its zeros."""
+    """A call may be left out where only one waits; else it is named as it was shown."""
     assert command_of(line, held) == command
 
 
@@ -43,11 +43,11 @@ def test_what_a_line_means(line, held, command):
         ("/steer", (), exit_codes.USAGE, "needs a text"),
         ("/followup ", (), exit_codes.USAGE, "needs a text"),
         ("/pause now", (), exit_codes.USAGE, "takes no arguments"),
-        ("/approve", (), exit_codes.REFUSED, "no tool call waits"),
-        ("/approve", TWO, exit_codes.USAGE, "001 write_file, 002 send_mail"),
-        ("/approve 1 please", ONE, exit_codes.USAGE, "only the number"),
-        ("/approve all", ONE, exit_codes.USAGE, "only the number"),
-        ("/deny no", TWO, exit_codes.USAGE, "001 write_file, 002 send_mail"),
+        ("/approve", (), exit_codes.REFUSED, "no tool call that was shown here waits"),
+        ("/approve", TWO, exit_codes.USAGE, "001-a1 write_file, 002-b2 send_mail"),
+        ("/approve 001-a1 please", ONE, exit_codes.USAGE, "only a call"),
+        ("/approve all", ONE, exit_codes.USAGE, "only a call"),
+        ("/deny no", TWO, exit_codes.USAGE, "001-a1 write_file, 002-b2 send_mail"),
     ],
 )
 def test_a_line_that_means_nothing_says_what_to_type(line, held, code, words):
