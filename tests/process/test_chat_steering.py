@@ -12,6 +12,7 @@ import pytest
 
 from bench.cluster import Cluster, eventually
 from bench.cluster import cluster as standing
+from hobus.bus.messages.ids import held_id
 from hobus.launch.console import exit_codes
 from tests.journals import check_record
 from tests.process import steering_transcript
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.process
 QUESTION = "what packages are installed?"
 FIRST_WORDS = "packages are installed:"
 HELD = "is the ledger intact?"
-ASKED = "the turn waits for your approval of call 001: verify_ledger {}"
+CALL = held_id("001", "verify_ledger", {})
+ASKED = f"the turn waits for your approval of call {CALL}: verify_ledger {{}}"
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +122,7 @@ def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
     with typing(*chat_of(slow)) as one:
         session = at_work(slow, one, HELD)
         one.until(ASKED)
-        one.until("/approve 001 lets it run, /deny 001 does not")
+        one.until(f"/approve {CALL} lets it run, /deny {CALL} does not")
         with typing(*chat_of(slow, "--session", session)) as two:
             two.until(ASKED)
             two.at_prompt()
@@ -128,8 +130,8 @@ def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
             two.until("refused (call_not_open)")
             two.at_prompt()
             two.type("/approve")
-            two.until("call 001 may run")
-            one.until("somebody approved call 001")
+            two.until(f"call {CALL} may run")
+            one.until(f"somebody approved call {CALL}")
             answered(one, 1)
             two.at_prompt()
             two.type("/wait")
@@ -250,7 +252,7 @@ def test_ask_says_what_its_turn_waits_for_and_how_to_ask_again(slow):
     assert slow("session approve", short).code == exit_codes.OK
     out, err = asked.communicate(timeout=120)
     assert json.loads(out)["outcome"] == "success"
-    lets_it = f"hobus session approve {short} 001 --home {slow.home.root} lets it run"
+    lets_it = f"hobus session approve {short} {CALL} --home {slow.home.root} lets it run"
     assert ASKED.encode() in err and lets_it.encode() in err
     late = slow("ask", "--timeout", "15", "--input-id", "late-1", HELD)
     assert (late.code, late.out) == (exit_codes.UNREACHABLE, "")

@@ -20,7 +20,7 @@ from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus.messages.session import Approve, Cancel
 from hobus.launch.cluster.client import connected
 from tests.process.mcp_servers import ROOT, configure, everything_server, http, scripted, stdio, time_server, use
-from tests.sessions import Person, stands_still
+from tests.sessions import Person, held_calls, stands_still
 
 pytestmark = pytest.mark.process
 
@@ -310,9 +310,9 @@ def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(clu
             await person.begin()
             async with asyncio.TaskGroup() as group:
                 asked = group.create_task(person.say(use("s__effect")))
-                await person.until(stands_still)
+                view = await person.until(stands_still)
                 assert not effects.exists()
-                await person.command(Approve(call_id="001"))
+                await person.command(Approve(call_id=held_calls(view)["s__effect"]))
             assert "did effect" in asked.result().response
             assert effects.read_text().count("effect") == 1
             other = Person(bus, place.snapshot.config)

@@ -14,6 +14,7 @@ import pytest
 
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
+from hobus.bus.messages.ids import held_id
 from hobus.launch.console import exit_codes
 from hobus.launch.console.interrupt import INTERRUPTED
 
@@ -201,8 +202,9 @@ def test_held_calls_are_approved_and_denied(tmp_path):
         (held,) = eventually(lambda: stands(cluster, session)["held_calls"])
         assert held["tool_id"] == "verify_ledger"
         assert "waits for an approval" in cluster("session show", session).out
-        wrong = cluster("session approve", session, "007")
-        assert wrong.code == exit_codes.REFUSED and "call_not_open" in wrong.err
+        for stale in ("007", "001", held_id("001", "verify_ledger", {"other": 1})):
+            wrong = cluster("session approve", session, stale)
+            assert wrong.code == exit_codes.REFUSED and "call_not_open" in wrong.err
         assert cluster("session approve", session).code == exit_codes.OK
         assert result_of(asking)["tool_calls"][0]["status"] == "Succeeded"
         none = cluster("session approve", session)

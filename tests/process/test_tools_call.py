@@ -92,14 +92,14 @@ def test_a_call_never_runs_twice_and_waits_for_its_approval(cluster: Cluster, tm
 
     refused = cluster.begin("tools call", *words[:2])
     held = eventually(lambda: [one for one in cluster("session list", "--json").json["sessions"] if one["held_calls"]])
-    cluster("session deny", held[0]["session_id"], "001", "--reason", "not today")
+    cluster("session deny", held[0]["session_id"], "--reason", "not today")
     out, err = refused.communicate(timeout=60)
     assert (refused.returncode, out) == (exit_codes.REFUSED, b"") and b"not today" in err
 
     left = cluster("tools call", *words[:2], "--timeout", "1s")
     assert left.code == exit_codes.UNREACHABLE, left.err
     held = eventually(lambda: [one for one in cluster("session list", "--json").json["sessions"] if one["held_calls"]])
-    cluster("session deny", held[0]["session_id"], "001")
+    cluster("session deny", held[0]["session_id"], held[0]["held_calls"][0]["call_id"])
     eventually(lambda: not cluster("session list", "--json").json["sessions"])
     assert len(effects(tmp_path)) == 1
     assert cluster.record_verdict() == "ok"

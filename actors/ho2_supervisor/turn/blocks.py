@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.bus.record.text_parts import TextPart
+
+if TYPE_CHECKING:  # a command that reads a journal loads no governed files
+    from hobus.actors.ho2_supervisor.attention.context import Fragment
 
 _CLOSING = re.compile(r"</(\w+)>")
 _CONTROL = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\r(?!\n)"
