@@ -17,10 +17,10 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (12, 17),
     "commits": (7, 10),
     "entries": (26, 38),
-    "record_bytes": (18_264, 25_960),
-    "wire_bytes": (108_337, 144_471),
-    "validations": (98, 141),
-    "model_copies": (25, 34),
+    "record_bytes": (18_900, 26_200),
+    "wire_bytes": (168_000, 201_000),
+    "validations": (278, 323),
+    "model_copies": (35, 45),
 }
 """Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).
 
