@@ -83,13 +83,13 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     ),
     (
         SentRequest(b"\1\2", b"\3", (SentMessage("user", TEXTS), SentMessage("tool", (), (CALL,), "001"))),
-        "93c4020102c401039294a475736572930393a7686973746f7279b052756e436f6d706c657465643a722f31a093aa757365725f696e707574c0a2686990a094a4746f6f6c909196a3303031a26331ad6c6973745f7061636b6167657381a16e01a080a3303031",
+        "93c4020102c401039294a475736572930393a7686973746f7279b052756e436f6d706c657465643a722f31a093aa757365725f696e707574c0a2686990a094a4746f6f6c909194a3303031a26331ad6c6973745f7061636b6167657381a16e01a3303031",
     ),
     (
         PromptReceived("offline", "m", 10, 2, 0.25, None, 7, "stop"),
         "98a76f66666c696e65a16d0a02cb3fd0000000000000c007a473746f70",
     ),
-    (AnswerCalls((CALL,)), "919196a3303031a26331ad6c6973745f7061636b6167657381a16e01a080"),
+    (AnswerCalls((CALL,)), "919194a3303031a26331ad6c6973745f7061636b6167657381a16e01"),
     (
         PromptFailed(
             "offline", "m", "broken", retryable=True, tokens=19, cost_usd=None, is_unknown=True, was_sent=True
@@ -111,7 +111,7 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (ToolStarted("charge", idempotent=False, number=1), "93a6636861726765c201"),
     (
         OrderEnd(0, 37, USED, text="answer", text_name="answer", finish_reason="stop", tool_calls=(CALL,)),
-        "9800259a0a020c000001009003c0c0a6616e73776572a6616e73776572a473746f709196a3303031a26331ad6c6973745f7061636b6167657381a16e01a080",
+        "9800259a0a020c000001009003c0c0a6616e73776572a6616e73776572a473746f709194a3303031a26331ad6c6973745f7061636b6167657381a16e01",
     ),
     (
         OrderEnd(0, 37, USED, failure="no", executed_by="ho1/1@a", completed_at_us=5),
