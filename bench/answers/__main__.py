@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx2
 
@@ -48,6 +48,12 @@ class Door:
         headers = {"authorization": f"Bearer {key}"} if key else {}
         self.http = httpx2.Client(base_url=address, headers=headers, timeout=600)
         self.model = model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
 
     def ask(self, messages: Messages, *, tools: bool = False, session: str = "") -> dict[str, Any]:
         """Return the answer's message, and the session under `session`."""
@@ -127,7 +133,8 @@ def hobus_door(provider: str) -> Iterator[Door]:
         (agents / "HELPER.json").write_text(json.dumps(agent))
         made.up("--http", "127.0.0.1:0")
         try:
-            yield _door_of(made)
+            with _door_of(made) as door:
+                yield door
         finally:
             made("down")
 
@@ -251,8 +258,12 @@ def main() -> int:
     given = parser.parse_args()
     before, rows = machine(), dict[str, dict[str, Any]]()
     for name in given.models.split(","):
-        with model_server(name) as address, recording(address) as kept, hobus_door(kept.address) as ours:
-            plain = Door(kept.address, "small")
+        with (
+            model_server(name) as address,
+            recording(address) as kept,
+            hobus_door(kept.address) as ours,
+            Door(kept.address, "small") as plain,
+        ):
             rows[name] = measure(plain, ours, kept, questions=given.questions, calls=given.calls, history=given.history)
         print(f"{name}: {rows[name]}; missed: {missed(rows[name]) or 'nothing'}", file=sys.stderr, flush=True)
     measured = measured_on(before)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -35,17 +35,17 @@ def recording(server: str) -> Iterator[Recorder]:
             kept.requests.append(json.loads(body))
             upstream = HTTPConnection(to, timeout=600)
             upstream.request("POST", self.path, body, {"content-type": "application/json"})
-            answer = upstream.getresponse()
-            self.send_response(answer.status)
-            self.send_header("content-type", answer.headers["content-type"])
-            self.send_header("connection", "close")
-            self.end_headers()
             said = b""
-            with suppress(ConnectionError):  # who wanted the first words alone has gone
-                while piece := answer.read1(65536):
-                    said += piece
-                    self.wfile.write(piece)
-                    self.wfile.flush()
+            with closing(upstream), upstream.getresponse() as answer:
+                self.send_response(answer.status)
+                self.send_header("content-type", answer.headers["content-type"])
+                self.send_header("connection", "close")
+                self.end_headers()
+                with suppress(ConnectionError):  # who wanted the first words alone has gone
+                    while piece := answer.read1(65536):
+                        said += piece
+                        self.wfile.write(piece)
+                        self.wfile.flush()
             self.close_connection = True
             kept.usages.append(usage_in(said))
 
