@@ -84,10 +84,14 @@ def tell(answered: ToolAnswer) -> str:
     heading, rows = _HEADINGS.get(answered.tool), None
     if heading is not None and isinstance(value, dict):
         rows = next((one for one in value.values() if isinstance(one, list)), None)
+    if isinstance(value, dict) and value and not any(isinstance(one, list | dict) for one in value.values()):
+        said = (f"{name.replace('_', ' ')} {one}" for name, one in value.items() if name != "session_id")
+        return f"{answered.tool.replace('_', ' ')}: {', '.join(said)}."
     if rows is None or not all(isinstance(row, dict) for row in rows):
         return f"{answered.tool}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
-    told = [[" ".join(str(row[name]) for name in names if name in row) for names in _COLUMNS] for row in rows]
-    return "\n".join([f"{len(rows)} {heading}{':' if rows else '.'}", *(f"- {': '.join(row)}" for row in told)])
+    told = [[" ".join(str(row[name]) for name in names if row.get(name)) for names in _COLUMNS] for row in rows]
+    lines = [f"- {': '.join(filter(None, row))}" for row in told]
+    return "\n".join([f"{len(rows)} {heading}{':' if rows else '.'}", *lines])
 
 
 _HEADINGS = {
