@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.cluster import Cluster
-from hobus import Client, ClusterClient, HttpError
+from hobus import Client, ClusterClient, ClusterError, HttpError
 from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.launch.console import exit_codes
@@ -64,8 +64,9 @@ def test_a_template_is_asked_for_by_name_over_every_way_in(cluster: Cluster) -> 
         bus.ask(QUESTION, template="ATT-PLAIN-001")
         assert chosen(cluster)[-1] == named
         count = len(cluster.entries("SESSION_START"))
-        no = bus.ask(QUESTION, template="ATT-NONE-001")
-        assert (no.outcome, no.code) == ("error", "invalid_input") and "there are ATT-ADMIN-001" in no.response
+        with pytest.raises(ClusterError, match="there are ATT-ADMIN-001") as no:
+            bus.ask(QUESTION, template="ATT-NONE-001")
+        assert no.value.code == "invalid_input"
     key = cluster("token create", "--role", "http", "--name", "app").out.strip()
     with Client(f"http://{cluster.home.bound(http=True)}", key, timeout_s=30) as http:
         http.ask(QUESTION, template="ATT-PLAIN-001")

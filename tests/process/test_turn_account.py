@@ -80,7 +80,7 @@ def test_a_turn_is_explained_with_and_without_a_cluster(cluster: Cluster):
         "memory: 0 lines shown", "tool:list_packages", "WO_QUALITY_GATE: accepted", "ran under sha256:",
     ):  # fmt: skip
         assert said in told.out, (said, told.out)
-    assert re.search(r"user +history +[0-9]+ +\S", told.out) and "1.1.1" not in told.out
+    assert re.search(r"history +[0-9]+ +\S", told.out) and "1.1.1" not in told.out
     document = cluster("why", f"{name}-1", "--json").json
     assert document["turn"] == f"{name}-1" and len(document["prompts"]) == 3
     words = cluster("why", f"{name}-2", "--prompts").out

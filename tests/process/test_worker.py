@@ -87,9 +87,9 @@ class Site:
         return [entry.submission_id for entry in found if entry.origin.startswith(f"{name}@")]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def listening() -> Iterator[Cluster]:
-    """Up on a free port of this machine, for all tests that take nothing from it but workers."""
+    """Up on a free port of this machine."""
     with standing({}, "--listen", "127.0.0.1:0") as up:
         yield up
 

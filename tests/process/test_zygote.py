@@ -191,7 +191,7 @@ def test_orphans_end_in_order_whoever_is_killed_first(cluster: Cluster, order: s
     if order == "together":
         first.kill()
     out, err = asked.communicate(timeout=120)
-    assert json.loads(out)["outcome"] == "success", err
+    assert out and json.loads(out)["outcome"] == "success", err
     eventually(lambda: not [pid for pid, mark in all_of_them if identity.is_alive(pid, mark)], within_s=60)
     assert cluster.verify().tail == "clean"
 
