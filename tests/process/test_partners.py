@@ -106,7 +106,7 @@ async def test_an_sdk_and_a_partner_understand_each_other(partner: Partner, kind
         assert (await ask(messages=transcript, tools=[TOOL])).content
     else:
         assert (await ask(tools=[TOOL])).outcome == "SUCCESS"
-    classify = [said("system", "You classify one message. Answer in JSON."), said("user", QUESTION)]
+    classify = [said("system", "Classify one message. Answer in JSON."), said("user", QUESTION)]
     value = await ask(messages=classify, output_schema=SCHEMA, structured_output=True, max_tokens=500)
     if is_whole:
         Draft202012Validator(SCHEMA).validate(json.loads(value.content))
