@@ -222,14 +222,22 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
     config, clock = place.snapshot.config, SystemClock()
     told_fd = _descriptor_of_signals()
     orphaned_at: float | None = None
+    alone_at: float | None = None
 
     def nobody_needs_it(instances: list[str]) -> bool:
-        """Asked again and again once the launcher is gone."""
-        nonlocal orphaned_at
+        """Asked again and again once the launcher is gone.
+
+        Whoever asked for a turn gets time to read the answer and to leave: ZeroMQ forgets what a client has not read
+        when the broker's end closes.
+        """
+        nonlocal orphaned_at, alone_at
         now = clock.monotonic()
         orphaned_at = now if orphaned_at is None else orphaned_at
         roles = [name.partition("/")[0] for name in instances]
-        return not liveness.needed_by("broker", roles) or now - orphaned_at > liveness.patience_s("broker", config)
+        if liveness.needed_by("broker", roles):
+            return now - orphaned_at > liveness.patience_s("broker", config)
+        alone_at = now if alone_at is None else alone_at
+        return "door" not in roles or now - alone_at > config.bus.drain_ms / 1000
 
     # For the case that this loop is stuck when the launcher dies; otherwise the descriptor below speaks first.
     liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=liveness.hard_limit_s(config))
