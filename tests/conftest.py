@@ -113,20 +113,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def no_process_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test marked `process` ends all that it started, detached clusters and their orphans included.
 
-    What was started for its whole module runs on.
+    What was started for its whole module runs on, with what that starts.
     """
     if request.node.get_closest_marker("process") is None:
         yield
         return
     mark = uuid.uuid4().hex
     request.getfixturevalue("monkeypatch").setenv(_MARK, mark)
-    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    before = {child.pid for child in psutil.Process().children()}
     yield
-    left = _marked(mark) + [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
+    own = [child for child in psutil.Process().children() if child.pid not in before]
+    left = _marked(mark) + own + [below for child in own for below in _below(child)]
     told = sorted({f"{process.pid} {_command_line(process)}" for process in left if _is_alive(process)})
     for process in left:
         _end(process)
     assert told == [], "processes outlived the test that started them"
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return process.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def _marked(mark: str) -> list[psutil.Process]:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import cluster_of, place_of
 from hobus.launch.cluster.home import Home, holder
@@ -39,6 +40,10 @@ def command(home: Home, wanted: Command, *, is_followed: bool) -> None:
         control.send(place.sockets, wanted, timeout_s=place.client_timeout_s)
     except OSError:
         raise not_reachable(home, holder(home)) from None
+    except BusError:
+        if (fault := stalled(run.launcher_pid)) is not None:  # since it was asked
+            raise fault from None
+        raise
 
 
 def _broker_missing(home: Home, run: RunFile, wanted: Command) -> CommandError | None:

@@ -84,9 +84,9 @@ def test_steer_pause_resume_and_what_the_record_tells(alone):
     asking, session = asked(alone)
     short = f"SES-{session[:8]}"
     assert alone("session pause", short, "--run", "1").code == exit_codes.OK  # however slow this machine is
-    steered = alone("session steer", session[:8], "answer", "in", "one", "line", "--command-id", "c-1", "--json")
+    steered = alone("session steer", session[:8], "and", "which", "frameworks?", "--command-id", "c-1", "--json")
     assert steered.code == exit_codes.OK and steered.json["outcome"] == "applied", steered.err
-    again = alone("session steer", session[:8], "answer in one line", "--command-id", "c-1", "--json")
+    again = alone("session steer", session[:8], "and which frameworks?", "--command-id", "c-1", "--json")
     assert again.code == exit_codes.OK and again.json["is_repeat"] is True
     other = alone("session cancel", session, "--command-id", "c-1")
     assert other.code == exit_codes.REFUSED and "command_conflict" in other.err
@@ -97,7 +97,7 @@ def test_steer_pause_resume_and_what_the_record_tells(alone):
     assert twice.code == exit_codes.REFUSED and "already_paused" in twice.err and "hobus session resume" in twice.err
     assert alone("session resume", short).code == exit_codes.OK
     result = result_of(asking)
-    assert result["outcome"] == "success" and "answer in one line" in result["response"]
+    assert result["outcome"] == "success" and "frameworks govern" in result["response"]
     shown = alone("session show", short, "--json").json
     assert [one["outcome"] for one in shown["commands"]] == ["applied", "applied", "rejected", "applied"]
     assert shown["turns"][-1]["text"] == QUESTION and shown["turns"][-1]["outcome"] == "success"
