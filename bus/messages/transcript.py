@@ -10,12 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
+from pydantic import TypeAdapter
+
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolCall
 
 NAME = "history"
 """Of the segment that holds such a text, and of the segments of the messages that are made of it."""
 _MARK, _CALLS, _END = "\x1e", "\x1f", "\n"
+_ROLES = ("user", "assistant", "tool")
+_CALLED = TypeAdapter(list[ToolCall])
 _SHORTENED = "Earlier in this conversation, shortened:\n"
 
 
@@ -32,7 +36,10 @@ def ends(calls: Sequence[ToolCall] = ()) -> str:
 
 
 def expanded(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
-    """The messages as a provider is asked with them: earlier turns are messages like all others."""
+    """The messages as a provider is asked with them: earlier turns are messages like all others.
+
+    Raises ValueError for a text that `begins` and `ends` did not write.
+    """
     return [one for message in messages for one in (_read(message.text) if message.role == NAME else [message])]
 
 
@@ -43,12 +50,15 @@ def _read(text: str) -> Iterator[PromptMessage]:
     for piece in pieces:
         head, _, rest = piece.partition(_END)
         role, _, call_id = head.partition(" ")
+        if role not in _ROLES:
+            raise ValueError(f"a message of an earlier turn is by {role[:20]!r}")
         said, _, calls = rest.removesuffix(_END).partition(_CALLS)
-        yield _message(role, said, call_id, [ToolCall.model_validate(one) for one in json.loads(calls or "[]")])
+        yield _message(role, said, call_id, _CALLED.validate_json(calls) if calls else [])
 
 
-def _message(role: str, text: str, call_id: str = "", calls: Sequence[ToolCall] = ()) -> PromptMessage:
-    segments = [Segment(name=NAME, text=text)] if text else []
-    return PromptMessage.model_validate(
-        {"role": role, "segments": segments, "tool_calls": list(calls), "tool_call_id": call_id}
+def _message(role: str, text: str, call_id: str = "", calls: list[ToolCall] | None = None) -> PromptMessage:
+    """Not checked again: a turn's prompt has dozens of them, and its text was."""
+    said = Segment.model_construct(name=NAME, ref=None, text=text, artifact_id=None, files=[])
+    return PromptMessage.model_construct(
+        role=role, segments=[said] if text else [], tool_calls=calls or [], tool_call_id=call_id
     )

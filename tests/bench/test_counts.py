@@ -19,7 +19,7 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "entries": (26, 38),
     "record_bytes": (18_900, 26_200),
     "wire_bytes": (168_000, 201_000),
-    "validations": (278, 323),
+    "validations": (124, 169),
     "model_copies": (35, 45),
 }
 """Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).
