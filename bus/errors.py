@@ -2,7 +2,7 @@
 
 RuntimeFault                 code, retryable, detail, facts; retry_after_ms and pause_s: when to ask again
 ├── BusError                 no_route (retryable), busy (retryable), denied, expired (retryable), peer_lost (retryable),
-│                            malformed, internal, cancelled
+│                            malformed, internal, cancelled, history_unknown (retryable)
 ├── MessageTooLarge          too_large: names size, limit and the setting
 ├── LedgerError              conflict, fenced (retryable), disk_full, unavailable (retryable), damaged,
 │                            other_format, erased

@@ -15,6 +15,9 @@ FIRST_WINDOW = 32
 FRAMES_PER_S = 800
 """Pieces of all answers together: each costs all processes on its way about half a millisecond of a processor."""
 
+HISTORIES_MAX_CHARS = 32 * 1024 * 1024
+"""Of earlier turns that prompts showed, so that the next ones need not bring them: of a thousand sessions and more."""
+
 IMAGES_MAX_BYTES = 16 * 1024 * 1024
 """Of one request, the newest ones: as base64, which is a third more, providers take some 20 to 32 MB."""
 

@@ -28,6 +28,7 @@ from hobus.gateway_service import images, limits, pricing, records, routing, val
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
+from hobus.gateway_service.histories import Histories
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
@@ -54,6 +55,7 @@ class Shared:
     calls: Calls
     breakers: BreakerDesk
     last_faults: routing.LastFaults
+    histories: Histories
     on_call_over: Callable[[], None]
     rejections: int = 0
 
@@ -95,6 +97,7 @@ class Pipeline:
                 validation.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, config)
             validation.authorise(prompt, call.role, route, agents, is_degraded=is_degraded)  # 3 authorise
+            prompt = self.shared.histories.whole(prompt)
             prompt = routing.with_profile(prompt, route, config)
             ask = records.ask_of(prompt, route, trace=call.trace, is_degraded=is_degraded)
             return await self.shared.calls.answer(  # 4 idempotency

@@ -35,6 +35,7 @@ from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
 from hobus.gateway_service.calls import Calls
+from hobus.gateway_service.histories import Histories
 from hobus.gateway_service.pipeline import Pipeline, Shared, refused
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
@@ -101,7 +102,7 @@ class GatewayService(Actor):
         self._recovery = Recovery(bus, self._ledger, self._spool, config.gateway)
         self._shared = Shared(
             bus=bus, keeper=self._keeper, calls=self._calls, breakers=self._breakers, last_faults=self._last_faults,
-            on_call_over=self._take_snapshot_sometimes,
+            histories=Histories(chars_max=limits.HISTORIES_MAX_CHARS), on_call_over=self._take_snapshot_sometimes,
         )  # fmt: skip
 
     async def ready(self) -> str:

@@ -34,6 +34,7 @@ from hobus.bus.limits import OUTPUT_ERRORS_MAX
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.ids import call_key
+from hobus.bus.messages.transcript import UNKNOWN
 from hobus.bus.messages.work_order import CUT, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
 from hobus.config.assets import Agent, why_withheld
@@ -205,6 +206,8 @@ class ModelStep:
                     on_stream=job.draft.relay if job.draft.is_watched else None,
                 )
             except RuntimeFault as fault:
+                if fault.code == UNKNOWN:
+                    raise  # whoever gave the order gives it again, with all of its history
                 is_away = self.outage.saw(fault.code, self.bus.clock.monotonic())
                 job.draft.take_back("retry")
                 pause_s = fault.pause_s(usual_s, self.bus.clock.random())

@@ -17,6 +17,8 @@ FAILURE_CODES = (
     "input_conflict", "run_active", "session_closed", "invalid_input", "agent_mismatch", "unreadable", "moved",
     # the ledger
     "fenced", "disk_full", "damaged",
+    # the gateway
+    "history_unknown",
 )  # fmt: skip
 
 FACTS_MAX_BYTES = 4096

@@ -49,9 +49,12 @@ class PromptMessage(Record):
 
 
 class Prompt(Message, wire="gateway.prompt"):
-    """One LLM call, complete; the gateway assembles nothing."""
+    """One LLM call, complete but for what its session's last prompt showed already; the gateway assembles no more."""
 
     messages: list[PromptMessage]
+    history_after: bytes | None = Field(
+        default=None, description="SHA-256 of the text that its history goes on from; None: all of it is here"
+    )
     prompt_pack_id: str = Field(description="`PRM-<NAME>-<nnn>`")
     contract_id: str = Field(description="`PRC-<NAME>-<nnn>`")
     agent_id: str = Field(description="a configured agent")

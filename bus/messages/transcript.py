@@ -3,23 +3,30 @@
 One text, since the record then names all of it by one ref, whose parts stand where they were recorded first. Each
 message begins with a mark that no text of it holds (`actors/ho2_supervisor/turn/blocks.py`) and its role; what stands
 before the first mark is the digest of still older turns.
+
+A prompt shows nearly all that the one before did. So an order brings what is new and names, by its digest, what that
+goes on from (`goes_on`). The gateway has it (`whole`); where it has not, as after a restart, all of it is sent again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from pydantic import TypeAdapter
 
 from hobus.bus.messages.gateway import PromptMessage
-from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.bus.messages.work_order import Segment, ToolCall, WorkOrder
 
 NAME = "history"
 """Of the segment that holds such a text, and of the segments of the messages that are made of it."""
+UNKNOWN = "history_unknown"
+"""Code of the gateway's fault for a prompt that goes on from a text which it has not."""
 _MARK, _CALLS, _END = "\x1e", "\x1f", "\n"
 _ROLES = ("user", "assistant", "tool")
-_CALLED = TypeAdapter(list[ToolCall])
+_CALLED = TypeAdapter(list[list[ToolCall]])
 _SHORTENED = "Earlier in this conversation, shortened:\n"
 
 
@@ -35,6 +42,38 @@ def ends(calls: Sequence[ToolCall] = ()) -> str:
     return f"{_CALLS}{json.dumps([call.model_dump(exclude_defaults=True) for call in calls], ensure_ascii=True)}{_END}"
 
 
+class Told(NamedTuple):
+    """Of a text that a model was asked with, what tells it."""
+
+    chars: int
+    digest: bytes
+
+
+def told(order: WorkOrder) -> Told | None:
+    """The earlier turns of this order; None: it shows none."""
+    text = next((one.text for one in order.input_context if one.name == NAME), "")
+    return Told(len(text), _digest(text)) if text else None
+
+
+def goes_on(order: WorkOrder, last: Told | None) -> WorkOrder:
+    """The order without the earlier turns that its session was asked with last; all of it where they are others now."""
+    said = next((one for one in order.input_context if one.name == NAME), None)
+    if said is None or last is None or _digest(said.text[: last.chars]) != last.digest:
+        return order
+    new = said.model_copy(update={"text": said.text[last.chars :]})
+    inputs = [new if one is said else one for one in order.input_context]
+    return order.model_copy(update={"input_context": inputs, "history_after": last.digest})
+
+
+def whole(known: str, new: str, after: bytes) -> str | None:
+    """The text that goes on with `new` from one of this digest, where `known` is that one or already all of it."""
+    return next((text + new for text in (known, known.removesuffix(new)) if _digest(text) == after), None)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
 def expanded(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
     """The messages as a provider is asked with them: earlier turns are messages like all others.
 
@@ -45,6 +84,8 @@ def expanded(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
 
 def _read(text: str) -> Iterator[PromptMessage]:
     digest, *pieces = text.split(_MARK)
+    asked = [calls.removesuffix(_END) for piece in pieces if (calls := piece.partition(_CALLS)[2])]
+    called = iter(_CALLED.validate_json(f"[{','.join(asked)}]") if asked else ())  # all at once: it is dozens
     if digest:
         yield _message("user", _SHORTENED + digest.rstrip(_END))
     for piece in pieces:
@@ -53,7 +94,7 @@ def _read(text: str) -> Iterator[PromptMessage]:
         if role not in _ROLES:
             raise ValueError(f"a message of an earlier turn is by {role[:20]!r}")
         said, _, calls = rest.removesuffix(_END).partition(_CALLS)
-        yield _message(role, said, call_id, _CALLED.validate_json(calls) if calls else [])
+        yield _message(role, said, call_id, next(called) if calls else [])
 
 
 def _message(role: str, text: str, call_id: str = "", calls: list[ToolCall] | None = None) -> PromptMessage:

@@ -184,6 +184,10 @@ class WorkOrder(Message, wire="wo.order"):
     created_by: str = Field(description="principal that made the order")
     parent_wo_id: str | None = Field(default=None, description="a completed order that this one follows; None: none")
     input_context: list[Segment] = Field(default_factory=list[Segment])
+    history_after: bytes | None = Field(
+        default=None,
+        description="SHA-256 of the text that its history goes on from, which the gateway has; None: all of it is here",
+    )
     exchanges: list[Exchange] = Field(default_factory=list[Exchange], description="rounds so far, oldest first")
     tool_call: ToolCall | None = Field(default=None, description="the call of a tool_call order")
     constraints: Constraints

@@ -18,9 +18,9 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "commits": (7, 10),
     "entries": (26, 38),
     "record_bytes": (18_900, 26_200),
-    "wire_bytes": (168_000, 201_000),
-    "validations": (124, 169),
-    "model_copies": (35, 45),
+    "wire_bytes": (80_062, 113_406),
+    "validations": (104, 151),
+    "model_copies": (45, 55),
 }
 """Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).
 

@@ -157,6 +157,31 @@ def test_each_prompt_reads_from_the_record_word_for_word(talk):
         assert sent_words(entry, by_id, recorded) == provider.asked[key]
 
 
+@pytest.mark.parametrize("role", ["gateway", "ho1", "ho2"])
+@pytest.mark.parametrize("after_s", [0.0, 0.002])
+def test_whoever_is_new_shows_all_that_was_said(role, after_s):
+    """Killed between turns and within one: orders bring what is new alone, and nothing is missing from a prompt."""
+    snapshot = shipped_snapshot()
+    provider = Listens(snapshot)
+    with SimulatedCluster(snapshot, providers={"offline": provider}) as cluster:
+        session_id = cluster.ask(QUESTION, input_id="in-0").session_id
+        cluster.ask(QUESTION, input_id="in-1", session_id=session_id)
+        for number in (2, 3):
+            struck = cluster.strike(role, after_s=after_s, back_after_s=0.1)
+            if not after_s:
+                cluster.world.run(asyncio.sleep(0.5))
+            assert cluster.ask(QUESTION, input_id=f"in-{number}", session_id=session_id).outcome == "success"
+            assert struck.hit_a_turn == bool(after_s)
+        entries = cluster.entries()
+    by_id = {entry.submission_id: entry for entry in entries}
+    sent = [entry for entry in entries if entry.event_type == "PROMPT_SENT"]
+    recorded = Snapshot.from_bytes(snapshot.to_bytes())
+    told = {one.submission_id.partition(":")[2].rpartition("/")[0]: sent_words(one, by_id, recorded) for one in sent}
+    assert {key: told[key] for key in provider.asked} == provider.asked
+    answers = [asked for key, asked in provider.asked.items() if key.endswith(".3.1#1")]
+    assert [asked.count(("user", QUESTION)) for asked in answers] == [1, 2, 3, 4]
+
+
 def test_a_prompt_begins_as_that_of_the_turn_before(talk):
     """System, preferences and earlier turns: what a provider has kept of it; what is new stands behind that."""
     provider, _entries, _recorded = talk

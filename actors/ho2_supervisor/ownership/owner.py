@@ -24,6 +24,7 @@ from hobus.bus.errors import LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.ids import candidates_key, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import Remembered, TurnResult
+from hobus.bus.messages.transcript import Told
 from hobus.bus.record import text_parts
 from hobus.bus.record.journal import Recorded, learned_in
 from hobus.bus.record.session_facts import SessionFact, TookOver
@@ -100,6 +101,7 @@ class OwnedSession:
         self.barriers = 0
         self.durable = -1  # sequence of the newest of its entries that is known to stand
         self.older_lines: text_parts.KeptText | None = None  # of its history, as an order recorded them last
+        self.told: Told | None = None  # of its history, as a model was asked with it last
         self._bus = resources.bus
         self._client = resources.client
         self._resources = resources

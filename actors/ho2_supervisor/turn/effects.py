@@ -21,6 +21,7 @@ from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.control import SEPARATOR
 from hobus.bus.messages.ids import BESIDE_CALL_ID, body_ref, dispatched_id
 from hobus.bus.messages.transcript import NAME as HISTORY
+from hobus.bus.messages.transcript import told
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 from hobus.bus.record import text_parts
 from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact
@@ -189,11 +190,12 @@ class Effects:
         try:
             receipt = await pool.receipt_of(
                 bus, self._resources.config.ho2, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
-                holder=self._holder(order), due_at=session.record.state.deadline_at,
+                holder=self._holder(order), due_at=session.record.state.deadline_at, told=session.told,
             )  # fmt: skip
         except RuntimeFault as fault:
             receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
         else:
+            session.told = told(order) or session.told
             task.ticket.order_took(bus.clock.monotonic() - sent_at - receipt.cost.elapsed_ms / 1000)
             return receipt
         provenance = session.provenance(self._memo.run_id.run_seq, order.wo_id)

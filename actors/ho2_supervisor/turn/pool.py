@@ -6,6 +6,7 @@ from hobus.actors.ho2_supervisor import limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR
 from hobus.bus.messages.order_states import WorkOrderState, moved
+from hobus.bus.messages.transcript import Told, goes_on
 from hobus.bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
@@ -24,10 +25,12 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
     holder: str = "",
     draft: Draft | None = None,
     due_at: str | None = None,
+    told: Told | None = None,
 ) -> Receipt:
     """The pool's receipt, asked for again while that may help; pieces of an answer go to `draft` if it is watched.
 
-    `holder`: for whom a tool's server keeps state, if the order is a call of one.
+    `holder`: for whom a tool's server keeps state, if the order is a call of one. `told`: what the gateway has of its
+    history; only the first attempt relies on that.
 
     Raises RuntimeFault when nobody answers within the order's time-out; with the fact IN_DOUBT if any attempt had it.
     """
@@ -42,10 +45,11 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
         watched = draft if draft is not None and draft.is_watched else None
         if watched is not None:
             watched.begin(order.wo_id, attempt)
+        given = goes_on(order, told) if attempt == 1 else order
         try:
             receipt = await bus.request(
                 HO1,
-                ExecuteWorkOrder(order=order, attempt=attempt, stream=watched is not None, due_at=due_at),
+                ExecuteWorkOrder(order=given, attempt=attempt, stream=watched is not None, due_at=due_at),
                 expect=Receipt, timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=trace,
                 key=_key_of(order, holder),
                 on_stream=None if watched is None else watched.relay,

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from bench.builders import shipped_with
 from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.errors import RuntimeFault
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages import transcript
 from hobus.bus.messages.base import Message, digest_of
 from hobus.bus.messages.ids import delivered_key, iso, turn_key
 from hobus.bus.messages.ledger import Ack, WriteEntry, session_stream
@@ -111,6 +112,8 @@ class Pool(Actor):
     received: list[ExecuteWorkOrder] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)
     receipts: dict[str, Receipt] = field(default_factory=dict)
+    histories: dict[str, str] = field(default_factory=dict)
+    """By session, as the gateway has them; one that is taken out is asked for again."""
     service = "ho1"
 
     def __post_init__(self) -> None:
@@ -121,8 +124,8 @@ class Pool(Actor):
 
     async def execute(self, message: ExecuteWorkOrder, call: Call) -> Receipt:
         assert self.bus is not None
-        order = message.order
-        self.received.append(message)
+        order = self._whole(message.order)
+        self.received.append(message.model_copy(update={"order": order}))
         if order.wo_id in self.receipts:
             return self.receipts[order.wo_id]
         await self.bus.sleep(self.way_s)
@@ -135,6 +138,22 @@ class Pool(Actor):
         self.executed.append(order.wo_id)
         self.receipts[order.wo_id] = receipt_of(order, answer, iso(self.bus.now()), took_s=took_s)
         return self.receipts[order.wo_id]
+
+    def _whole(self, order: WorkOrder) -> WorkOrder:
+        """With all of its history, which an order does not bring where the gateway has it."""
+        new = next((one.text for one in order.input_context if one.name == transcript.NAME), None)
+        if new is None:
+            return order
+        text: str | None = new
+        if order.history_after is not None:
+            text = transcript.whole(self.histories.pop(order.session_id, ""), new, order.history_after)
+        if text is None:
+            raise BusError(transcript.UNKNOWN, "ask with all of it", retryable=True, retry_after_ms=0)
+        self.histories[order.session_id] = text
+        inputs = [
+            one.model_copy(update={"text": text}) if one.name == transcript.NAME else one for one in order.input_context
+        ]
+        return order.model_copy(update={"input_context": inputs, "history_after": None})
 
     @property
     def orders(self) -> list[WorkOrder]:
