@@ -15,7 +15,7 @@ from operator import itemgetter
 from hobus.actors.ho3_memory.artifacts import Artifacts
 from hobus.actors.ho3_memory.database import Databases
 from hobus.actors.ho3_memory.event_time import PointInTime, decay
-from hobus.actors.ho3_memory.evidence import Level, open_reach_us, reach_us
+from hobus.actors.ho3_memory.evidence import Level, reach_us
 from hobus.actors.ho3_memory.failures import Failures
 from hobus.actors.ho3_memory.gate import STATED, GateFacts, Learned, judge
 from hobus.actors.ho3_memory.records import Fact, signal_entry_id
@@ -39,7 +39,7 @@ class AgentMemory:
         self._database = (databases or Databases()).open()
         self._signals = Signals(config, self._database)
         self._failures = Failures(self._database)
-        self._reach_us, self._open_reach_us = reach_us(config), open_reach_us(config)
+        self._reach_us = reach_us(config)
         self.artifacts = Artifacts(agent_id, config, self._database)
 
     # --- growing ----------------------------------------------------------------------------------------------------
@@ -178,12 +178,14 @@ class AgentMemory:
 
         What rests on signals alone that went quiet so long ago that nothing is left of them is not looked at.
         """
-        since_us, open_since_us = as_of.at_us - self._reach_us, as_of.at_us - min(self._reach_us, self._open_reach_us)
+        since_us = as_of.at_us - self._reach_us
+        present = self._signals.present(principal, as_of)
+        open_since_us = max(since_us, present.open_since_us)
         fresh = self._signals.fresh(principal, open_since_us)
 
         @cache
         def weighed(signal_id: str) -> tuple[float, bool]:
-            return self._weight(self._signals.last((principal, signal_id), as_of, fresh.get(signal_id)), as_of)
+            return self._weight(self._signals.last((principal, signal_id), as_of, fresh.get(signal_id), present), as_of)
 
         for line in self.artifacts.in_force(
             principal, as_of, session_id or "", since_us=since_us, open_since_us=open_since_us

@@ -31,6 +31,10 @@ CREATE INDEX events_by_id ON events (event_id);
 CREATE TABLE sessions (
     signal INTEGER, session_id TEXT, at_us INTEGER, own REAL, PRIMARY KEY (signal, session_id)
 ) WITHOUT ROWID;
+CREATE TABLE presence (
+    whose TEXT, hour INTEGER, first_seq INTEGER, PRIMARY KEY (whose, hour)
+) WITHOUT ROWID;
+CREATE INDEX presence_by_sequence ON presence (whose, first_seq);
 CREATE TABLE artifacts (
     number INTEGER PRIMARY KEY, artifact_id TEXT UNIQUE, first_seq INTEGER, newest_us INTEGER, newest_seq INTEGER,
     is_switched INTEGER DEFAULT 0, whose TEXT, made_seq INTEGER, weight REAL, is_enabled INTEGER, is_pending INTEGER,
@@ -59,8 +63,8 @@ CREATE TABLE failures (
 );
 CREATE INDEX failures_of ON failures (whose, signal_id, at_us);
 """
-"""`whose`: a principal, or `*` for everybody. `signals` has the level after the newest event, and `artifacts` and
-`subjects` say how each artifact stands now."""
+"""`whose`: a principal, or `*` for everybody; `presence` has the hours of their events. `signals` has the level after
+the newest event, and `artifacts` and `subjects` say how each artifact stands now."""
 
 
 class DatabaseFailed(LedgerError):

@@ -2,18 +2,23 @@
 
 Every event adds 1. What a session has added so far fades and never stands above the cap, so that one busy session
 cannot open a gate alone. The sum opens the gate at `high`, never stands above it, and closes the gate below `low`.
-It fades with event time alone: how much else its principal does, or a program in their name, changes nothing. However
-strong a habit was, its gate closes within half-life x log2(high / low) of its last event. All of it follows from the
-events alone, in order of their time and then their id; nothing is remembered beside them.
+It fades with event time, of which an absence, hours without any event of its principal, counts for a day at most: who
+comes once a day keeps what they taught, and however much else a principal does, or a program in their name, nothing
+fades faster than time passes. However strong a habit was, its gate closes within half-life x log2(high / low) of such
+time after its last event. All of it follows from the events alone, in order of their time and then their id; nothing
+is remembered beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from math import inf, log2
 from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import DECIMALS, HOUR_US, remaining
+from hobus.actors.ho3_memory.limits import ABSENCE_MAX_HOURS
 from hobus.config.sections.memory import Ho3Config
 
 _ROUNDING = 1e-9
@@ -38,36 +43,44 @@ NOTHING = Level(0.0, is_open=False)
 _NONE_ADDED = Added(0, 0.0)
 
 
-def faded(level: Level, since_us: int, at_us: int, config: Ho3Config) -> Level:
-    """What is left at a time of a level that stood since an earlier one."""
-    evidence = round(level.evidence * _left(since_us, at_us, config), DECIMALS)
+Hours = Sequence[int]
+"""The hours since 1970 in which a principal had an event, in order; also those of a part of the time alone."""
+
+
+def present_us(hours: Hours, since_us: int, at_us: int) -> int:
+    """How much of the time between two moments counts, where `hours` has those between them."""
+    first, last = since_us // HOUR_US, at_us // HOUR_US
+    between = hours[bisect_left(hours, first) : bisect_right(hours, last)]
+    absent = sum(max(0, after - before - ABSENCE_MAX_HOURS) for before, after in pairwise((first, *between, last)))
+    return at_us - since_us - absent * HOUR_US
+
+
+def faded(level: Level, present: int, config: Ho3Config) -> Level:
+    """What is left of a level after so many microseconds that count."""
+    evidence = round(level.evidence * remaining(present, config.evidence_half_life_hours), DECIMALS)
     return Level(evidence, bool(level.is_open) and evidence >= config.gate_low)
 
 
 def raised(before: Level, session: Added | None, at_us: int, config: Ho3Config) -> tuple[Level, Added]:
     """The level after an event, and what its session has added by then; `before`: the level at that time."""
     last = session or _NONE_ADDED
-    own = last.own * _left(last.at_us, at_us, config)
+    own = last.own * remaining(at_us - last.at_us, config.evidence_half_life_hours)
     following = min(config.evidence_cap_per_session, own + 1.0)
     evidence = round(min(config.gate_high, before.evidence + max(0.0, following - own)), DECIMALS)
     return Level(evidence, before.is_open or evidence >= config.gate_high), Added(at_us, following)
 
 
-def trace(events: Iterable[tuple[int, str]], config: Ho3Config) -> tuple[list[Level], dict[str, Added]]:
+def trace(events: Iterable[tuple[int, str]], hours: Hours, config: Ho3Config) -> tuple[list[Level], dict[str, Added]]:
     """The level after each of these (time, session), in their order; and what each session has added in the end."""
     levels: list[Level] = []
     sessions: dict[str, Added] = {}
     level, since_us = NOTHING, 0
     for at_us, session_id in events:
-        before = faded(level, since_us, at_us, config)
+        before = faded(level, present_us(hours, since_us, at_us), config) if levels else NOTHING
         level, sessions[session_id] = raised(before, sessions.get(session_id), at_us, config)
         since_us = at_us
         levels.append(level)
     return levels, sessions
-
-
-def _left(since_us: int, at_us: int, config: Ho3Config) -> float:
-    return remaining(at_us - since_us, config.evidence_half_life_hours)
 
 
 def reach_us(config: Ho3Config) -> float:
@@ -78,9 +91,22 @@ def reach_us(config: Ho3Config) -> float:
     return -log2(share) * config.decay_half_life_hours * HOUR_US
 
 
-def open_reach_us(config: Ho3Config) -> float:
-    """No gate stands open for longer than this after its signal's newest event; infinite where gates count."""
+def open_hours(config: Ho3Config) -> float:
+    """No gate stands open for longer than this, of time that counts, after its signal's newest event; or infinite."""
     low = config.gate_low - _ROUNDING
     if config.gate_mode == "counting" or low <= 0:
         return inf
-    return max(0.0, log2(config.gate_high / low)) * config.evidence_half_life_hours * HOUR_US
+    return max(0.0, log2(config.gate_high / low)) * config.evidence_half_life_hours
+
+
+def open_since_us(hours: Hours, at_us: int, config: Ho3Config) -> float:
+    """No gate stands open at a time whose signal had no event since then; -infinite: those of these hours may.
+
+    `hours` begins with the newest hour before that time, and goes back.
+    """
+    reach, counted = open_hours(config) + 1, 0  # an event may lie anywhere in its hour
+    for after, before in pairwise((at_us // HOUR_US, *hours)):
+        counted += min(after - before, ABSENCE_MAX_HOURS)
+        if counted > reach:
+            return before * HOUR_US
+    return -inf

@@ -6,3 +6,7 @@ LINES_KEPT = 1000
 """Lines as prompts need them, so that a line is not made anew for each turn; only speed depends on it."""
 PACKED_LEVEL = 1
 """Of zlib: ids of one habit's events have most of their characters in common; more effort finds little more."""
+ABSENCE_MAX_HOURS = 24
+"""Of a longer time without any event of a principal, evidence fades for so long: a day off is no habit given up."""
+LAST_SEQUENCE = 2**63 - 1
+"""No entry of a ledger comes after it: the largest number that SQLite compares."""

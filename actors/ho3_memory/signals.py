@@ -2,17 +2,30 @@
 
 Whatever the order of arrival, the order here is (time, event id), so that everything derived is independent of it.
 Each event stands with the evidence after it; an older event that comes late lets its signal's evidence be worked out
-anew, and so does a question as of a sequence before the newest.
+anew, that of others too if it is in an hour that had none, and so does a question as of a sequence before the newest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any, NamedTuple
 
 from hobus.actors.ho3_memory.database import Database
-from hobus.actors.ho3_memory.event_time import PointInTime, decay, timestamp_of
-from hobus.actors.ho3_memory.evidence import NOTHING, Added, Level, faded, raised, trace
+from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, decay, timestamp_of
+from hobus.actors.ho3_memory.evidence import (
+    NOTHING,
+    Added,
+    Hours,
+    Level,
+    faded,
+    open_hours,
+    open_since_us,
+    present_us,
+    raised,
+    trace,
+)
+from hobus.actors.ho3_memory.limits import ABSENCE_MAX_HOURS, LAST_SEQUENCE
 from hobus.actors.ho3_memory.records import EVERYBODY, Fact, name_of
 from hobus.bus.messages.memory import Accumulator
 from hobus.config.sections.memory import Ho3Config
@@ -48,6 +61,17 @@ class Known(NamedTuple):
         return as_of.at_us >= self.newest_us and as_of.seq >= self.newest_seq
 
 
+class Present(NamedTuple):
+    """When a principal was there before a moment, for whoever asks about many signals."""
+
+    hours: Hours
+    """The last of them, as far back as a gate may stand open."""
+    open_since_us: float
+    """No gate stands open whose signal had no event since then."""
+    is_whole: bool
+    """Whether levels that stand here follow from nothing that was appended later."""
+
+
 _COLUMNS = "signal, event_count, session_count, newest_us, newest_seq, evidence, is_open"
 _KNOWN = f"SELECT {_COLUMNS} FROM signals WHERE whose = ? AND signal_id = ?"
 _FRESH = f"SELECT signal_id, {_COLUMNS} FROM signals WHERE whose = ? AND newest_us >= ?"
@@ -57,6 +81,12 @@ _COUNT = (
     "UPDATE signals SET event_count = event_count + 1, session_count = ?, newest_us = max(newest_us, ?), "
     "newest_seq = max(newest_seq, ?), evidence = ?, is_open = ? WHERE signal = ?"
 )
+_LEVEL = "UPDATE signals SET evidence = ?, is_open = ? WHERE signal = ?"
+_PRESENT = (
+    "INSERT INTO presence VALUES (?, ?, ?) ON CONFLICT (whose, hour) DO UPDATE SET first_seq = excluded.first_seq "
+    "WHERE excluded.first_seq < first_seq"
+)
+_HOURS = "SELECT hour FROM presence WHERE whose = ? AND hour <= ? AND first_seq <= ?"
 _NO_EVENT = EventTally(0, 0, None)
 
 
@@ -72,26 +102,60 @@ class Signals:
         known = self._known((whose, fact.about)) or self._new((whose, fact.about))
         session = known.number, fact.session_id
         before = self._database.row("SELECT at_us, own FROM sessions WHERE signal = ? AND session_id = ?", *session)
-        level = faded(Level(known.evidence, known.is_open), known.newest_us, fact.at_us, self._config)
+        level = self._faded(
+            whose, Level(known.evidence, known.is_open), known.newest_us, PointInTime(fact.at_us, LAST_SEQUENCE)
+        )
         level, added = raised(level, before and Added(*before), fact.at_us, self._config)
         principal = fact.principal if whose is None else None
         event = known.number, fact.at_us, event_id, fact.seq, fact.session_id, principal, *level
         if not self._database.run(_INSERT, *event):
             return False
         session_count = known.session_count + (before is None)
+        is_late = self._is_late(whose, fact)
         if fact.at_us > known.newest_us:
             self._database.run("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)", *session, *added)
         else:
-            level = self._trace_anew(known.number)
+            level = self._trace_anew(whose, known.number)
         self._database.run(_COUNT, session_count, fact.at_us, fact.seq, *level, known.number)
+        if is_late:
+            for number, *_ in self.fresh(whose, fact.at_us).values():
+                self._database.run(_LEVEL, *self._trace_anew(whose, number), number)
         return True
 
-    def _trace_anew(self, number: int) -> Level:
+    def _is_late(self, whose: str | None, fact: Fact) -> bool:
+        """Note that somebody was there; whether a later hour is known, but this one was not."""
+        hour = fact.at_us // HOUR_US
+        if not self._database.run(_PRESENT, name_of(whose), hour, fact.seq):
+            return False
+        (newest,) = self._database.row("SELECT max(hour) FROM presence WHERE whose = ?", name_of(whose))
+        return newest > hour
+
+    def _faded(
+        self, whose: str | None, level: Level, since_us: int, as_of: PointInTime, present: Present | None = None
+    ) -> Level:
+        """What is left as of then of a level that stood since an earlier time."""
+        if not level.evidence:
+            return NOTHING
+        hours: Hours = ()
+        if present is not None and present.hours and present.hours[0] <= since_us // HOUR_US:
+            hours = present.hours
+        elif as_of.at_us - since_us > ABSENCE_MAX_HOURS * HOUR_US:
+            hours = self._hours(whose, as_of, since_us)
+        return faded(level, present_us(hours, since_us, as_of.at_us), self._config)
+
+    def _hours(self, whose: str | None, as_of: PointInTime, since_us: int = 0) -> Hours:
+        """The hours with an event as of then, of those since a time."""
+        found = as_of.at_us // HOUR_US, as_of.seq, since_us // HOUR_US
+        rows = self._database.rows(f"{_HOURS} AND hour >= ? ORDER BY hour", name_of(whose), *found)
+        return [hour for (hour,) in rows]
+
+    def _trace_anew(self, whose: str | None, number: int) -> Level:
         """Note the level after each event; the last one."""
         rows = self._database.rows(
             "SELECT at_us, session_id, event_id FROM events WHERE signal = ? ORDER BY at_us, event_id", number
         )
-        levels, sessions = trace(((at_us, session_id) for at_us, session_id, _ in rows), self._config)
+        hours = self._hours(whose, PointInTime(rows[-1][0], LAST_SEQUENCE), rows[0][0])
+        levels, sessions = trace(((at_us, session_id) for at_us, session_id, _ in rows), hours, self._config)
         self._database.run_many(
             "UPDATE events SET evidence = ?, is_open = ? WHERE signal = ? AND at_us = ? AND event_id = ?",
             [(*level, number, row[0], row[2]) for level, row in zip(levels, rows, strict=True)],
@@ -109,6 +173,17 @@ class Signals:
     def _new(self, whose: Whose) -> Known:
         new = f"INSERT INTO signals (whose, signal_id) VALUES (?, ?) RETURNING {_COLUMNS}"
         return Known(*self._database.row(new, name_of(whose[0]), whose[1]))
+
+    def present(self, principal: str | None, as_of: PointInTime) -> Present:
+        """When a principal was there before a moment."""
+        is_whole = not self._has_more(principal, as_of)
+        if (reach := open_hours(self._config)) == inf:
+            return Present((), -inf, is_whole)
+        count = int(reach) + 3  # each of them is an hour at least
+        found = name_of(principal), as_of.at_us // HOUR_US, as_of.seq, count
+        rows = self._database.rows(f"{_HOURS} ORDER BY hour DESC LIMIT ?", *found)
+        back = [hour for (hour,) in rows]
+        return Present(back[::-1], open_since_us(back, as_of.at_us, self._config), is_whole)
 
     def fresh(self, principal: str | None, since_us: float) -> dict[str, Known]:
         """The signals of a principal that have an event since then."""
@@ -143,7 +218,7 @@ class Signals:
     def judged(self, whose: Whose, as_of: PointInTime, *, with_level: bool = True) -> tuple[EventTally, Level | None]:
         """Counts and decayed evidence as of then; no level where the gate counts."""
         known = self._known(whose)
-        level = self._level(known, as_of) if with_level else None
+        level = self._level(whose[0], known, as_of) if with_level else None
         if known is None:
             return _NO_EVENT, level
         if known.holds(as_of) and whose[0] is not None:
@@ -156,32 +231,44 @@ class Signals:
         )
         return EventTally(count, sessions, last_us, principals if whose[0] is None else min(count, 1)), level
 
-    def last(self, whose: Whose, as_of: PointInTime, known: Known | None = None) -> tuple[int | None, Level | None]:
+    def last(
+        self, whose: Whose, as_of: PointInTime, known: Known | None = None, present: Present | None = None
+    ) -> tuple[int | None, Level | None]:
         """When its newest event was as of then, None before the first; and its decayed evidence. `known`: its row."""
         known = known or self._known(whose)
-        level = self._level(known, as_of)
+        level = self._level(whose[0], known, as_of, present)
         if known is None or known.holds(as_of):
             return known and known.newest_us, level
         (last_us,) = self._database.row(f"SELECT max(at_us) FROM events WHERE {_AS_OF}", known.number, *as_of)
         return last_us, level
 
-    def _level(self, known: Known | None, as_of: PointInTime) -> Level | None:
+    def _level(
+        self, whose: str | None, known: Known | None, as_of: PointInTime, present: Present | None = None
+    ) -> Level | None:
         if self._config.gate_mode == "counting":
             return None
         if known is None:
             return NOTHING
-        if known.holds(as_of):
-            return faded(Level(known.evidence, known.is_open), known.newest_us, as_of.at_us, self._config)
-        if as_of.seq >= known.newest_seq:
-            row = self._database.row(_LEVEL_BY_TIME, known.number, as_of.at_us)
-            return NOTHING if row is None else faded(Level(row[1], row[2]), row[0], as_of.at_us, self._config)
+        is_whole = present.is_whole if present is not None else not self._has_more(whose, as_of)
+        if as_of.seq >= known.newest_seq and is_whole:
+            found = known.newest_us, known.evidence, known.is_open
+            if as_of.at_us < known.newest_us:
+                found = self._database.row(_LEVEL_BY_TIME, known.number, as_of.at_us)
+            return NOTHING if found is None else self._faded(whose, Level(found[1], found[2]), found[0], as_of, present)
         rows: list[Any] = self._database.rows(
             f"SELECT at_us, session_id FROM events WHERE {_AS_OF} ORDER BY at_us, event_id",
             known.number,
             *as_of,
         )
-        levels, _ = trace(rows, self._config)
-        return faded(levels[-1], rows[-1][0], as_of.at_us, self._config) if levels else NOTHING
+        if not rows:
+            return NOTHING
+        levels, _ = trace(rows, self._hours(whose, as_of, rows[0][0]), self._config)
+        return self._faded(whose, levels[-1], rows[-1][0], as_of)
+
+    def _has_more(self, whose: str | None, as_of: PointInTime) -> bool:
+        """Whether hours are known by later sequences: levels that stand here may follow from them."""
+        more = "SELECT 1 FROM presence WHERE whose = ? AND first_seq > ? LIMIT 1"
+        return self._database.row(more, name_of(whose), as_of.seq) is not None
 
     def accumulator(self, whose: Whose, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
         """What its events add up to as of then, None before the first; it names the newest `ho3.source_events_max`."""

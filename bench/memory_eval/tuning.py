@@ -32,7 +32,8 @@ CHOICES: Mapping[str, Sequence[Mapping[str, Sequence[Any]]]] = {
 }
 """What is tried. Of `bistable` this is the last search; others went before it: over half-lives of 24 to 120 hours, from 3.5 to 8 to
 open at, caps of 1.5 to 2.5 and four sessions, too. Evidence that also faded with the sessions or turns of its principal did better
-by 0.02 where one person alone used the product, and lost half of it beside a program that runs in their name."""
+by 0.02 where one person alone used the product, and lost half of it beside a program that runs in their name. That an absence counts
+for a day at most came after it, and changed no number."""
 TRAINING: Mapping[str, Sequence[int]] = {"bistable": range(4), "counting": range(2)}
 """Seeds of the training worlds: more of them where the differences that are left are small."""
 _EVERY = 3

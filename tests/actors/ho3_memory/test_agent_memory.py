@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.event_time import PointInTime
+from hobus.actors.ho3_memory.signals import Present
 from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import (
@@ -188,6 +189,9 @@ def test_in_mode_bistable_a_learned_line_goes_and_comes_with_its_evidence():
     """Below the lower threshold it is not injected; fresh evidence to the upper one brings it back, the artifact unchanged."""
     events = [seen(n, 0, n) for n in range(3)]
     memory = memory_of(*events, logged(artifact(hours=0), 3), **BISTABLE)
+    assert lines(memory, moment(500)), "nobody was there meanwhile"
+    for number, hours in enumerate((24, 48, 72), start=4):
+        memory.apply(seen(number, hours, number, "tool:another"))
     assert [bool(lines(memory, moment(hours))) for hours in (0, 48, 48.01, 500)] == [True, True, False, False]
     for number in range(3):
         memory.apply(seen(10 + number, 400, 10 + number))
@@ -447,7 +451,8 @@ def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours,
     """With the index of fresh signals and without: the same lines, hours and months after the last event."""
     as_of = moment(hours, seq)
     quick, whole = memory_of(*facts, **mode), memory_of(*facts, **mode)
-    whole._reach_us = whole._open_reach_us = inf
+    whole._reach_us = inf
+    whole._signals.present = lambda *_: Present((), -inf, is_whole=False)
     assert [list(one.active_biases(as_of, principal=LOCAL, session_id=None)) for one in (quick, whole)] == [
         list(whole.active_biases(as_of, principal=LOCAL, session_id=None))
     ] * 2

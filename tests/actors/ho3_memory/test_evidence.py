@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hobus.actors.ho3_memory.event_time import decay
-from hobus.actors.ho3_memory.evidence import NOTHING, Level, faded, open_reach_us, reach_us, trace
+from hobus.actors.ho3_memory.event_time import HOUR_US, decay
+from hobus.actors.ho3_memory.evidence import (
+    NOTHING,
+    Level,
+    faded,
+    open_hours,
+    open_since_us,
+    present_us,
+    reach_us,
+    trace,
+)
+from hobus.actors.ho3_memory.limits import ABSENCE_MAX_HOURS
 from tests.actors.ho3_memory.builders import config, us
 
 RULES = config(gate_high=5.0, gate_low=3.0, evidence_half_life_hours=48.0, evidence_cap_per_session=2.0)
@@ -18,11 +28,15 @@ def event(hours, of_session):
     return us(hours), f"s{of_session}"
 
 
-def level(events, hours, rules=RULES):
+ALWAYS = range(us(0) // HOUR_US, us(6000) // HOUR_US)
+"""Of a principal who is there each hour."""
+
+
+def level(events, hours, rules=RULES, present=ALWAYS):
     """The level as of then."""
     counted = sorted(one for one in events if one[0] <= us(hours))
-    levels, _ = trace(counted, rules)
-    return faded(levels[-1], counted[-1][0], us(hours), rules) if levels else NOTHING
+    levels, _ = trace(counted, present, rules)
+    return faded(levels[-1], present_us(present, counted[-1][0], us(hours)), rules) if levels else NOTHING
 
 
 def test_before_the_first_event_there_is_nothing():
@@ -107,10 +121,56 @@ def test_beyond_its_reach_no_signal_weighs_its_floor(floor):
         assert abs(reach - (us(2 * half_life) - us(0))) < us(1) - us(0)
 
 
+def hours_at(*hours):
+    """The hours of events at these."""
+    return [us(hour) // HOUR_US for hour in hours]
+
+
+def test_an_absence_counts_for_a_day():
+    """A day is a day, two are one as well, and whoever was there in between makes it two again; not so a part of it."""
+    day, two_days = us(ABSENCE_MAX_HOURS) - us(0), us(2 * ABSENCE_MAX_HOURS)
+    assert present_us(hours_at(0, 24), us(0), us(24)) == day
+    assert present_us(hours_at(0, 48), us(0), two_days) == day
+    assert present_us(hours_at(0), us(0), two_days) == day  # still away
+    assert present_us(hours_at(0, 24, 48), us(0), two_days) == 2 * day
+    assert present_us(hours_at(0, 30, 48), us(0), two_days) == day + us(18) - us(0)
+    assert present_us((), us(0), us(0.9)) == us(0.9) - us(0)
+
+
+@given(st.lists(st.integers(0, 300), max_size=30), st.integers(0, 300), st.integers(0, 300))
+def test_no_more_time_counts_than_passes_and_more_presence_counts_more(there, since, until):
+    """Never less than the time itself up to a day; an event more never makes evidence last longer."""
+    since, until = sorted((since, until))
+    found = present_us(sorted({*hours_at(*there)}), us(since), us(until))
+    assert min(us(until) - us(since), us(24) - us(0)) <= found <= us(until) - us(since)
+    assert found <= present_us(sorted({*hours_at(*there, (since + until) // 2)}), us(since), us(until))
+
+
+def test_who_comes_once_a_day_learns_what_who_is_always_there_forgets():
+    """Two events on each other day open the gate of one who has no other, not of one who is there each hour."""
+    events = [event(48 * day, day) for day in range(9) for _ in range(2)]
+    rules = config(gate_mode="bistable", gate_high=4.25, gate_low=0.75, evidence_half_life_hours=30.0)
+    rules = rules.model_copy(update={"evidence_cap_per_session": 2.0})
+    own = hours_at(*(48 * day for day in range(9)))
+    assert level(events, 384, rules, own).is_open and not level(events, 384, rules).is_open
+
+
 def test_beyond_its_reach_no_gate_stands_open():
     """However much evidence there was: at its end it is open, a microsecond later closed; counting gates never close."""
     rules = config(gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0)
-    levels, _ = trace([event(0, n) for n in range(20)], rules)
-    reach = int(open_reach_us(rules))
-    assert [faded(levels[-1], us(0), us(0) + reach + late, rules).is_open for late in (-300, 1)] == [True, False]
-    assert open_reach_us(config()) == float("inf")
+    levels, _ = trace([event(0, n) for n in range(20)], ALWAYS, rules)
+    reach = int(open_hours(rules) * HOUR_US)
+    assert [faded(levels[-1], reach + late, rules).is_open for late in (-300, 1)] == [True, False]
+    assert open_hours(config()) == float("inf")
+
+
+@given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(0, 1100))
+def test_whatever_had_its_last_event_before_that_time_is_closed(there, hours):
+    """At the time that is told to look back to, no gate was left that could be open; it is not told too early either."""
+    rules = config(gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0)
+    there = sorted(one for one in there if one <= hours)
+    found = open_since_us(hours_at(*sorted(set(there), reverse=True)), us(hours), rules)
+    full = Level(rules.gate_high, is_open=True)
+    for last in there:
+        left = faded(full, present_us(sorted({*hours_at(*there)}), us(last), us(hours)), rules)
+        assert not left.is_open or us(last) >= found
