@@ -1,48 +1,43 @@
-"""The one file that a package travels in: its manifest, the signature of it, its files. Pure.
+"""The one file that a package travels in: a tar archive (ustar) of its manifest, its signature and its files. Pure.
 
-    "hobus-package 1", end of line         says what it is
-    u32 length, manifest                   packages/<PKG-ID>/manifest.json, as it was signed
-    u32 length, signature                  signature.json
-    u32 count, then for each file          in the order of their names, each name once:
-      u32 length, name; u32 length, bytes
-
-Numbers are big-endian. Nothing is compressed, so that nothing grows; there are no links, modes or directories, since
-there is no place for them; nothing may follow the last file. One package has one form: the manifest is covered by the
-signature, each file by its hash in the manifest, and the rest by what it means, so that no byte can be another one.
+`manifest.json` and `signature.json` come first, then the files in the order of their names, all as `encode` writes
+them: not compressed, plain files alone. What is read has to be what `encode` makes of it: so the manifest is covered by
+the signature, each file by its hash in the manifest, and the rest by that one form, so that no byte can be another one.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import re
-import struct
+import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.assets import HOME_PACKAGE, Package
+from hobus.config.files import SIGNATURE
 from hobus.config.gates.links import folded
 from hobus.config.parse import BadText, checked, json_value
 from hobus.config.sections.governance import GovernanceConfig
 
-MAGIC = b"hobus-package 1\n"
 SUFFIX = ".hobus-package"
+MANIFEST = "manifest.json"
 
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
 """Relative, and never leading out: no part begins with a dot."""
-_LENGTH = struct.Struct(">I")
-_NAME_MAX_CHARS = 255
-"""What a file system takes as one name; a path of governed files has few parts."""
+_NAME_MAX_CHARS = tarfile.LENGTH_NAME
+"""What a tar archive takes as one name."""
+_BLOCK = tarfile.BLOCKSIZE
+
+
+_NO_TAR = "it is no package as `hobus package build` makes one: it was cut off, or changed"
 
 
 class NoPackage(ValueError):
     """Not a package as they are made; the message says why, as the end of a sentence."""
-
-
-class Misplaced(NoPackage):
-    """A package as they are made, but for the name of a file, which has no place in any."""
 
 
 @dataclass(frozen=True)
@@ -60,35 +55,43 @@ class Bundle:
 
 
 def encode(bundle: Bundle) -> bytes:
-    """The bytes of the file."""
-    parts = [MAGIC, *_framed(bundle.manifest), *_framed(bundle.signature), _LENGTH.pack(len(bundle.files))]
-    for name, data in sorted(bundle.files.items()):
-        parts += [*_framed(name.encode()), *_framed(data)]
-    return b"".join(parts)
+    """Return the bytes of the file."""
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        own = ((MANIFEST, bundle.manifest), (SIGNATURE, bundle.signature))
+        for name, data in (*own, *sorted(bundle.files.items())):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return archive.getvalue()
 
 
 def decode(data: bytes, limits: GovernanceConfig) -> Bundle:
-    """What the bytes hold, whatever that is worth: no hash and no signature is looked at. Raises NoPackage."""
+    """Return what the bytes hold, whatever that is worth: no name, hash or signature is judged. Raises NoPackage."""
     if len(data) > limits.bundle_max_bytes:
         raise NoPackage(f"it is larger than {limits.bundle_max_bytes} bytes (governance.bundle_max_bytes)")
-    if not data.startswith(MAGIC):
-        raise NoPackage("it is no package: it does not begin as one")
-    reader = _Reader(data, len(MAGIC))
-    manifest = reader.part(limits.file_max_bytes, "its manifest")
-    signature = reader.part(limits.file_max_bytes, "its signature")
-    count = reader.number()
-    if count >= limits.files_max:
-        raise NoPackage(f"it has {count + 1} files, more than {limits.files_max} (governance.files_max)")
     found: dict[str, bytes] = {}
-    before = ""
-    for number in range(count):
-        name = _name(reader.part(limits.file_max_bytes, f"the name of file {number + 1}"))
-        if name <= before:
-            raise NoPackage(f"its files are not in order at {name!r}, or one is there twice")
-        before = name
-        found[name] = reader.part(limits.file_max_bytes, name)
-    reader.end()
-    return Bundle(manifest, signature, found)
+    at = 0
+    while data[at : at + 1] not in (b"", b"\0"):
+        try:
+            member = tarfile.TarInfo.frombuf(data[at : at + _BLOCK], "ascii", "strict")
+        except (tarfile.HeaderError, UnicodeDecodeError):
+            raise NoPackage(_NO_TAR) from None
+        if not 0 <= member.size <= limits.file_max_bytes:
+            raise NoPackage(f"{member.name} has more than {limits.file_max_bytes} bytes (governance.file_max_bytes)")
+        begin = at + _BLOCK
+        found[member.name] = data[begin : begin + member.size]
+        at = begin + -(-member.size // _BLOCK) * _BLOCK
+        if len(found) > limits.files_max + 1:  # the signature is none of them
+            raise NoPackage(f"it has more than {limits.files_max} files (governance.files_max)")
+    bundle = Bundle(found.pop(MANIFEST, b""), found.pop(SIGNATURE, b""), found)
+    try:
+        is_one = encode(bundle) == data
+    except ValueError:  # a name that no archive of ours can have
+        is_one = False
+    if not is_one:
+        raise NoPackage(_NO_TAR)
+    return bundle
 
 
 def package_in(bundle: Bundle) -> Package:
@@ -156,49 +159,3 @@ def has_no_place(name: str) -> bool:
     """Whether no file of a package may have this name, its manifest and its signature aside."""
     is_one = len(name) <= _NAME_MAX_CHARS and _PLACE.fullmatch(name) is not None
     return not is_one or files.kind_of(name) in (None, "config", "package")
-
-
-def _framed(data: bytes) -> tuple[bytes, bytes]:
-    return _LENGTH.pack(len(data)), data
-
-
-def _name(data: bytes) -> str:
-    try:
-        name = data.decode("ascii")
-    except UnicodeDecodeError:
-        name = ""
-    if has_no_place(name):
-        shown = data[:80].decode(errors="backslashreplace")
-        raise Misplaced(f"{shown!r}: no file of a package has this place")
-    return name
-
-
-class _Reader:
-    """Takes one part after the other, never more than there is."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data = data
-        self._at = at
-
-    def number(self) -> int:
-        """The next length or count."""
-        return int(_LENGTH.unpack(self._take(_LENGTH.size, "a length"))[0])
-
-    def part(self, max_bytes: int, what: str) -> bytes:
-        """The next part, which is not longer than that."""
-        size = self.number()
-        if size > max_bytes:
-            raise NoPackage(f"{what} is said to have {size} bytes, more than {max_bytes} (governance.file_max_bytes)")
-        return self._take(size, what)
-
-    def end(self) -> None:
-        """Nothing may be left."""
-        if self._at != len(self._data):
-            raise NoPackage(f"{len(self._data) - self._at} bytes follow its last file")
-
-    def _take(self, size: int, what: str) -> bytes:
-        end = self._at + size
-        if end > len(self._data):
-            raise NoPackage(f"it ends within {what}: it was cut off, or changed")
-        part, self._at = self._data[self._at : end], end
-        return part

@@ -13,7 +13,7 @@ from hobus.config.gates.finding import Finding
 from hobus.config.sections.governance import GovernanceConfig
 from hobus.launch.cluster.installed import HEX
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
-from hobus.launch.packages.bundle import Bundle, Misplaced, NoPackage, decode, manifest_name, manifest_of, package_in
+from hobus.launch.packages.bundle import Bundle, NoPackage, decode, manifest_name, manifest_of, package_in
 from hobus.launch.packages.judging import PackageRefused
 from hobus.launch.packages.signing import BadSignature, Signature, checked_signature
 
@@ -49,9 +49,6 @@ def checked_bundle(name: str, data: bytes, limits: GovernanceConfig, *, mend: st
     """The same of the file's bytes. `name`: what it is called in faults; `mend`: what helps whoever made it."""
     try:
         bundle = decode(data, limits)
-    except Misplaced as fault:
-        ask = mend or "ask its maker for one whose files lie where governed files do"
-        raise PackageRefused(name, [Finding("G0", name, str(fault), ask)]) from None
     except NoPackage as fault:
         again = f"get the bundle again, or make one: {next_here('package build DIR --key FILE')}"
         raise UsageFault(f"{name}: {fault}", hint=mend or again) from None

@@ -26,7 +26,6 @@ from hobus.launch.packages.signing import (
     BadSignature,
     checked_signature,
     fingerprint,
-    is_weak,
     stated_signature,
 )
 from hobus.launch.packages.store import changing, doing
@@ -75,11 +74,6 @@ def with_key(keys: Mapping[str, str], name: str, key: str, limits: GovernanceCon
         raise UsageFault(
             f"{key[:80]!r} is no public key: `ed25519:` and 64 hex digits in lower case, as hobus package key FILE "
             "prints it"
-        )
-    if is_weak(key):
-        raise UsageFault(
-            f"{key} is a weak key, by which anybody can sign",
-            hint="have the maker's own, which `package key` printed for it",
         )
     if keys.get(name, key) != key:
         raise UsageFault(

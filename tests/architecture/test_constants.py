@@ -139,7 +139,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.cli.tap.capture._BATCH_FIELDS",
     ),
     "the configuration's own format": (
-        "hobus.config.assets.PackageId:*", "hobus.launch.packages.bundle._NAME_MAX_CHARS", "hobus.launch.cluster.installed.HEX", "hobus.launch.packages.signing.*",
+        "hobus.config.assets.PackageId:*", "hobus.launch.cluster.installed.HEX", "hobus.launch.packages.signing.*",
         "hobus.config.assets.Boundary.*", "hobus.config.sections.gateway.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.yaml_text._NUMBER_MAX_CHARS", "hobus.config.parse._DEPTH_MAX", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (

@@ -125,7 +125,7 @@ def test_what_is_refused_names_gate_file_reason_and_mend_and_changes_nothing(pac
     ):
         assert part in said
     data = bytearray(ghost.read_bytes())
-    data[100] ^= 1
+    data[600] ^= 1  # in the manifest
     ghost.write_bytes(data)
     assert "G5" in package("install", str(ghost), code=exit_codes.INTEGRITY)
     ghost.write_bytes(b"PK\x03\x04")
