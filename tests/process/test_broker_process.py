@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -123,19 +122,6 @@ def test_work_of_a_killed_worker_is_done_by_another(bench):
     assert (head.message_id, head.attempt, head.sender) == ("WO-1", 2, "ho2/1@a")
 
 
-def test_garbage_on_the_socket_harms_nobody_but_its_sender(bench):
-    """Strange parts, random bytes, a body above the limit: the peer beside it is served, the broker lives."""
-    client = bench.peer("ho2/1@a")
-    stranger = bench.stranger().socket
-    draw = random.Random(1)
-    for count in range(300):
-        stranger.send_multipart([draw.randbytes(draw.randrange(40)) for _ in range(1 + count % 5)])
-    stranger.send_multipart([b"x", b"y" * (bench.settings.body_max_bytes + 1)])
-    client.ask("q", to="ledger", type_name="wo.execute")
-    assert client.failure(30.0) == ("q", "denied")
-    assert bench.broker.poll() is None
-
-
 def test_a_wrong_token_is_refused_on_the_socket(bench):
     """A stranger with a good name and a bad secret is told so and stays outside."""
     mint(bench.home, "ho2/1@a", "ho2", None)
@@ -209,42 +195,6 @@ async def test_many_that_ask_for_the_ring_at_once_have_all_of_it_and_the_broker_
         assert asked == [f"early-{number}" for number in range(500)]
         assert batch.lost == 0
         assert len(batch.records) + batch.beats == batch.next - batch.first
-
-
-@pytest.mark.parametrize("bench", [{"tap_hwm": 2}], indirect=True)
-async def test_a_slow_tap_reader_slows_nobody_and_knows_exactly_what_it_lost(bench):
-    """While a reader sleeps its batches are dropped; afterwards records and losses add up to every frame."""
-    client = bench.peer("ho2/1@a")
-    zeromq = ZeroMQ(bench.settings)
-    reader = TapReader(zeromq, bench.tap, with_bodies=True)
-    async with asyncio.timeout(30):
-        await reader.is_heard()
-    body = b"x" * 60_000
-    for number in range(200):  # far more than both ends and the kernel hold; the reader's loop does not run meanwhile
-        client.ask(f"m{number}", to="ledger", type_name="wo.execute", body=body)
-        client.failure(30.0)
-    counted, first, last = 0, None, 0
-
-    async def go_on():
-        while True:  # something must be tapped after the loss for the gap to show
-            client.ask("more", to="ledger", type_name="wo.execute")
-            await asyncio.sleep(0.02)
-
-    going_on = asyncio.create_task(go_on())
-    async with asyncio.timeout(30):
-        async for batch in reader.batches():
-            counted += batch.lost + len(batch.records)
-            for record in batch.records:
-                first = record.sequence if first is None else first
-                last = record.sequence
-            if batch.lost:
-                break
-    reader.close()
-    zeromq.close()
-    going_on.cancel()
-    assert first is not None
-    assert counted == last - first + 1
-    assert batch.lost > 0
 
 
 def test_the_stop_pipe_ends_the_broker_in_order(bench):

@@ -146,25 +146,6 @@ def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
         assert one.leave() == exit_codes.OK
 
 
-def test_the_other_chats_message_waits_for_its_turn_and_is_told_why(slow):
-    """Who types into a session whose turn is paused sees that, and can let it go on."""
-    with typing(*chat_of(slow)) as one:
-        session = at_work(slow, one, QUESTION)
-        one.type("/pause")
-        one.until("the turn is paused")
-        with typing(*chat_of(slow, "--session", session)) as two:
-            two.at_prompt()
-            two.type("what did I ask before?")
-            two.until("the turn is paused", 2)
-            two.type("/resume")
-            answered(two, 1)
-            assert f"You asked: “{QUESTION}”" in two.text
-            assert two.leave() == exit_codes.OK
-        answered(one, 1)
-        assert "the turn goes on" in one.text
-        assert one.leave() == exit_codes.OK
-
-
 def test_a_supervisor_that_dies_while_its_run_is_paused_costs_the_turn_nothing(slow):
     """The next one takes it over; commands go there; the answer comes once."""
     with typing(*chat_of(slow), columns=100) as chat:
@@ -214,20 +195,6 @@ def test_a_line_that_is_not_finished_when_the_answer_comes_is_finished_at_the_pr
         answered(chat, 2)
         assert chat.leave() == exit_codes.OK
     assert "You asked: “hello”" in chat.text and chat.text.count("Ask me about") == 1
-
-
-@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": ""}])
-def test_terminals_without_commands_or_with_colours(slow, env):
-    """A dumb one is steered by whole lines and gets no command; colours are nothing but that."""
-    with typing(*chat_of(slow), env=env, columns=100) as chat:
-        at_work(slow, chat, QUESTION)
-        chat.type("/pause")
-        chat.until("the turn is paused")
-        chat.type("/resume")
-        answered(chat, 1)
-        assert chat.leave() == exit_codes.OK
-    assert ("\x1b" in chat.written) == ("NO_COLOR" in env)
-    assert chat.text.count(FIRST_WORDS) == 1
 
 
 def test_over_a_pipe_commands_act_on_the_turn_before_them(slow):

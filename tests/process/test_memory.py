@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 
 from bench.cluster import Cluster, eventually
-from hobus import Client
-from hobus.bus.clock import SystemClock
-from hobus.bus.messages.ids import iso
 from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads.orders import ContextAssembled
 from tests.journals import check_record
@@ -30,53 +26,10 @@ def newest_of_a_turn(cluster: Cluster) -> tuple[ContextAssembled, list[str]]:
     raise AssertionError("no turn has a context")
 
 
-def newest_context(cluster: Cluster) -> ContextAssembled:
-    """What memory gave to the newest turn's prompt."""
-    return newest_of_a_turn(cluster)[0]
-
-
 def artifacts(cluster: Cluster) -> list[dict[str, Any]]:
     """What is in force, as HO3 says."""
     answer = cluster("request", "ho3", "memory.read_overlays", json.dumps({"agent_id": "ADMIN"}))
     return [row["artifact"] for row in answer.json["overlays"]]
-
-
-def test_a_habit_is_learned_across_processes_and_unlearned(cluster: Cluster) -> None:
-    """Five turns in three sessions; consolidated after the reply; in the next prompt by id; deactivated, and gone."""
-    cluster.up()
-    for _ in range(2):
-        cluster.ask(QUESTION, "--session", cluster.ask(QUESTION)["session_id"])
-    result = cluster.ask(QUESTION)
-    assert result["consolidation_candidates"] == ["domain:system", "task:inspect", "tool:list_packages"]
-    eventually(lambda: len(cluster.entries("HO3_OVERLAY")) == 3)
-    [completed] = [e for e in cluster.entries("RunCompleted") if e.submission_id == f"RunCompleted:{_run(result)}"]
-    dispatched = [e for e in cluster.entries("WO_DISPATCHED") if e.stream == "ho2m"]
-    assert all(completed.sequence < entry.sequence for entry in dispatched)
-
-    learned = artifacts(cluster)
-    assert len(learned) == 3
-    assert cluster.ask(QUESTION)["outcome"] == "success"
-    assert set(newest_context(cluster).artifact_ids) == {artifact["artifact_id"] for artifact in learned}
-    for artifact in learned:
-        body = {
-            "agent_id": "ADMIN", "artifact_id": artifact["artifact_id"], "reason": "test", "at": iso(SystemClock().now()),
-        }  # fmt: skip
-        assert cluster("request", "ho3", "memory.deactivate_overlay", json.dumps(body)).code == 0
-    assert cluster.ask(QUESTION)["outcome"] == "success"
-    assert newest_context(cluster).artifact_ids == ()
-
-    cluster.kill("ho3/1")
-    assert cluster.ask(QUESTION)["outcome"] == "success"
-    eventually(lambda: cluster.is_up("ho3/1"))
-    assert cluster.ask(QUESTION)["outcome"] == "success"
-    assert newest_context(cluster).as_of_seq is not None
-    assert artifacts(cluster) == []
-    check_record(cluster.entries())
-    cluster.verify()
-
-
-def _run(result: dict[str, Any]) -> str:
-    return f"{result['run_id']['session_id']}-{result['run_id']['run_seq']}"
 
 
 PREFERENCE = "Always answer in one line."
@@ -86,44 +39,6 @@ RULE = "Never delete a package."
 def lines_shown(cluster: Cluster) -> list[str]:
     """The memory lines of the newest turn, as its record has them."""
     return newest_of_a_turn(cluster)[1]
-
-
-def remembered_of(cluster: Cluster, key: str, method: str = "GET", path: str = "") -> Any:
-    """What the door says of a key's memory."""
-    asked = Request(
-        f"http://{cluster.home.bound(http=True)}/v1/memory{path}",
-        method=method,
-        headers={"authorization": f"Bearer {key}"},
-    )
-    with urlopen(asked, timeout=30) as answer:  # noqa: S310 - of this test's own door
-        found = json.load(answer)
-    return found["lines"] if method == "GET" else found
-
-
-def test_a_strangers_sessions_reach_nobody_elses_prompt(cluster: Cluster) -> None:
-    """Six one-turn sessions of one key: learned, and in that key's prompts; in those of this machine's clients, nothing."""
-    cluster.up("--http", "127.0.0.1:0")
-    key = cluster("token create", "--role", "http", "--name", "mallory").out.strip()
-    with Client(f"http://{cluster.home.bound(http=True)}", key, timeout_s=30) as stranger:
-        for _ in range(6):
-            assert stranger.ask(QUESTION).outcome == "success"
-        eventually(lambda: len(cluster.entries("HO3_OVERLAY")) == 3)
-        assert stranger.ask(QUESTION).outcome == "success"
-        assert len(lines_shown(cluster)) == 3
-        stranger.ask(PREFERENCE)
-    remembered = remembered_of(cluster, key)
-    assert len(remembered) == 4 and remembered[-1]["line"] == PREFERENCE
-    assert remembered_of(cluster, key, "DELETE", f"/{remembered[-1]['artifact_id']}")["state"] == "off"
-    assert [one["artifact_id"] for one in remembered_of(cluster, key)] == [
-        one["artifact_id"] for one in remembered[:-1]
-    ]
-    assert {artifact["principal"] for artifact in artifacts(cluster)} == {"key/mallory"}
-    result = cluster.ask(QUESTION)
-    assert lines_shown(cluster) == [] and result["consolidation_candidates"] == []
-    assert "of 0 events" not in cluster("memory gate", "tool:list_packages", "--principal", "key/mallory").out
-    assert "of 1 event (opens at 4.25), 1 of 3 sessions" in cluster("memory gate", "tool:list_packages").out
-    assert "ho3.shared_types" in cluster("memory gate", "tool:list_packages", "--everybody").out
-    check_record(cluster.entries())
 
 
 def test_what_is_stated_is_remembered_and_a_constraint_once_it_is_confirmed(cluster: Cluster) -> None:

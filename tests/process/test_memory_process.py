@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from bench.builders import write_config
 from bench.cluster import Cluster, eventually
-from hobus.config.snapshot import load_snapshot
 from hobus.launch.console import exit_codes
 from tests.actors.ho3_memory.builders import artifact
 
@@ -80,19 +76,6 @@ def test_what_was_learned_survives_a_sigkill_and_a_stop(cluster: Cluster):
     cluster.verify()
 
 
-def test_a_turn_is_answered_while_memory_is_killed(cluster: Cluster):
-    """Memory is an aid, never a precondition; afterwards every signal of the turn counts once."""
-    cluster.up()
-    cluster.ask(QUESTION)
-    old = cluster.kill("ho3/1")
-    assert cluster.ask(QUESTION)["outcome"] == "success"
-    eventually(lambda: cluster.is_up("ho3/1", other_than=old.instance))
-    assert cluster.ask(QUESTION)["outcome"] == "success"
-    eventually(lambda: _count(cluster) >= 2)
-    ids = [entry.submission_id for entry in cluster.entries("HO3_SIGNAL")]
-    assert len(ids) == len(set(ids)) == cluster("memory stats", "--json").json["events"]
-
-
 def test_errors_say_what_is_wrong_and_what_is_next(cluster: Cluster):
     """An unknown artifact, no artifact at all, another agent, no cluster."""
     cluster.up()
@@ -103,25 +86,3 @@ def test_errors_say_what_is_wrong_and_what_is_next(cluster: Cluster):
     assert "no event was ever logged" in cluster("memory gate", "tool:never").out
     cluster("down")
     assert cluster("memory stats").code == exit_codes.UNREACHABLE
-
-
-@pytest.mark.parametrize("how", ["null", "disabled"])
-def test_with_memory_off_there_is_no_memory_and_turns_are_as_before(
-    make_cluster: Callable[[str], Cluster], tmp_path: Path, how: str
-):
-    """No process, no record of it, the same answers; the command names the setting."""
-    file = write_config(tmp_path / "off.json", *([("ho3.enabled", False)] if how == "disabled" else []))
-    if how == "null":
-        without = json.loads(file.read_text())
-        without["ho3"] = None
-        file.write_text(json.dumps(without))
-    cluster = make_cluster("off")
-    cluster.up("--config", str(file))
-    assert "ho3/1" not in [row.actor for row in cluster.run().children]
-    result = cluster.ask(QUESTION)
-    assert result["outcome"] == "success" and result["consolidation_candidates"] == []
-    assert cluster.entries("HO3_SIGNAL", "HO3_OVERLAY") == []
-    asked = cluster("memory stats")
-    assert asked.code == exit_codes.REFUSED and "memory is off" in asked.err
-    assert ("section ho3 of its configuration is null" if how == "null" else "ho3.enabled is false") in asked.err
-    assert not (cluster.home.root / load_snapshot().config.ho3.memory_dir).exists()

@@ -32,7 +32,6 @@ pytestmark = pytest.mark.process
 
 QUESTION = "what packages are installed?"
 TURNS = 32
-SLOW = {"gateway.providers.offline.latency_ms": 250}
 
 
 def say(cluster: Cluster, **settings: Any) -> None:
@@ -114,30 +113,6 @@ def reloaded(cluster: Cluster) -> dict[str, Any]:
     answer = cluster("reload", "--json")
     assert answer.code == 0, answer.err
     return answer.json
-
-
-def test_turns_in_flight_are_answered_under_their_own_and_new_ones_under_the_new(cluster: Cluster) -> None:
-    """An agent changes and one comes: at once, no process is started anew; what is asked next goes by it."""
-    slow(cluster)
-    before = {row.actor: row.instance for row in cluster.run().children}
-    former = cluster.run().config_digest
-
-    def change() -> dict[str, Any]:
-        agent(cluster, "ADMIN", "You answer in the new way.")
-        agent(cluster, "CLERK", "You are the clerk.")
-        return reloaded(cluster)
-
-    results, done = asyncio.run(asked(cluster, change))
-    assert (done["before"], done["changed"], done["started_anew"]) == (former, ["agent ADMIN", "agent CLERK"], [])
-    assert cluster.run().config_digest == done["digest"] != former
-    assert before == {row.actor: row.instance for row in cluster.run().children}
-    check(cluster, results, former, done["digest"])
-    later = cluster.ask("which tools do you have?", "--agent", "CLERK")
-    assert later["outcome"] == "success" and "verify_ledger" in later["response"]
-    run = f"{later['session_id']}-1"
-    assert digests(cluster)[run] == {done["digest"]}
-    assert cluster("reload").out.startswith("nothing changed")
-    assert {row.config_digest for row in peers(cluster) if row.offers} == {done["digest"]}
 
 
 def test_processes_that_must_be_are_started_anew_without_a_turn_lost(cluster: Cluster) -> None:
@@ -249,23 +224,6 @@ def test_one_that_a_process_does_not_start_under_is_taken_back_and_that_is_said(
     assert {row.actor for row in cluster.run().children} == before
     assert cluster.ask(QUESTION)["outcome"] == "success"
     assert reloaded(cluster)["started_anew"] == ["ho3", "ho2"]
-
-
-def test_a_removed_agents_session_is_refused_in_words_with_the_mend(cluster: Cluster) -> None:
-    """Its next turn is no degraded answer; the session goes on once the agent is back."""
-    agent(cluster, "CLERK", "You are the clerk.")
-    cluster.up()
-    begun = cluster.ask("hello there", "--agent", "CLERK")
-    (cluster.home.config / "agents" / "CLERK.json").unlink()
-    assert reloaded(cluster)["changed"] == ["agent CLERK"]
-    refused = cluster("ask", "--json", "--session", begun["session_id"], QUESTION)
-    assert refused.json["outcome"] == "error" and refused.json["code"] == "invalid_input"
-    assert "CLERK" in refused.json["response"] and "hobus reload" in refused.json["response"]
-    told = cluster("ask", "--session", begun["session_id"], QUESTION)
-    assert "next: hobus agent list" in told.err and "hobus reload" in told.err.partition("next: ")[2]
-    agent(cluster, "CLERK", "You are the clerk again.")
-    reloaded(cluster)
-    assert cluster.ask(QUESTION, "--session", begun["session_id"])["outcome"] == "success"
 
 
 def test_a_worker_on_another_host_hears_fetches_and_where_needed_begins_anew(cluster: Cluster, tmp_path: Path) -> None:

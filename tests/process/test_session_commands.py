@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -215,17 +214,6 @@ def test_held_calls_are_approved_and_denied(tmp_path):
         assert result_of(denied)["tool_calls"][0]["code"] == "denied"
     finally:
         cluster.end()
-
-
-def test_two_operators_at_once_pause_it_once(slow):
-    """One is applied, the other refused, both are recorded."""
-    asking, session = asked(slow)
-    with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda _: slow("session pause", session, "--json"), range(2)))
-    assert sorted(answer.code for answer in answers) == [exit_codes.OK, exit_codes.REFUSED]
-    assert {answer.json["outcome"] for answer in answers} == {"applied", "rejected"}
-    assert slow("session resume", session).code == exit_codes.OK
-    assert result_of(asking)["outcome"] == "success"
 
 
 def test_names_that_name_nothing_and_texts_that_are_none(slow):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, cluster_in, eventually
-from hobus.bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
+from bench.cluster import Cluster, cluster_in
+from hobus.bus.messages.session import Pause, Resume, Steer
 from hobus.launch.cluster.client import connected
 from tests import sessions
 from tests.journals import check_record
@@ -64,26 +64,6 @@ def play(cluster: Cluster, story: Callable[[Person], Awaitable[None]]) -> None:
     asyncio.run(played())
 
 
-def test_stories_without_a_fault(begin: Callable[..., Cluster]) -> None:
-    """One after the other in one cluster: each in a session of its own."""
-    cluster = begin()
-    for story in (
-        sessions.a_run_without_tools,
-        sessions.a_steer_at_the_boundary,
-        sessions.a_follow_up_after_the_run,
-        sessions.calls_side_by_side,
-        sessions.a_cancelled_run,
-        sessions.the_same_journal_twice,
-        sessions.commands_that_do_not_fit,
-    ):
-        play(cluster, story)
-
-
-def test_approval_and_denial(begin: Callable[..., Cluster]) -> None:
-    """What the story says."""
-    play(begin(("tools.approval", ["list_*", "verify_ledger"])), sessions.an_approval_and_a_denial)
-
-
 def test_lease_is_renewed_and_over(begin: Callable[..., Cluster]) -> None:
     """The requester's connection is closed in the middle: nobody renews, and the run is cancelled."""
     cluster = begin(("sessions.lease_ttl_s", 9), ("sessions.lease_heartbeat_timeout_s", 3))
@@ -93,16 +73,6 @@ def test_lease_is_renewed_and_over(begin: Callable[..., Cluster]) -> None:
             await sessions.a_lease_renewed_and_over(person, somebody, lambda asked: asked.cancel())
 
     asyncio.run(story())
-
-
-def test_steered_paused_killed_resumed_and_finished(begin: Callable[..., Cluster]) -> None:
-    """SIGKILL of the owner while its run is paused."""
-    cluster = begin()
-
-    async def story(person: Person) -> None:
-        await sessions.a_pause_that_outlives_its_owner(person, lambda view: cluster.kill(actor_of(view)) and None)
-
-    play(cluster, story)
 
 
 def test_two_supervisors_share_sessions_and_hand_them_over(begin: Callable[..., Cluster]) -> None:
@@ -161,26 +131,3 @@ def test_supervisor_that_was_stopped_cannot_go_on(begin: Callable[..., Cluster])
         assert len(sent) == len(set(sent))
 
     play(cluster, story)
-
-
-def test_killed_supervisors_cancellation_is_finished_by_its_successor(begin: Callable[..., Cluster]) -> None:
-    """SIGKILL right after the verdict: no run stays in Cancelling."""
-    cluster = begin(("sessions.cancel_grace_ms", 5000))
-
-    async def story(person: Person) -> None:
-        await person.begin()
-        async with asyncio.TaskGroup() as group:
-            asked = group.create_task(person.say(QUESTION))
-            owner = (await person.until(answering)).owner
-            await person.command(Cancel(reason="stop"))
-            cluster.kill(owner.partition("@")[0])
-        assert asked.result().code == "cancelled"
-        eventually(lambda: "RunCancelled" in [e.event_type for e in cluster.entries()])
-        await person.until(lambda view: view.lifecycle == "Idle")
-
-    play(cluster, story)
-
-
-def actor_of(view: SessionView) -> str:
-    """The process that owns the session, as the launcher names it."""
-    return view.owner.partition("@")[0]

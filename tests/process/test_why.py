@@ -7,7 +7,7 @@ import re
 import pytest
 from rich.cells import cell_len
 
-from bench.cluster import Cluster, cluster_in, eventually
+from bench.cluster import Cluster
 from hobus.launch.console import exit_codes
 from tests.process.pseudo_terminal import typing
 from tests.process.test_shown import OURS, run
@@ -55,20 +55,6 @@ def test_the_chat_explains_its_turns_as_the_command_does(cluster: Cluster) -> No
     cluster.verify()
 
 
-def test_a_turn_without_a_run_is_named_by_its_input(cluster: Cluster) -> None:
-    """As the account itself names it; the prompt of the last resort in full."""
-    cluster.up()
-    assert cluster("drain", "ho2/1").code == 0
-    session_id = cluster.ask(QUESTION, "--input-id", "in-1")["session_id"]
-    name = f"SES-{session_id[:8]}"
-    told = cluster("why", f"{name}/in-1")
-    assert told.code == 0 and told.out.startswith(f"{name}/in-1: degraded"), told
-    assert "under PRC-DEGRADED-001" in told.out and "DEGRADATION: degraded" in told.out
-    assert told.out == cluster("why", name).out
-    unknown = cluster("why", f"{name}/in-2")
-    assert unknown.code == exit_codes.USAGE and "TURN in-2" in unknown.err and "it has input in-1" in unknown.err
-
-
 def test_an_account_fits_a_narrow_terminal_and_any_locale(cluster: Cluster) -> None:
     """No row of a table is broken by the terminal; what an encoding lacks is escaped."""
     cluster.up()
@@ -81,22 +67,3 @@ def test_an_account_fits_a_narrow_terminal_and_any_locale(cluster: Cluster) -> N
     env = {"PYTHONIOENCODING": "latin-1"}
     plain = run("why", session_id, "--home", str(cluster.home.root), env=env)
     assert plain.returncode == 0 and b"Traceback" not in plain.stderr and b"h\xe4llo \\u4f60" in plain.stdout
-
-
-def test_a_turn_that_is_not_over_failed_or_was_cancelled_is_explained(tmp_path) -> None:
-    """What was not ended is said to be that; how it ended stands above."""
-    cluster = cluster_in(tmp_path / "home")
-    try:
-        cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": 3000})
-        asking = cluster.start_ask(QUESTION)
-        eventually(lambda: len(cluster.entries("PROMPT_SENT")) > 0)
-        session_id = cluster.entries("RunRequested")[0].provenance.session_id
-        running = cluster("why", session_id)
-        assert running.code == 0 and "-1: running" in running.out and "not ended" in running.out, running
-        assert "the turn is not over yet" in running.err and "not answered" in running.out
-        assert cluster("session cancel", session_id, "--reason", "wrong").code == 0
-        asking.wait(60)
-        over = cluster("why", session_id)
-        assert over.code == 0 and "-1: cancelled (wrong)" in over.out, over
-    finally:
-        cluster.end()
