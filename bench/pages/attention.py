@@ -1,20 +1,16 @@
-"""Writes docs/attention.md from templates' models: `python -m hobus.config.attention_reference --check | --write`."""
+"""docs/attention.md, from the models of templates."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hobus.bus.doc_page import redraw
 from hobus.config.attention_template import AnyStage, AppliesTo, Fallback, Template, TemplateBudget
-from hobus.config.files import SHIPPED_ROOT
 
-PAGE = SHIPPED_ROOT.parent / "docs" / "attention.md"
 _PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("applies_to", AppliesTo),
     ("budget", TemplateBudget),
@@ -24,7 +20,7 @@ _PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
 
 def page() -> str:
     """The whole page."""
-    parts = [Path(__file__).with_name("attention_preface.md").read_text(encoding="utf-8")]
+    parts = [Path(__file__).with_name("attention.md").read_text(encoding="utf-8")]
     parts.append("\n## Keys of a template\n\n| key | what for |\n| --- | --- |\n")
     parts.extend(_rows("", Template))
     for name, model in _PARTS:
@@ -55,12 +51,3 @@ def _default(field: FieldInfo) -> str:
 
 def _sentence(model: type[BaseModel]) -> str:
     return " ".join((model.__doc__ or "").split("\n\n")[0].split())
-
-
-def main(arguments: Sequence[str], target: Path = PAGE) -> int:
-    """Writes the page, or with `--check` says whether it is current."""
-    return redraw(target, page(), arguments, "hobus.config.attention_reference")
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

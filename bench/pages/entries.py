@@ -1,15 +1,9 @@
-"""Makes the table of entries in docs/ledger.md from the catalogue.
-
-python -m hobus.bus.record.catalog_doc --write    writes it
-python -m hobus.bus.record.catalog_doc --check    exits 1 when it is stale
-"""
+"""The table of entries in docs/ledger.md, from the catalogue."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from hobus.bus.doc_page import redraw
 from hobus.bus.messages.ledger import STREAMS
 from hobus.bus.record.catalog import KINDS, SESSION, EntryKind
 
@@ -39,13 +33,7 @@ def _row(kind: EntryKind) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the table, or with `--check` says whether it is current."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    made = f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
-    return redraw(PAGE, made, arguments, "hobus.bus.record.catalog_doc")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def page() -> str:
+    """The page with its table as the catalogue has it."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"

@@ -1,13 +1,8 @@
-"""Makes `bus/PROTOCOL.md` from the catalog, the message classes and the hand-written preface.
-
-python -m hobus.bus.protocol_doc --write    writes it
-python -m hobus.bus.protocol_doc --check    exits 1 when it is stale
-"""
+"""`bus/PROTOCOL.md`, from the catalog, the message classes and the hand-written preface."""
 
 from __future__ import annotations
 
 import inspect
-import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
@@ -22,7 +17,6 @@ from hobus.bus.broker.tap_record import VERDICTS, TapRecord
 from hobus.bus.broker.tap_wire import TAP_VERSION
 from hobus.bus.catalog import CLASSES, ROLES, ROWS, Row
 from hobus.bus.codec import HEADER_MAX_BYTES
-from hobus.bus.doc_page import redraw
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Message, Record
@@ -41,8 +35,6 @@ _SIGNS = {
     "ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "length>=", "max_length": "length<=", "pattern": "~",
 }  # fmt: skip
 _AS_ARRAY = " Its body is an array of these fields, in this order."
-_FOLDER = Path(__file__).parent
-PAGE = _FOLDER / "PROTOCOL.md"
 
 _KINDS = {
     Kind.REQUEST: "awaits one answer",
@@ -70,7 +62,7 @@ _CONTROL: tuple[type[Message], ...] = (
 
 def render() -> str:
     """The whole page."""
-    preface = (_FOLDER / "protocol_preface.md").read_text(encoding="utf-8")
+    preface = Path(__file__).with_name("protocol.md").read_text(encoding="utf-8")
     facts = {
         "protocol": str(HEADER_VERSION),
         "header_max": str(HEADER_MAX_BYTES),
@@ -223,12 +215,3 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return "\n".join(lines)
-
-
-def main(arguments: list[str]) -> int:
-    """Writes the page, or with `--check` says whether it is current."""
-    return redraw(PAGE, render(), arguments, "hobus.bus.protocol_doc")
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

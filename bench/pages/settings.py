@@ -1,23 +1,19 @@
-"""Writes docs/configuration.md from schema and shipped values: `python -m hobus.config.reference --check | --write`."""
+"""docs/configuration.md, from the schema and the shipped values."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hobus.bus.doc_page import redraw
-from hobus.config.assets import Agent, Approval, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import json_value
 from hobus.config.schema import AdminConfig
-
-PAGE = SHIPPED_ROOT.parent / "docs" / "configuration.md"
+from hobus.launch.cli.commands.init import agent_lines
 
 _OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")
 """Sections that an agent's owner need not know."""
@@ -47,9 +43,10 @@ def unit_of(name: str, field: FieldInfo) -> str:
     return next((unit for ending, unit in _UNITS if name.endswith(ending)), "count")
 
 
-def page(shipped: dict[str, Any]) -> str:
-    """The whole page for these shipped values."""
-    parts = [Path(__file__).with_name("reference_preface.md").read_text(encoding="utf-8")]
+def page() -> str:
+    """The whole page."""
+    shipped: Any = json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
+    parts = [Path(__file__).with_name("settings.md").read_text(encoding="utf-8")]
     ours = [name for name in AdminConfig.model_fields if name not in _OPERATORS]
     for title, names in (("What people set", ours), ("What operators set", _OPERATORS)):
         parts.append(f"\n## {title}\n")
@@ -63,15 +60,6 @@ def page(shipped: dict[str, Any]) -> str:
     )
     parts.extend(f"| `{name}` | {told} |\n" for name, told in agent_lines())
     return "".join(parts)
-
-
-def agent_lines() -> Iterator[tuple[str, str]]:
-    """Each line that the file of an agent has, and what it is for."""
-    for name, field in Agent.model_fields.items():
-        yield name, str(field.description)
-    for block, model in (("permissions", Permissions), ("approval", Approval)):
-        for name, field in model.model_fields.items():
-            yield f"{block}.{name}", str(field.description)
 
 
 def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:
@@ -111,13 +99,3 @@ def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
     if origin is list:
         return "[]", next(iter(value or ()), None)
     return "", value
-
-
-def main(arguments: Sequence[str], target: Path = PAGE) -> int:
-    """Writes the page, or with `--check` says whether it is current."""
-    text = page(json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")))
-    return redraw(target, text, arguments, "hobus.config.reference")
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

@@ -114,7 +114,7 @@ def is_limits(module: str) -> bool:
 FACTS: dict[str, tuple[str, ...]] = {
     "the wire's format, in bus/PROTOCOL.md: both ends must have it before either knows the other's configuration": (
         "hobus.bus.broker.admission.ATTEMPT_MAX", "hobus.bus.broker.admission.DEADLINE_MAX_MS",
-        "hobus.bus.broker.admission.HEADER_ROOM_BYTES", "hobus.bus.protocol_doc._COMMON_MIN",
+        "hobus.bus.broker.admission.HEADER_ROOM_BYTES",
         "hobus.bus.broker.delivery._CANCEL_MAX_BYTES", "hobus.bus.broker.tap_wire.*", "hobus.bus.codec.HEADER_MAX_BYTES",
         "hobus.bus.envelope.*", "hobus.bus.join_token.*", "hobus.bus.messages.control.*", "hobus.bus.messages.failure.*",
         "hobus.bus.messages.base.SENDABLE_MAX", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",

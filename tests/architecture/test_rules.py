@@ -111,8 +111,6 @@ SHELLS: dict[str, str] = {
     "hobus.config.gates.layer": "reads the files of a layer and their hashes",
     "hobus.config.plain_file": "reads one file, if it is one",
     "hobus.config.manifests": "reads and writes manifests",
-    "hobus.config.reference": "writes a page of the documentation",
-    "hobus.config.attention_reference": "writes another one",
 }
 """Module -> why it is no rule."""
 

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import get_args
 
-import pytest
-
-from hobus.config.attention_reference import PAGE, main, page
+from bench.pages.__main__ import ROOT
+from bench.pages.attention import page
 from hobus.config.attention_template import AnyStage, Template
-
-
-def test_page_is_current() -> None:
-    """If this fails: python -m hobus.config.attention_reference --write."""
-    assert main(["--check"]) == 0
 
 
 def test_every_stage_and_key_is_on_the_page() -> None:
@@ -31,15 +24,5 @@ def test_every_stage_and_key_is_on_the_page() -> None:
 
 def test_template_of_the_page_is_one() -> None:
     """Whoever copies it has a template that loads."""
-    (told,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    (told,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "attention.md").read_text(encoding="utf-8"), re.DOTALL)
     assert Template.model_validate(json.loads(told)).template_id == "ATT-CLERK-001"
-
-
-def test_stale_page_is_told_and_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--check` fails with the command that fixes it; `--write` does."""
-    target = tmp_path / "attention.md"
-    target.write_text("old", encoding="utf-8")
-    assert main(["--check"], target) == 1
-    assert "python -m hobus.config.attention_reference --write" in capsys.readouterr().err
-    assert main(["--write"], target) == 0
-    assert main(["--check"], target) == 0

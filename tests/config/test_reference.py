@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from hobus.config.files import SHIPPED_ROOT
-from hobus.config.reference import main, page, unit_of
+from bench.pages.settings import page, unit_of
 from hobus.config.schema import AdminConfig
 from tests.architecture.test_defaults import SECTIONS
-
-SHIPPED = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
-
-
-def test_page_is_current() -> None:
-    """If this fails: python -m hobus.config.reference."""
-    assert main(["--check"]) == 0
 
 
 def test_every_setting_is_on_the_page() -> None:
     """No knob is left out, down to the price of a model."""
-    text = page(SHIPPED)
+    text = page()
     for section, field in AdminConfig.model_fields.items():
         model = next(one for one in get_args(field.annotation) or [field.annotation] if one is not type(None))
         for name in model.model_fields:
@@ -57,13 +47,3 @@ def test_every_setting_has_its_line_of_reason() -> None:
 def test_unit_stands_at_the_end_of_the_name(section: str, name: str, unit: str) -> None:
     """The page's unit is read off the name, so that name and unit cannot differ."""
     assert unit_of(name, AdminConfig.model_fields[section].annotation.model_fields[name]) == unit
-
-
-def test_stale_page_is_told_and_fixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--check` fails with the command that fixes it."""
-    target = tmp_path / "configuration.md"
-    target.write_text("old", encoding="utf-8")
-    assert main(["--check"], target) == 1
-    assert "python -m hobus.config.reference" in capsys.readouterr().err
-    assert main([], target) == 0
-    assert main(["--check"], target) == 0

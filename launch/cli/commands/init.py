@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
+from hobus.config.assets import Agent, Approval, Permissions
 from hobus.config.files import ADMIN_CONFIG, GovernedFile, Layers, find
-from hobus.config.reference import agent_lines
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.installed import layers_of
@@ -277,3 +277,12 @@ def config_document(agent: str) -> str:
     package = agent.lower()
     changed = {"tools": {"entry_points": [f"{package}_notes", f"{package}_note"], "approval": [f"{package}_note"]}}
     return f"{json.dumps(changed, indent=2)}\n"
+
+
+def agent_lines() -> Iterator[tuple[str, str]]:
+    """Each line that the file of an agent has, and what it is for."""
+    for name, field in Agent.model_fields.items():
+        yield name, str(field.description)
+    for block, model in (("permissions", Permissions), ("approval", Approval)):
+        for name, field in model.model_fields.items():
+            yield f"{block}.{name}", str(field.description)

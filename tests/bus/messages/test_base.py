@@ -80,7 +80,7 @@ def in_order(value: Any) -> Any:
 
 def test_no_record_keeps_anything_but_its_fields():
     """What is packed is what an instance holds, in order: a cached property would be packed with it."""
-    importlib.import_module("hobus.bus.protocol_doc")  # loads every message
+    importlib.import_module("bench.pages.protocol")  # loads every message
     kinds, found = [Record], set[type]()
     while kinds:
         kind = kinds.pop()
