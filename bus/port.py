@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
@@ -174,7 +174,10 @@ class Disk(Protocol):
 
 
 class Provider(Protocol):
-    """One model provider instance."""
+    """One model provider instance.
+
+    One that knows has `window(model_id)` besides: tokens that prompt and answer may have together, None: not known.
+    """
 
     @property
     def provider_id(self) -> str: ...
@@ -193,15 +196,6 @@ class Provider(Protocol):
 
         `on_delta`, where given, is told pieces of the content as they come: in order, together a beginning of it.
         """
-        ...
-
-
-@runtime_checkable
-class KnowsWindows(Protocol):
-    """A provider that can say how much its models read."""
-
-    def window(self, model_id: str) -> int | None:
-        """Tokens that prompt and answer may have together; None: not known."""
         ...
 
 

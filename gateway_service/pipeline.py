@@ -19,7 +19,7 @@ from hobus.bus.dispatch import Call
 from hobus.bus.errors import GatewayError, RuntimeFault
 from hobus.bus.messages.gateway import Outcome, Prompt, PromptResponse
 from hobus.bus.messages.ids import parse_iso
-from hobus.bus.port import Bus, KnowsWindows, Provider
+from hobus.bus.port import Bus, Provider
 from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import AdminConfig
@@ -241,8 +241,8 @@ class Pipeline:
         """The request with a cap of its answer that its model's window has room for. Raises CONTEXT_TOO_LONG."""
         provider, model = self.providers[ask.route.provider_id], routing.model_of(ask.route, self.config.gateway)
         window = model.context_tokens if model is not None else None
-        if window is None and isinstance(provider, KnowsWindows):
-            window = provider.window(ask.route.model_id)
+        if window is None and (known := getattr(provider, "window", None)) is not None:
+            window = known(ask.route.model_id)
         if window is None:
             return ask
         return records.with_answer_cap(ask, routing.answer_cap(ask.prompt.max_tokens, ask.route, estimate, window))

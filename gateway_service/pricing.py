@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import pack, unpack
-from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage
 from hobus.config.sections.gateway import ModelConfig
 from hobus.gateway_service.limits import IMAGE_TOKENS
 
@@ -61,7 +61,9 @@ def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
     for message in prompt.messages:
         for segment in message.segments:
             chars += len(segment.text)
-        chars += len(message.images) * IMAGE_TOKENS * chars_per_token
+            if segment.files:
+                images = sum([isinstance(file, SeenImage) for file in segment.files])
+                chars += images * IMAGE_TOKENS * chars_per_token
         for call in message.tool_calls:
             chars += len(call.tool_id) + len(_json(call.arguments))
     if prompt.structured_output:

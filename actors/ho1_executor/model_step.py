@@ -139,8 +139,8 @@ class ModelStep:
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             self._tell_withheld(order, offer.withheld)
             theirs = order.constraints.caller_tools
-            answer = result_of(response, known, tools, withheld=offer.withheld, theirs=theirs)
-            answer = answer.model_copy(update={"is_stand_in": is_stand_in(prompt, response, self.config.gateway)})
+            is_other = is_stand_in(prompt, response, self.config.gateway)
+            answer = result_of(response, known, tools, withheld=offer.withheld, theirs=theirs, is_stand_in=is_other)
             if response.finish_reason in CUT:
                 return as_cut(order, answer, prompt, response)
             if answer.tool_calls:
@@ -310,13 +310,14 @@ def is_stand_in(prompt: Prompt, response: PromptResponse, config: GatewayConfig)
     return answered in config.providers and config.providers[answered].kind == "offline" and answered not in named
 
 
-def result_of(
+def result_of(  # noqa: PLR0913 - what stands in a result comes from as many places
     response: PromptResponse,
     known: KnownToOrder,
     tools: Sequence[ToolSpec],
     *,
     withheld: Sequence[str],
     theirs: Sequence[ToolSpec] = (),
+    is_stand_in: bool = False,
 ) -> OutputResult:
     """An answer with its provenance, and what its model was not told of; its text stays where the gateway has it.
 
@@ -330,6 +331,7 @@ def result_of(
         text=Segment(name="answer", ref=ref, text=response.content),
         tool_calls=calls,
         finish_reason=response.finish_reason,
+        is_stand_in=is_stand_in,
         tools_invented=sorted({call.tool_id for call in response.tool_calls}.difference(response.tools_told)),
         tools_missing=known.lacking({tool.tool_id for tool in tools}, set(response.tools_told)),
         tools_withheld=list(withheld),

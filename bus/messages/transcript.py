@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from pydantic import TypeAdapter
@@ -26,7 +27,9 @@ UNKNOWN = "history_unknown"
 """Code of the gateway's fault for a prompt that goes on from a text which it has not."""
 _MARK, _CALLS, _END = "\x1e", "\x1f", "\n"
 _ROLES = ("user", "assistant", "tool")
-_CALLED = TypeAdapter(list[list[ToolCall]])
+_CALLED = TypeAdapter(list[ToolCall])
+_KEPT, _KEPT_CHARS = 4096, 4096
+"""Messages that are made once, as nearly all of a prompt stood in the one before. Only speed depends on these."""
 _SHORTENED = "Earlier in this conversation, shortened:\n"
 
 
@@ -84,22 +87,27 @@ def expanded(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
 
 def _read(text: str) -> Iterator[PromptMessage]:
     digest, *pieces = text.split(_MARK)
-    asked = [calls.removesuffix(_END) for piece in pieces if (calls := piece.partition(_CALLS)[2])]
-    called = iter(_CALLED.validate_json(f"[{','.join(asked)}]") if asked else ())  # all at once: it is dozens
     if digest:
         yield _message("user", _SHORTENED + digest.rstrip(_END))
     for piece in pieces:
-        head, _, rest = piece.partition(_END)
-        role, _, call_id = head.partition(" ")
-        if role not in _ROLES:
-            raise ValueError(f"a message of an earlier turn is by {role[:20]!r}")
-        said, _, calls = rest.removesuffix(_END).partition(_CALLS)
-        yield _message(role, said, call_id, next(called) if calls else [])
+        yield _one(piece) if len(piece) > _KEPT_CHARS else _one_kept(piece)
 
 
-def _message(role: str, text: str, call_id: str = "", calls: list[ToolCall] | None = None) -> PromptMessage:
+def _one(piece: str) -> PromptMessage:
+    head, _, rest = piece.partition(_END)
+    role, _, call_id = head.partition(" ")
+    if role not in _ROLES:
+        raise ValueError(f"a message of an earlier turn is by {role[:20]!r}")
+    said, _, calls = rest.removesuffix(_END).partition(_CALLS)
+    return _message(role, said, call_id, _CALLED.validate_json(calls) if calls else [])
+
+
+_one_kept = lru_cache(maxsize=_KEPT)(_one)
+
+
+def _message(role: str, text: str, call_id: str = "", calls: Sequence[ToolCall] = ()) -> PromptMessage:
     """Not checked again: a turn's prompt has dozens of them, and its text was."""
     said = Segment.model_construct(name=NAME, ref=None, text=text, artifact_id=None, files=[])
     return PromptMessage.model_construct(
-        role=role, segments=[said] if text else [], tool_calls=calls or [], tool_call_id=call_id
+        role=role, segments=[said] if text else [], tool_calls=list(calls), tool_call_id=call_id
     )

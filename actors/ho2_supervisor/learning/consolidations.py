@@ -152,8 +152,7 @@ class Consolidations:
         )  # fmt: skip
         if wrong := work_orders.faults(planned, ()):
             raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
-        owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
-        order = work_orders.dispatched(owned)
+        order, brought = work_orders.dispatched(planned, dispatched_id(wo_id), {})
         form, gate = order_codec.blank_order(order), crossing.gate.model_dump()
         entry = self._resources.entry(
             "WO_DISPATCHED", ConsolidationDispatched(form, gate, crossing.as_of_ts, crossing.as_of_seq),

@@ -166,8 +166,7 @@ class Effects:
         run = self._session.record.state.run
         if run is None or run.step_id is None:
             raise AssertionError(f"{planned.wo_id} was planned before any step")
-        owned, bodies = self._owned(planned, dispatched_id(planned.wo_id))
-        order = work_orders.dispatched(owned)
+        order, bodies = self._dispatched(planned, dispatched_id(planned.wo_id))
         self._session.append(
             OrderDispatched(
                 wo_id=order.wo_id,
@@ -209,12 +208,12 @@ class Effects:
         is_personal = config is not None and config.per == "principal"
         return self._session.record.state.principal if is_personal else order.session_id
 
-    def _owned(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
+    def _dispatched(self, planned: WorkOrder, submission_id: str) -> tuple[WorkOrder, list[bytes]]:
         """The order whose longer texts have refs, and the bodies that it brings for those that are new.
 
         A composed text is brought as its parts; older lines only when much has been added.
         """
-        order, brought = work_orders.with_own_texts(planned, submission_id, self._refs, self._composed)
+        order, brought = work_orders.dispatched(planned, submission_id, self._refs, self._composed)
         self._refs |= brought
         bodies: list[bytes] = []
         fresh: list[bytes] = []

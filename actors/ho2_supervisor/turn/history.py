@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -42,7 +43,7 @@ class HistoryLimits:
     """Turns by which the first one that is shown whole moves on at once; meanwhile prompts begin alike."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeliveredTurn:
     """One answered input as the user saw it; a text is None until it was read from the record, and in no snapshot."""
 
@@ -63,6 +64,29 @@ class DeliveredTurn:
         """What `hobus session show --turn` takes: `turn 12`; of one that had no run, `input <its id>`."""
         answered = _ANSWERED_BY.search(self.reply_ref)
         return f"input {self.input_id}" if answered is None or self.is_degraded else f"turn {answered[1]}"
+
+    @cached_property
+    def verbatim(self) -> tuple[TextPart, ...]:
+        """The turn as the messages that it was: asked, calls with their results, answered."""
+        texts = self.texts or {}
+
+        def of(segment: Segment) -> TextPart:
+            return TextPart(segment.ref, segment.text if segment.ref is None else texts.get(segment.ref, ERASED))
+
+        parts = _message("user", _GONE if self.input_text is None else TextPart(self.input_ref, self.input_text))
+        for one in self.rounds:
+            parts += _message("assistant", of(one.text), calls=one.tool_calls)
+            for result in one.results:
+                parts += _message("tool", *_beginning(of(result)), call_id=result.name)
+            for words in one.said:
+                parts += _message("user", of(words))
+        answer = _GONE if self.reply_text is None else TextPart(self.reply_ref, self.reply_text)
+        return tuple(merged([*parts, *_message("assistant", answer)]))
+
+    @cached_property
+    def chars(self) -> int:
+        """Of that."""
+        return sum([len(part.text) for part in self.verbatim])
 
     def missing_refs(self) -> tuple[str, ...]:
         """Refs of the texts that are still to be read."""
@@ -170,8 +194,7 @@ def shown(history: History, limits: HistoryLimits) -> list[Shown]:
     What is shown whole, and which lines, moves on by steps of `step_turns`: in between a prompt begins as the one
     before did, and a provider that keeps beginnings of prompts has it.
     """
-    whole = [_verbatim(turn) for turn in history.turns]
-    tokens = [-(-sum([len(part.text) for part in parts]) // limits.chars_per_token) for parts in whole]
+    tokens = [-(-turn.chars // limits.chars_per_token) for turn in history.turns]
     first = _first_whole(history, tokens, limits)
     left = limits.budget_tokens - sum(tokens[first:])
     lines = [line for _, line in history.digests]
@@ -180,7 +203,7 @@ def shown(history: History, limits: HistoryLimits) -> list[Shown]:
     if told := _lines_that_fit(lines, left, history.count - len(history.turns) + first, limits):
         newest = history.turns[first - 1].input_id if first else history.digests[-1][0]
         found.append(Shown(newest, (TextPart(None, told),)))
-    return found + [Shown(turn.input_id, parts) for turn, parts in zip(history.turns, whole, strict=True)][first:]
+    return found + [Shown(turn.input_id, turn.verbatim) for turn in history.turns[first:]]
 
 
 def _first_whole(history: History, tokens: Sequence[int], limits: HistoryLimits) -> int:
@@ -197,24 +220,6 @@ def _first_whole(history: History, tokens: Sequence[int], limits: HistoryLimits)
         return fits
     first = fits + -(before + fits) % limits.step_turns
     return first if first < len(history.turns) else fits
-
-
-def _verbatim(turn: DeliveredTurn) -> tuple[TextPart, ...]:
-    """The turn as the messages that it was: asked, calls with their results, answered."""
-    texts = turn.texts or {}
-
-    def of(segment: Segment) -> TextPart:
-        return TextPart(segment.ref, segment.text if segment.ref is None else texts.get(segment.ref, ERASED))
-
-    parts = _message("user", _GONE if turn.input_text is None else TextPart(turn.input_ref, turn.input_text))
-    for one in turn.rounds:
-        parts += _message("assistant", of(one.text), calls=one.tool_calls)
-        for result in one.results:
-            parts += _message("tool", *_beginning(of(result)), call_id=result.name)
-        for words in one.said:
-            parts += _message("user", of(words))
-    answer = _GONE if turn.reply_text is None else TextPart(turn.reply_ref, turn.reply_text)
-    return tuple(merged([*parts, *_message("assistant", answer)]))
 
 
 def _message(role: str, *said: TextPart, call_id: str = "", calls: Sequence[ToolCall] = ()) -> list[TextPart]:

@@ -70,8 +70,8 @@ def receipt_refs(receipt: Receipt) -> tuple[str, ...]:
     return () if output is None or output.text.ref is None else (output.text.ref,)
 
 
-def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment]) -> WorkOrder:
-    """The order with each of its segments changed so."""
+def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment], **also: Any) -> WorkOrder:
+    """The order with each of its segments changed so, and these fields."""
     exchanges = [
         exchange.model_copy(
             update={
@@ -83,7 +83,7 @@ def with_segments(order: WorkOrder, changed: Callable[[Segment], Segment]) -> Wo
         for exchange in order.exchanges
     ]
     inputs = list(map(changed, order.input_context))
-    return order.model_copy(update={"input_context": inputs, "exchanges": exchanges})
+    return order.model_copy(update={"input_context": inputs, "exchanges": exchanges, **also})
 
 
 def expand_order(order: WorkOrder, texts: Mapping[str, str]) -> WorkOrder:

@@ -138,23 +138,18 @@ def faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
     return [words for is_wrong, words in checks if is_wrong]
 
 
-def dispatched(order: WorkOrder) -> WorkOrder:
-    """The order as it is sent. Raises WorkOrderFault(rejected) for one that is not planned."""
-    return order.model_copy(update={"state": moved(order.wo_id, order.state, "dispatched", "ho2")})
-
-
-def with_own_texts(
+def dispatched(
     order: WorkOrder, submission_id: str, known: Mapping[str, str], composed: Collection[str] = ()
 ) -> tuple[WorkOrder, dict[str, str]]:
-    """The order whose longer texts have refs, and those texts (text -> ref) that it brings as bodies.
+    """The order as it is sent: its longer texts have refs; and those texts (text -> ref) that it brings as bodies.
 
     `known`: refs of texts that earlier orders of the run brought. Later orders, and the prompt's own record, then name
     a text by ref and store it no more. A text that is shorter than its ref stays as it is, unless it is `composed` of
     recorded texts: those stand in one place alone, where they can be erased.
+
+    Raises WorkOrderFault(rejected) for an order that is not planned.
     """
     brought: dict[str, str] = {}
-    if not order.input_context and not order.exchanges:
-        return order, brought
 
     def owned(segment: Segment) -> Segment:
         text = segment.text
@@ -168,4 +163,5 @@ def with_own_texts(
             brought[text] = ref
         return segment.model_copy(update={"ref": ref})
 
-    return order_codec.with_segments(order, owned), brought
+    state = moved(order.wo_id, order.state, "dispatched", "ho2")
+    return order_codec.with_segments(order, owned, state=state), brought

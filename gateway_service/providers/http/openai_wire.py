@@ -129,9 +129,9 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> Iterable[dict[
         if images and message.role != "tool":
             yield {"role": "user", "content": images}
             images = []
-        images += [part for image in message.images for part in _image(image)]
         match message.role:
             case "tool":
+                images += [part for image in message.images for part in _image(image)]
                 yield {"role": "tool", "tool_call_id": ids[0], "content": message.text}
             case "assistant" if message.tool_calls:
                 given = [given_back(call, model_id) for call in message.tool_calls]

@@ -14,7 +14,7 @@ from hobus.actors.ho2_supervisor.turn.order_codec import (
     expand_receipt,
     order_refs,
 )
-from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext, dispatched, faults, with_own_texts
+from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext, dispatched, faults
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import RunId, StepId, TurnId
@@ -111,17 +111,17 @@ def test_every_fault_is_named_at_once() -> None:
 
 def test_a_planned_order_is_sent_once() -> None:
     """It becomes dispatched, and nothing else of it changes; one that was sent is not sent anew."""
-    order = synthesized()
-    sent = dispatched(order)
+    order = synthesized().model_copy(update={"input_context": []})
+    sent, _ = dispatched(order, "WO_DISPATCHED:x", {})
     assert sent == order.model_copy(update={"state": "dispatched"}) and order.state == "planned"
     with pytest.raises(WorkOrderFault) as caught:
-        dispatched(sent)
+        dispatched(sent, "WO_DISPATCHED:x", {})
     assert caught.value.code == "rejected"
 
 
 def test_long_texts_get_refs_into_their_own_entry_and_short_ones_stay() -> None:
     """Bodies lie in the order of the refs; what has a ref already, and what is shorter than one, is left alone."""
-    order, brought = with_own_texts(synthesized(), "WO_DISPATCHED:x", {})
+    order, brought = dispatched(synthesized(), "WO_DISPATCHED:x", {})
     assert brought == {LONG: "WO_DISPATCHED:x/1"}
     assert [segment.ref for segment in order.input_context] == ["WO_DISPATCHED:x/1", "r/1"]
     assert [segment.text for segment in order.input_context] == [LONG, "hello"]
@@ -129,7 +129,7 @@ def test_long_texts_get_refs_into_their_own_entry_and_short_ones_stay() -> None:
 
 def test_text_of_an_earlier_order_is_not_brought_again() -> None:
     """The next round names the system prompt where the first one put it."""
-    order, brought = with_own_texts(synthesized(), "WO_DISPATCHED:y", {LONG: "WO_DISPATCHED:x/1"})
+    order, brought = dispatched(synthesized(), "WO_DISPATCHED:y", {LONG: "WO_DISPATCHED:x/1"})
     assert brought == {}
     assert order.input_context[0].ref == "WO_DISPATCHED:x/1"
 
@@ -141,7 +141,7 @@ def test_recorded_order_expands_to_the_same_bytes() -> None:
         results=[Segment(name="001", ref="r/2", text="outcome"), Segment(name="002", text="short")],
         text=Segment(ref="r/3", text="thinking"),
     )
-    order, _ = with_own_texts(synthesized(exchanges=[exchange]), "WO_DISPATCHED:x", {})
+    order, _ = dispatched(synthesized(exchanges=[exchange]), "WO_DISPATCHED:x", {})
     form = blank_order(order)
     for text in (LONG, "hello", "outcome", "thinking"):
         assert text not in str(form)
