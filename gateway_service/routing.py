@@ -33,7 +33,7 @@ def choose_route(prompt: Prompt, config: GatewayConfig) -> Route:
         provider = config.providers.get(prompt.provider_id)
         model_id = provider.models[0].model_id if provider and provider.models else ""
         route = Route(provider_id=prompt.provider_id, model_id=model_id)
-    if prompt.model_id is not None:
+    if prompt.model_id not in (None, route.model_id):
         route = Route(provider_id=route.provider_id, model_id=prompt.model_id)
     return route
 

@@ -19,7 +19,7 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "entries": (26, 38),
     "record_bytes": (18_900, 26_200),
     "wire_bytes": (80_062, 113_406),
-    "validations": (102, 149),
+    "validations": (94, 135),
     "model_copies": (41, 49),
 }
 """Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).
