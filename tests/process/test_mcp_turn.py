@@ -19,7 +19,7 @@ from bench.cluster import Cluster, eventually
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus.messages.session import Approve, Cancel
 from hobus.launch.cluster.client import connected
-from tests.process.mcp_servers import ROOT, configure, everything_server, http, scripted, stdio, time_server, use
+from tests.process.mcp_servers import ROOT, configure, everything_server, http, scripted, stdio, use
 from tests.sessions import Person, held_calls, stands_still
 
 pytestmark = pytest.mark.process
@@ -40,21 +40,6 @@ def wait_ready(cluster: Cluster, *servers: str, workers: int = 1) -> None:
         )
 
     eventually(is_ready, within_s=60)
-
-
-def test_the_reference_time_server_answers_in_a_turn(cluster: Cluster):
-    """The model asks for its tool, the server is asked once, its words are the answer; the cluster did not wait."""
-    words = configure(cluster, {"time": time_server()}, tools=["time__*"], permitted=["time__*"])
-    cluster.up(*words)
-    wait_ready(cluster, "time")
-    result = cluster.ask(use("time__convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"))
-    assert result["outcome"] == "success", result
-    assert "Asia/Tokyo" in result["response"]
-    assert "T21:00:00+09:00" in result["response"]
-    assert len(cluster.entries("TOOL_STARTED")) == 1
-    listed = cluster.ask("which tools do you have?")["response"]
-    assert "time__get_current_time" in listed
-    assert cluster.verify().tail == "clean"
 
 
 def test_an_image_of_a_server_is_kept_named_and_saved(cluster: Cluster, tmp_path: Path):
@@ -171,23 +156,6 @@ def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, 
     assert failed.reason == "unknown_outcome"
     wait_ready(cluster, "s")
     assert cluster.verify().tail == "clean"
-
-
-def test_a_call_outlasts_its_worker_though_its_server_starts_slowly(cluster: Cluster, tmp_path: Path):
-    """The successor's handshake takes longer than `bus.service_grace_ms`: what may run twice does, all the same."""
-    servers = {"s": scripted(tmp_path, idempotent=["slow"])}
-    servers["s"]["command"].append("late4")
-    words = configure(cluster, servers, tools=["s__slow"], permitted=["s__slow"])
-    cluster.up(*words)
-    wait_ready(cluster, "s")
-    asked = cluster.start_ask(use("s__slow"))
-    effects = tmp_path / "effects"
-    eventually(lambda: effects.exists() and effects.read_text().count("slow") == 1)
-    cluster.kill("ho1/1")
-    eventually(lambda: effects.read_text().count("slow") == 2)
-    assert len({line.split()[1] for line in effects.read_text().splitlines()}) == 1
-    asked.kill()
-    asked.communicate()
 
 
 def test_two_workers_have_a_server_each_and_the_tools_are_told_once(cluster: Cluster, tmp_path: Path):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +18,6 @@ from bench.ledger_drills.rig import ledger_config, write
 from bench.ledger_drills.rig import running as running_ledger
 from hobus.bus.disk import RealDisk
 from hobus.launch.cluster import identity
-from hobus.ledger_service.index import FILES
 from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process
@@ -29,8 +26,6 @@ NARROW = 60
 WIDTHS = (120, NARROW)
 LARGE = 6_000
 """Entries of a record that is verified for long enough to be watched."""
-UNINDEXED = 20_000
-"""Of one whose index is made anew for long enough."""
 TOGETHER = 200
 
 
@@ -133,21 +128,6 @@ def test_a_start_that_fails_shows_why(cluster: Cluster) -> None:
     assert any(row.split()[:2] in (["ho3/1", "backoff"], ["ho3/1", "failed"]) for row in typed.seen), typed.text
 
 
-def test_a_foreground_cluster_tells_of_deaths_in_colour(cluster: Cluster) -> None:
-    """Below `ready`: who died, was started again, is ready again; Ctrl-C drains it."""
-    with typing("up", "--home", str(cluster.home.root), columns=100, rows=50, env={"NO_COLOR": ""}) as typed:
-        typed.until("ready in")
-        os.kill(cluster.row("ho1/1").pid, signal.SIGKILL)
-        typed.until("ho1/1 died: signal 9")
-        typed.until("ho1/1 is ready")
-        typed.press("c")
-        assert typed.end() == 0
-    assert typed.seen[-1] == "stopped" and "stopping: whoever is at work" in typed.seen[-2]
-    (number,) = [number for number, row in enumerate(typed.screen.display) if "died: signal 9" in row]
-    at = typed.screen.display[number].index("died")
-    assert typed.screen.buffer[number][at].fg == "brown"  # as a terminal names its dark yellow
-
-
 ANSWER = """# What stands there
 
 The record is **whole**, and it says so in `hobus ledger verify`, which reads every byte of it from the first one to the last:
@@ -223,15 +203,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return filled(tmp_path_factory.mktemp("large"), LARGE)
 
 
-@pytest.fixture(scope="module")
-def unindexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home whose record takes a while to index, and has no index."""
-    home = filled(tmp_path_factory.mktemp("unindexed"), UNINDEXED)
-    for name in FILES:
-        (home / "ledger" / name).unlink(missing_ok=True)
-    return home
-
-
 def filled(home: Path, count: int) -> Path:
     """With so many entries."""
 
@@ -258,33 +229,6 @@ def test_verifying_a_large_record_shows_how_far_it_is(large: Path, columns: int)
     assert all(len(row) <= columns and row.count("verified") == 1 for row in seen)
     assert typed.seen[0].startswith(f"OK  {LARGE:,} entries, ") and "verified" not in typed.text
     assert not typed.screen.cursor.hidden
-
-
-def test_a_start_that_makes_the_index_anew_shows_how_far_it_is(unindexed: Path, tmp_path: Path) -> None:
-    """Below the rows, in one row that is gone when the ledger is ready."""
-    cluster = cluster_in(tmp_path / "h")
-    shutil.copytree(unindexed / "ledger", cluster.home.ledger)
-    try:
-        with typing("up", "--wait", "--home", str(cluster.home.root), columns=NARROW, rows=30) as typed:
-            assert typed.end() == 0, typed.text
-    finally:
-        cluster.end()
-    told = re.findall(rf"ledger/1 makes its index anew: ([\d,]+) of {UNINDEXED:,} entries", typed.written)
-    assert told == sorted(told, key=lambda done: int(done.replace(",", ""))) and told, typed.written
-    seen = [row for moment in typed.moments for row in moment.splitlines() if "makes its index" in row]
-    assert all(len(row) <= NARROW and row.count("makes") == 1 for row in seen)
-    assert "makes its index" not in typed.text and "ready in" in typed.text
-
-
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_simulated_seeds_are_counted_in_the_same_way(tmp_path: Path, columns: int) -> None:
-    """While they run; what they came to then stands alone, with its plurals."""
-    words = ("--count", "3", "--turns", "1", "--faults", "none", "--jobs", "1", "--home", str(tmp_path))
-    with typing("simulate", *words, columns=columns, rows=20) as typed:
-        assert typed.end() == 0, typed.text
-    assert f"2 of 3 seeds run{', ' if columns >= 80 else ' '}" in typed.written and "seeds run" not in typed.text
-    assert typed.seen[0].startswith("3 of 3 seeds from 0, faults none: ")
-    assert typed.seen[-1] == "holds: every invariant, at every event of 3 seeds"
 
 
 def test_a_plain_terminal_gets_no_codes(running: Cluster) -> None:

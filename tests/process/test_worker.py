@@ -196,19 +196,6 @@ def test_a_token_is_good_for_one_worker_and_for_its_time(site: Site) -> None:
     assert reasons <= {"token_used", "token_expired"}
 
 
-def test_two_workers_with_one_token_of_one_use_at_the_same_moment(site: Site) -> None:
-    """Exactly one is let in."""
-    known = len(site.cluster("keys list", "--json").json["keys"])
-    token = token_of(site.cluster)
-    both = [site.join(name, token) for name in ("one", "two")]
-    eventually(lambda: [worker for worker in both if worker.process.poll() is not None], within_s=60)
-    refused = [worker for worker in both if worker.process.poll() is not None]
-    (winner,) = [worker for worker in both if worker not in refused]
-    winner.works()
-    assert "token_used" in refused[0].said
-    assert len(site.cluster("keys list", "--json").json["keys"]) == known + 1
-
-
 def test_a_forged_token_is_refused_on_both_sides_within_a_second(site: Site) -> None:
     """A random secret with the right address and broker key: exit 5 naming the key; ps, log and record name it too."""
     real = decode(token_of(site.cluster))
