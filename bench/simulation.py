@@ -2,7 +2,7 @@
 
 usage: python -m bench.simulation [--count 20000] [--seed 0] [--jobs 2] [--seconds N] [--resume] [--write]
 
-The same as `hobus simulate --count`, with its table for bench/results/drills.md and bench/results/simulation.json (`--write`, after
+The same as `hobus simulate --seeds`, with its table for bench/results/drills.md and bench/results/simulation.json (`--write`, after
 every block of seeds). With `--seconds` it begins no block when so many have passed, and says how many seeds there were;
 `--resume` goes on behind those that the results hold. Exit code 1 if an invariant broke.
 """

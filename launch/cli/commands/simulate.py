@@ -42,7 +42,6 @@ _TURNS = 3
 @click.command()
 @click.option("--seed", type=click.IntRange(min=0), help="One seed: what happened, and the verdict.")
 @click.option("--seeds", "range_", metavar="A..B", help="Many: from A up to and without B.")
-@click.option("--count", type=click.IntRange(min=1), help="Many: so many from --seed (or 0) on.")
 @click.option("--turns", type=click.IntRange(1, 200), default=_TURNS, show_default=True, help="Inputs in all.")
 @click.option("--sessions", type=click.IntRange(1, 50), help="They are spread over so many (default: drawn, 1 or 2).")
 @click.option(
@@ -55,7 +54,6 @@ _TURNS = 3
     "--trace", type=click.Path(dir_okay=False, path_type=Path), help="With one seed: every event, a line each."
 )
 @click.option("--jobs", type=click.IntRange(1, 256), help="With many: processes (default: one per core).")
-@click.option("--fail-fast", is_flag=True, help="With many: stop at the first seed that breaks something.")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home
 def simulate(  # noqa: PLR0913 - one per option
@@ -63,7 +61,6 @@ def simulate(  # noqa: PLR0913 - one per option
     home: Home,
     seed: int | None,
     range_: str | None,
-    count: int | None,
     turns: int,
     sessions: int | None,
     faults_: str,
@@ -71,7 +68,6 @@ def simulate(  # noqa: PLR0913 - one per option
     until: int | None,
     trace: Path | None,
     jobs: int | None,
-    fail_fast: bool,
     as_json_: bool,
 ) -> int:
     """Run the whole cluster in one process, in virtual time, under seeded faults, and check it at every event.
@@ -86,24 +82,24 @@ def simulate(  # noqa: PLR0913 - one per option
     if list_faults:
         return _list_faults(as_json_=as_json_)
     wanted = SeedOptions(turns, sessions, faults.parse(faults_), layers_of(home))
-    many = _seeds(seed, range_, count)
+    many = _seeds(seed, range_)
     if many is None:
         plan = plan_of(seed or 0, turns=turns, sessions=sessions, faults=wanted.faults)
         return _show_one(plan, wanted, until, trace, as_json_=as_json_)
     if until is not None or trace is not None:
         raise UsageFault("--until and --trace are for one seed", hint=_replay(many[0], wanted))
-    return _show_many(many, wanted, jobs or os.cpu_count() or 1, fail_fast=fail_fast, as_json_=as_json_)
+    return _show_many(many, wanted, jobs or os.cpu_count() or 1, as_json_=as_json_)
 
 
-def _seeds(seed: int | None, range_: str | None, count: int | None) -> range | None:
-    """None: one seed."""
+def _seeds(seed: int | None, range_: str | None) -> range | None:
+    """Return the range of many seeds; None: one seed."""
     if range_ is None:
-        return None if count is None else range(seed or 0, (seed or 0) + count)
+        return None
     match = _RANGE.fullmatch(range_)
     if match is None or int(match.group(1)) >= int(match.group(2)):
         raise UsageFault(f"--seeds {range_} is not a range A..B", hint=next_here("simulate --seeds 0..1000"))
-    if seed is not None or count is not None:
-        raise UsageFault("--seeds takes neither --seed nor --count", hint=next_here(f"simulate --seeds {range_}"))
+    if seed is not None:
+        raise UsageFault("--seeds takes no --seed", hint=next_here(f"simulate --seeds {range_}"))
     return range(int(match.group(1)), int(match.group(2)))
 
 
@@ -224,7 +220,7 @@ def _happened(of: SeedVerdict | SeedTally) -> str:
 # --- many -------------------------------------------------------------------------------------------------------------
 
 
-def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, fail_fast: bool, as_json_: bool) -> int:
+def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, as_json_: bool) -> int:
     tally, clock = SeedTally(), SystemClock()
     began = clock.monotonic()
     is_interrupted = False
@@ -240,8 +236,6 @@ def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, fail_fast: bool,
                         shown.hide()
                     note(f"seed {verdict.seed}: {verdict.broken}")
                     note(f"  replay it: {_replay(verdict.seed, wanted)}")
-                    if fail_fast:
-                        break
                 if shown is not None:
                     shown.at(tally.seeds)
     except BaseException as error:

@@ -58,7 +58,7 @@ def test_a_broken_seed_names_the_command_that_replays_it(
 ) -> None:
     """Exit code 1, the invariant, and a command that stops at the very event; that command finds the same."""
     monkeypatch.setattr(Sender, "record_sent", _at_once)
-    arguments = ["simulate", "--count", "1", "--turns", "1", "--faults", "delay=1ms", "--jobs", "1"]
+    arguments = ["simulate", "--seeds", "0..1", "--turns", "1", "--faults", "delay=1ms", "--jobs", "1"]
     assert run(arguments) == exit_codes.FAILED
     line = next(line for line in capsys.readouterr().out.splitlines() if "replay it: " in line)
     replay = line.partition("replay it: hobus ")[2].split()
@@ -91,7 +91,7 @@ def test_an_interrupted_run_tells_what_it_found_until_then(
 
 @pytest.mark.parametrize(
     "words",
-    ["--seeds 5..5", "--seeds x", "--seeds 0..2 --seed 1", "--count 2 --until 5", "--faults rain", "--seed -1"],
+    ["--seeds 5..5", "--seeds x", "--seeds 0..2 --seed 1", "--seeds 0..2 --until 5", "--faults rain", "--seed -1"],
 )
 def test_what_makes_no_sense_is_a_usage_error(words: str) -> None:
     """Nothing is run."""

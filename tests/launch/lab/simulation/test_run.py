@@ -47,7 +47,7 @@ def digest_without_faults(seed: int, turns: int) -> str:
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
 def test_a_few_seeds_hold(seed: int) -> None:
-    """`hobus simulate --count` does many."""
+    """`hobus simulate --seeds` does many."""
     verdict = verdict_of(seed, turns=2)
     assert verdict.holds, verdict.broken
     assert set(verdict.answers) == {"in-0", "in-1"}
