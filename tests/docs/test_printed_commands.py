@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from contextvars import copy_context
 from pathlib import Path
 
 import click
@@ -119,7 +120,7 @@ def _fault(words: list[str], *, is_whole: bool) -> str:
     if "--help" in rest or (isinstance(command, click.Group) and not rest):
         return ""
     try:
-        made = command.make_context("hobus", list(rest))
+        made = copy_context().run(command.make_context, "hobus", list(rest))  # it notes whose home is meant
         if (filter_of := FILTERS.get(" ".join(name))) is not None:
             filter_of(made.params["filters"])
     except click.MissingParameter as fault:
@@ -170,5 +171,5 @@ def test_a_tool_that_a_page_calls_is_one_of_the_agent_that_is_named() -> None:
         for line in hobus_commands(page.read_text(encoding="utf-8")):
             command, rest = resolve(shlex.split(line))
             if command.name == "call":
-                given = command.make_context("hobus", rest).params
+                given = copy_context().run(command.make_context, "hobus", rest).params
                 assert given["agent"] or given["tool_id"] in agent.tools, f"{page.name}: {line}"
