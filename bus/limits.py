@@ -78,3 +78,5 @@ OUTPUT_ERRORS_MAX = 5
 """Faults named of an answer that breaks its schema."""
 REASON_MAX_CHARS = 200
 """Of a person's reason for a change of memory, where a command is given it: as ho3.reason_max_chars is shipped."""
+POST_HOLD_MS = 5000
+"""Milliseconds that a post waits for its service."""

@@ -62,7 +62,6 @@ class BusSettings(Section):
     heartbeat_interval_ms: Positive = Field(description="ZMTP heartbeat")
     heartbeat_timeout_ms: Positive = Field(description="ZMTP heartbeat time-out")
     dedupe_window: Positive = Field(description="message ids remembered per receiver")
-    post_hold_ms: Positive = Field(description="how long a post waits for its service")
     tap_hwm: Positive = Field(description="batches queued for a slow tap reader")
     unbound_max_bytes: Positive = Field(
         description="a connection from elsewhere is heard for so long without a hello, then cut off"

@@ -1,12 +1,13 @@
 """How a cancelled run is closed: what became of its open orders is read, what has no end gets one; then RunCancelled.
 
 Nothing is issued here. What an executor recorded in time is journaled as it is and ignored as stale; an order that has
-no end within `sessions.cancel_grace_ms` is ended by HO2, so that whatever comes later is kept as WO_LATE.
+no end within `CANCEL_GRACE_MS` (limits.py) is ended by HO2, so that whatever comes later is kept as WO_LATE.
 """
 
 from __future__ import annotations
 
 from hobus.actors.ho2_supervisor import limits
+from hobus.actors.ho2_supervisor.limits import CANCEL_GRACE_MS
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import RunMemo
@@ -29,7 +30,7 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
     """The run's one answer, durable: it was cancelled, and no call of it is open. Raises as an append does."""
     await session.barrier()
     clock = resources.bus.clock
-    give_up = clock.monotonic() + resources.config.sessions.cancel_grace_ms / 1000
+    give_up = clock.monotonic() + CANCEL_GRACE_MS / 1000
     while session.record.state.open_orders:
         await _take_ends(resources, session, memo, trace)
         left_s = give_up - clock.monotonic()

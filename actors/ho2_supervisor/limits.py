@@ -48,3 +48,13 @@ REQUIRED_TIMEOUT_MS = 1000
 """Wall time of such an assembly."""
 HISTORY_RESULT_CHARS = 2000
 """Of a tool's result in later turns' prompts; a longer one stands there by its beginning, in its own turn whole."""
+CANCEL_GRACE_MS = 250
+"""Milliseconds that a cancelled run waits for what its open calls became."""
+ORDER_ATTEMPTS_MAX = 4
+"""Sends of one order by a run."""
+HISTORY_DIGEST_CHARS = 120
+"""Of one line for a turn that is no longer shown word for word."""
+RECENT_EVENTS_MAX = 8
+"""Excerpts that a consolidation is shown, newest first."""
+EXCERPT_MAX_CHARS = 400
+"""Of one excerpt."""

@@ -16,6 +16,7 @@ from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
 from hobus.bus.codec import pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
 from hobus.bus.lanes import is_foreign, role_of
+from hobus.bus.limits import POST_HOLD_MS
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import order_of_call
 from hobus.bus.window import remember
@@ -32,7 +33,7 @@ class Delivery:
         self._state = state
         self._endings = endings
         self._placement = placement
-        self._post_hold_s = state.settings.post_hold_ms / 1000
+        self._post_hold_s = POST_HOLD_MS / 1000
         self._body_max = state.settings.body_max_bytes
 
     def admit(self, peer: BoundPeer, frame: Header, header_bytes: int, body: bytes) -> Row | None:

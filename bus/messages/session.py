@@ -471,7 +471,7 @@ class IntentView(Record):
     """An active intent."""
 
     intent_id: str = Field(description="`INT-<session>-<nnn>`")
-    objective: str = Field(description="its words, cut to ho2.history_digest_chars")
+    objective: str = Field(description="its words, cut")
     declared_at: Timestamp
 
 

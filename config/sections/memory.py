@@ -52,6 +52,4 @@ class Ho3Config(Section):
     source_events_max: Positive = Field(
         description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"
     )
-    recent_events_max: Positive = Field(description="excerpts that a consolidation is shown, newest first")
-    excerpt_max_chars: Positive = Field(description="of one excerpt")
     consolidation_timeout_ms: Positive = Field(description="one consolidation, its model call included")

@@ -27,11 +27,6 @@ class LauncherConfig(Section):
     start_method: Literal["fork", "spawn"] = Field(
         description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
     )
-    fork_timeout_ms: Positive = Field(description="a zygote silent this long, with an order to answer, is replaced")
-    fork_attempts_max: Positive = Field(
-        description="zygotes that are asked for one process (its own, its heir, one loaded anew); then it is spawned"
-    )
-    fork_poll_ms: Positive = Field(description="how often the launcher looks whether the last zygote's processes ended")
     restart_first_ms: NonNegative = Field(description="pause before the restart of a process that was healthy; 0: none")
     restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
     restart_backoff_max_ms: Positive = Field(
@@ -42,22 +37,10 @@ class LauncherConfig(Section):
     crash_window_ms: Positive = Field(description="window of crash_budget")
     stuck_after_ms: Positive = Field(description="a process without a beat this long is killed and restarted")
     drain_ms: Positive = Field(description="per process, then it is killed")
-    drain_share: Share = Field(
-        description="of it, this share is a process's own: one that cannot finish still says what it gave back"
-    )
     finish_ms: Positive = Field(description="how long a process that a command ends may finish its work before")
     orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
-    start_crashes: Positive = Field(description="crashes in a row before its first readiness after which up says so")
     log_max_bytes: Positive = Field(description="a larger log is moved aside; one older file of each is kept")
-    log_tail_lines: Positive = Field(description="last lines of a log that a failure shows")
-    watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
-    ready_poll_ms: Positive = Field(description="the same, as long as something is starting or draining")
-    orphan_poll_ms: Positive = Field(description="how often a process without a launcher asks who still needs it")
     client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
-    journal_poll_ms: Positive = Field(description="how often a command that waits for a turn reads how that stands")
-    command_poll_ms: Positive = Field(description="how often a command looks whether the launcher has done its word")
-    tap_poll_ms: Positive = Field(description="how often `hobus tap` looks whether the cluster is still there")
-    chat_history_lines: NonNegative = Field(description="typed lines that `hobus chat` remembers in its home; 0: none")
 
 
 class Ho1Config(Section):
@@ -83,7 +66,6 @@ class Ho2Config(Section):
     count: Positive = Field(description="supervisors that `hobus up` starts")
     classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
-    order_attempts_max: Positive = Field(description="sends of one order by a run")
     owners_interval_ms: Positive = Field(description="between two looks whether a supervisor is missing")
     owners_entries: Positive = Field(
         description="newest entries of a session that then say whether something is open in it; most turns have fewer"
@@ -93,7 +75,6 @@ class Ho2Config(Section):
     history_step_turns: Positive = Field(
         description="turns by which the oldest one shown verbatim moves on at once: meanwhile prompts begin alike"
     )
-    history_digest_chars: Positive = Field(description="one line for a turn that is no longer shown verbatim")
     reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 
 

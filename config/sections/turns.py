@@ -86,7 +86,6 @@ class SessionsConfig(Section):
     )
     output_schema_depth_max: Positive = Field(description="levels of such a schema: objects and lists in one another")
     command_max_bytes: Positive = Field(description="a command without a text: its reason and the ids that it names")
-    cancel_grace_ms: Positive = Field(description="how long a cancelled run waits for what its open calls became")
 
 
 class QualityGateConfig(Section):

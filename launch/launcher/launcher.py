@@ -64,6 +64,7 @@ from hobus.launch.launcher.supervision import (
 )
 from hobus.launch.launcher.supervision import plan as members_of
 from hobus.launch.launcher.zygote import Newborn, end_unused
+from hobus.launch.limits import READY_POLL_MS, WATCH_INTERVAL_MS
 
 if TYPE_CHECKING:
     from hobus.launch.launcher.rolling import Rolling
@@ -284,7 +285,7 @@ class Launcher:
                 has_settled = True
                 collector.settle()
             is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
-            interval_ms = self._config.ready_poll_ms if is_soon else self._config.watch_interval_ms
+            interval_ms = READY_POLL_MS if is_soon else WATCH_INTERVAL_MS
             with suppress(TimeoutError):
                 async with asyncio.timeout(interval_ms / 1000):
                     await crew.is_news.wait()
@@ -317,7 +318,7 @@ class Launcher:
     def _count_anew_after_sleep(self, crew: Crew) -> None:
         """Between two looks there is a pause, and the time that the broker has to answer."""
         now, config = self._clock.now(), self._config
-        if (now - self._looked_at) * 1000 > 2 * config.watch_interval_ms + config.client_timeout_ms:
+        if (now - self._looked_at) * 1000 > 2 * WATCH_INTERVAL_MS + config.client_timeout_ms:
             self._log.warning("launcher_stood_still", for_s=round(now - self._looked_at, 1))
             crew.members = {member.actor: counted_anew(member, now) for member in crew}
         self._looked_at = now
@@ -378,7 +379,7 @@ class Launcher:
                     break
                 except RuntimeFault as fault:
                     self._log.warning("not_recorded", entry=entry.submission_id, code=fault.code, detail=fault.detail)
-                    await bus.sleep(self._config.watch_interval_ms / 1000)
+                    await bus.sleep(WATCH_INTERVAL_MS / 1000)
             said, at_s = await self._to_record.get()
             entry = command_entry(said, at_s, instance=bus.instance, number=number)
 

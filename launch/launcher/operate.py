@@ -16,6 +16,7 @@ from hobus.launch.console.output import note
 from hobus.launch.launcher import control
 from hobus.launch.launcher.control import Command, LeaveCommand
 from hobus.launch.launcher.options import require_room
+from hobus.launch.limits import COMMAND_POLL_MS, LOG_TAIL_LINES
 from hobus.launch.logs.tail import of_incarnation
 
 _NAMED = 8
@@ -111,10 +112,10 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
         rows = {row.actor: row for row in run.children if row.actor in actors}
         if is_settled(rows):
             return rows
-        _check(home, run, rows, config.log_tail_lines)
+        _check(home, run, rows, LOG_TAIL_LINES)
         if clock.monotonic() > deadline:
             raise CommandError(f"not done in time: {_states(rows.values())}", hint=next_command("ps", home.root))
-        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
+        time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
 
 
 def _states(rows: Iterable[ChildRow]) -> str:

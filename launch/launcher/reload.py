@@ -27,6 +27,7 @@ from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, ReloadCommand
 from hobus.launch.launcher.gates import start_plan
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan
+from hobus.launch.limits import COMMAND_POLL_MS
 
 
 class Reloaded(NamedTuple):
@@ -66,7 +67,7 @@ def reload_in_turn(home: Home) -> Reloaded:
             if clock.monotonic() >= until:
                 raise
         while run is not None and run.reload is not None and run.reload.state == "going" and clock.monotonic() < until:
-            time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as in _follow
+            time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - as in _follow
             run = run_file.read(home.run_file)
 
 
@@ -97,7 +98,7 @@ def reload(home: Home, *, wait: bool = True) -> Reloaded:
         _require_possible(home, run, effects)
         _offer(home, plan, run, restarts_executors=bool(beside))
         if wait:
-            _follow(home, plan.snapshot.digest, place.snapshot.config.launcher)
+            _follow(home, plan.snapshot.digest)
     elapsed_ms = round((clock.monotonic() - began) * 1000)
     return Reloaded(place.snapshot.digest, plan.snapshot.digest, found, beside, effects, plan.warnings, elapsed_ms)
 
@@ -143,10 +144,10 @@ def _offer(home: Home, plan: Plan, run: RunFile, *, restarts_executors: bool) ->
 
 def _has_ended(run: RunFile, config: LauncherConfig) -> bool:
     """Whether a launcher that hung up without an answer is gone: one that ends is still there for a moment."""
-    for _ in range(config.client_timeout_ms // config.command_poll_ms):
+    for _ in range(config.client_timeout_ms // COMMAND_POLL_MS):
         if not identity.is_alive(run.launcher_pid, run.launcher_mark):
             return True
-        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as in `_follow`
+        time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - as in `_follow`
     return False
 
 
@@ -167,7 +168,7 @@ def _mend_of(fault: BusError, home: Home) -> str:
     return next_command("ps", home.root)
 
 
-def _follow(home: Home, digest: str, config: LauncherConfig) -> None:
+def _follow(home: Home, digest: str) -> None:
     """Returns when the cluster has gone over. Raises CommandError when it went back, or has ended."""
     while True:
         run = run_file.read(home.run_file)
@@ -181,7 +182,7 @@ def _follow(home: Home, digest: str, config: LauncherConfig) -> None:
         if row is not None and row.state != "going":
             _require_done(home, row, digest)
             return
-        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
+        time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
 
 
 def _ended(home: Home) -> CommandError:

@@ -35,6 +35,7 @@ from hobus.launch.launcher.options import SCALABLE
 from hobus.launch.launcher.recording import Run, record_snapshot
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import RUNNING, LeaveAsked, Member, number_of
+from hobus.launch.limits import COMMAND_POLL_MS
 
 _STARTED_ANEW = ("ho1",)
 """Roles whose processes are given anew what a change of their section names."""
@@ -261,7 +262,7 @@ class Rolling:
 
     @property
     def _look_s(self) -> float:
-        return self.run.snapshot.config.launcher.command_poll_ms / 1000
+        return COMMAND_POLL_MS / 1000
 
 
 def named_in(config: AdminConfig) -> dict[str, list[str]]:

@@ -26,6 +26,7 @@ from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.zygote import Fork, Forked
 from hobus.launch.launcher.zygotes import Held, Shown, Zygotes
+from hobus.launch.limits import FORK_ATTEMPTS_MAX, FORK_POLL_MS, FORK_TIMEOUT_MS, WATCH_INTERVAL_MS
 from hobus.launch.logs import writing
 from hobus.launch.process.options import ProcessOptions
 
@@ -156,10 +157,10 @@ class Nursery:
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._config.fork_timeout_ms / 1000):
+                async with asyncio.timeout(FORK_TIMEOUT_MS / 1000):
                     while _has_children():
                         self.reap_strangers()
-                        await asyncio.sleep(self._config.fork_poll_ms / 1000)
+                        await asyncio.sleep(FORK_POLL_MS / 1000)
 
     # --- orders -------------------------------------------------------------------------------------------------
 
@@ -172,7 +173,7 @@ class Nursery:
             self._ask(order, self._zygotes, self._zygotes.present)
 
     def _is_given_up(self, order: _Order) -> bool:
-        return order.asked_count >= self._config.fork_attempts_max
+        return order.asked_count >= FORK_ATTEMPTS_MAX
 
     def _ask(self, order: _Order, keeper: Zygotes, present: Held) -> None:
         order.asked, order.asked_at = present, asyncio.get_running_loop().time()
@@ -187,17 +188,17 @@ class Nursery:
         stopped is known at once.
         """
         loop, config = asyncio.get_running_loop(), self._config
-        limit_ms = config.fork_timeout_ms if asked.is_loaded else config.ready_timeout_ms
+        limit_ms = FORK_TIMEOUT_MS if asked.is_loaded else config.ready_timeout_ms
         rest_ms = (max(order.asked_at, asked.heard_at) - loop.time()) * 1000 + limit_ms
         is_stopped = identity.is_stopped(asked.pid)
         if rest_ms > 0 and not is_stopped:
-            look_in_s = min(rest_ms, config.watch_interval_ms) / 1000
+            look_in_s = min(rest_ms, WATCH_INTERVAL_MS) / 1000
             order.timer = loop.call_later(look_in_s, self._watch, order, keeper, asked)
             return
         _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded, is_stopped=is_stopped)
         for one in self._orders.values():
             if one.asked is asked and not asked.is_loaded:
-                one.asked_count = config.fork_attempts_max
+                one.asked_count = FORK_ATTEMPTS_MAX
         keeper.dismiss(asked)
 
     def _put_anew(self) -> None:

@@ -13,6 +13,7 @@ from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, Said, StartSettled, StateChanged, UnderWay
 from hobus.launch.launcher.supervision import Member, drain_bound_s
 from hobus.launch.launcher.zygotes import Shown
+from hobus.launch.limits import LOG_TAIL_LINES, START_CRASHES
 from hobus.launch.logs.tail import tail
 
 
@@ -136,7 +137,7 @@ class Board:
         tails = {
             member.actor: tail(
                 self._home.log(member.actor),
-                self._config.log_tail_lines,
+                LOG_TAIL_LINES,
                 start=self.logs_begin_at.get(member.actor, 0),
             )
             for member in ([] if damaged else failed or begun)
@@ -145,9 +146,7 @@ class Board:
 
     def _will_not_start(self, member: Member) -> bool:
         """It failed, or it keeps crashing before it was ever ready: waiting longer would tell nothing new."""
-        return member.state == "failed" or (
-            member.state == "backoff" and member.history.streak >= self._config.start_crashes
-        )
+        return member.state == "failed" or (member.state == "backoff" and member.history.streak >= START_CRASHES)
 
 
 def shown(members: list[Member]) -> list[run_file.ChildRow]:

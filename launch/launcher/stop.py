@@ -18,6 +18,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, next_here
 from hobus.launch.console.output import note, say
 from hobus.launch.launcher.supervision import drain_bound_s
+from hobus.launch.limits import COMMAND_POLL_MS
 
 _LOOK_INTERVAL_S = 0.01
 _LOOKS = 500
@@ -43,7 +44,7 @@ def stop(home: Home, *, quiet: bool = False) -> int:
         note(f"{fault.message}; it is told to end, and does when it goes on: kill -CONT {launcher.pid}")
     config = _settings(home)
     bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)
-    seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=config.command_poll_ms / 1000)
+    seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=COMMAND_POLL_MS / 1000)
     for line in blocked:
         note(line)
     if not quiet:

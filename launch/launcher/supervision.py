@@ -21,6 +21,7 @@ from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster.run_file import ChildRow, State
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
+from hobus.launch.limits import WATCH_INTERVAL_MS
 
 START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http")
 """Only for the eye: every process binds first and connects late, so the order of starting does not matter."""
@@ -303,7 +304,7 @@ def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, 
         heard_at = max(member.seen_at, event.at - row.last_beat_ms / 1000)
         heard = replace(member, seen_at=heard_at, was_seen=True, silent_since=0.0)
         following = _reported(heard, row, event.at)
-    elif member.was_seen and (event.at - member.seen_at) * 1000 > 2 * config.watch_interval_ms:
+    elif member.was_seen and (event.at - member.seen_at) * 1000 > 2 * WATCH_INTERVAL_MS:
         # Not at once: a broker that has just begun does not know anybody yet.
         following = replace(member, silent_since=member.silent_since or member.seen_at)
     silent_ms = (event.at - following.seen_at) * 1000

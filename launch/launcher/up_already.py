@@ -16,6 +16,7 @@ from hobus.launch.console.output import duration, note, say, say_prose
 from hobus.launch.launcher.operate import require_room_for
 from hobus.launch.launcher.options import StartOptions, parse_scale, require_file
 from hobus.launch.launcher.progress import WaitingLine, already_up
+from hobus.launch.limits import COMMAND_POLL_MS
 
 _LOOK_INTERVAL_S = 0.02
 _LOOKS = 100
@@ -97,7 +98,7 @@ def _wait(home: Home, ready_within_s: float | None) -> int:
             for row in late:
                 if row.state == "starting" and row.note:
                     line.show(f"{row.actor} {row.note}", clock.now())
-            time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - as above
+            time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - as above
     finally:
         line.hide()
     if not late:

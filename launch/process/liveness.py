@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from hobus.bus.port import Clock
 from hobus.config.schema import AdminConfig
+from hobus.launch.limits import ORPHAN_POLL_MS
 
 FINISH = signal.SIGUSR1
 """From the launcher: take nothing new, finish, end. SIGTERM tells the same with little time."""
@@ -90,5 +91,5 @@ async def wait_until_not_needed(
     while clock.monotonic() < deadline:
         if not needed_by(role, await roles_present()):
             break
-        await sleep(config.launcher.orphan_poll_ms / 1000)
+        await sleep(ORPHAN_POLL_MS / 1000)
     return max(0.0, deadline - clock.monotonic())

@@ -31,6 +31,7 @@ from hobus.launch.cluster.kernel import keep_memory_private, return_big_memory, 
 from hobus.launch.cluster.run_file import write_whole
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
+from hobus.launch.limits import DRAIN_SHARE
 from hobus.launch.logs import writing
 from hobus.launch.process import liveness, wiring
 from hobus.launch.process.liveness import FINISH
@@ -166,7 +167,7 @@ class _Process:
             )
             await peer.stop(patience_s)
         elif ending == "told":
-            await peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
+            await peer.stop(DRAIN_SHARE * self._config.launcher.drain_ms / 1000)
         return ending
 
     async def _rest(self) -> None:

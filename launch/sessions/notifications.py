@@ -25,6 +25,7 @@ from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.output import as_json, printable
+from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.journal import FromLedger, end_of
 from hobus.launch.sessions.summary import Standing
 
@@ -154,7 +155,7 @@ async def follow(
     place: Place, session_id: str, input_id: str, noticed: Noticed, tell: Callable[[list[Line]], None]
 ) -> None:
     """Tells what is noticed, until it is cancelled; whatever is away comes back, or who waits for the turn says so."""
-    interval_s = place.snapshot.config.launcher.journal_poll_ms / 1000
+    interval_s = JOURNAL_POLL_MS / 1000
     is_caught_up, after = False, -1
     while True:
         await asyncio.sleep(interval_s)

@@ -14,6 +14,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.output import note
+from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.turns import Watch, process_turn
 
 ROLE = "door"
@@ -42,7 +43,7 @@ async def answer_of(
                     timeout_s=max(0.0, deadline - clock.monotonic()),
                     retry_interval_s=config.host.retry_interval_ms / 1000,
                     is_hopeless=lambda: not _may_answer(place.home),
-                    watch=Watch(lambda: cluster_gone(place.home), config.launcher.journal_poll_ms / 1000),
+                    watch=Watch(lambda: cluster_gone(place.home), JOURNAL_POLL_MS / 1000),
                     on_stream=on_stream,
                     waits_for_its_turn=waits_for_its_turn,
                     when_busy=_tell_busy,

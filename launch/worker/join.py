@@ -22,6 +22,7 @@ from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault
 from hobus.launch.console.output import note
+from hobus.launch.limits import WATCH_INTERVAL_MS
 from hobus.launch.worker.home import Cluster, WorkerHome
 
 NEW_TOKEN = "on the cluster's host: hobus token create"  # noqa: S105 - a sentence
@@ -168,4 +169,4 @@ async def _fetched(peer: Peer, digest: str, config: AdminConfig) -> bytes:
             if not has_said:
                 note(f"the configuration is not there yet ({fault.code}): waiting for the cluster's record")
             has_said = True
-        await peer.sleep(config.launcher.watch_interval_ms / 1000)
+        await peer.sleep(WATCH_INTERVAL_MS / 1000)

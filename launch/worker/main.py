@@ -34,6 +34,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.console.output import counted, note, say
 from hobus.launch.launcher import inherited
+from hobus.launch.limits import DRAIN_SHARE, WATCH_INTERVAL_MS
 from hobus.launch.logs import writing
 from hobus.launch.process.roles import Made
 from hobus.launch.process.roles.ho1 import make_elsewhere
@@ -167,7 +168,7 @@ class _Life:
                 if ending is None:
                     note("draining")
                     config = self._config.launcher
-                    limit_ms = config.finish_ms if self._is_outdated else config.drain_share * config.drain_ms
+                    limit_ms = config.finish_ms if self._is_outdated else DRAIN_SHARE * config.drain_ms
                     await peer.stop(limit_ms / 1000)
                 return ending or ("other_config" if self._is_outdated else "told")
         finally:
@@ -223,7 +224,7 @@ class _Life:
         """
         known = self._snapshot.digest
         while not self._is_outdated:
-            await peer.sleep(self._config.launcher.watch_interval_ms / 1000)
+            await peer.sleep(WATCH_INTERVAL_MS / 1000)
             if peer.cluster_digest in ("", known):
                 continue
             try:

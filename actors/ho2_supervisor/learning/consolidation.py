@@ -14,6 +14,7 @@ from math import isfinite
 from typing import Any, get_args
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment
+from hobus.actors.ho2_supervisor.limits import RECENT_EVENTS_MAX
 from hobus.actors.ho2_supervisor.turn.classification import labels_in
 from hobus.actors.ho2_supervisor.turn.context_trace import traced
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
@@ -109,7 +110,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
     model: ModelChoice,
 ) -> WorkOrder:
     """The consolidate order. It names a model if its agent does, else its tag routes it; ids are bounded."""
-    gate, evidence, shown = crossing.gate, crossing.evidence, memory.recent_events_max
+    gate, evidence, shown = crossing.gate, crossing.evidence, RECENT_EVENTS_MAX
     texts = {
         "signal_id": gate.signal_id,
         "count": str(gate.count),

@@ -17,6 +17,7 @@ from hobus.actors.ho2_supervisor.attention.pipeline import Room
 from hobus.actors.ho2_supervisor.learning import consolidation
 from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Judged
 from hobus.actors.ho2_supervisor.learning.learning import HO3, code_of
+from hobus.actors.ho2_supervisor.limits import EXCERPT_MAX_CHARS, RECENT_EVENTS_MAX
 from hobus.actors.ho2_supervisor.ownership.history_lookup import turn_of_run
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.turn import chain, order_codec, pool, work_orders
@@ -186,7 +187,7 @@ class Consolidations:
                 tokens = tokens_of(config.max_tokens, self._config.budget)
                 chars = min(room, tokens * self._config.attention.chars_per_token)
             turns = await self._turns_behind(crossing)
-            for fragment in consolidation.excerpts_of(turns, self._memory.excerpt_max_chars, room=chars):
+            for fragment in consolidation.excerpts_of(turns, EXCERPT_MAX_CHARS, room=chars):
                 yield harmless_whole(fragment, unsafe)
 
         return await attention.tried(request, attention.template_for(request), {"history": said})
@@ -201,13 +202,13 @@ class Consolidations:
             self._resources.snapshot.model_for(crossing.agent, "consolidate").provider,
         )
         newest = [run for event_id in events if (run := consolidation.run_of(event_id)) is not None]
-        turns = [await turn_of_run(self._client, run, provider) for run in newest[: self._memory.recent_events_max]]
+        turns = [await turn_of_run(self._client, run, provider) for run in newest[:RECENT_EVENTS_MAX]]
         return [turn for turn in turns if turn is not None]
 
     async def _learned(self, crossing: Crossing, order: WorkOrder, trace: str) -> Artifact:
         """The artifact that the pool's answer gives. Raises WorkOrderFault, LineRefused for an unusable answer."""
         try:
-            receipt = await pool.receipt_of(self._bus, self._config.ho2, order, first_attempt=1, trace=trace)
+            receipt = await pool.receipt_of(self._bus, order, first_attempt=1, trace=trace)
         except RuntimeFault as fault:
             receipt = self._lost(order, fault, trace)
         except asyncio.CancelledError:  # out of time, or this process stops: nobody will take a receipt any more

@@ -188,7 +188,7 @@ class Effects:
         sent_at = bus.clock.monotonic()
         try:
             receipt = await pool.receipt_of(
-                bus, self._resources.config.ho2, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
+                bus, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
                 holder=self._holder(order), due_at=session.record.state.deadline_at, told=session.told,
             )  # fmt: skip
         except RuntimeFault as fault:

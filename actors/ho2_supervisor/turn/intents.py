@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
+from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS
 from hobus.actors.ho2_supervisor.session.intents import IntentFact, has_own_words
 from hobus.actors.ho2_supervisor.turn import intent_rules
 from hobus.actors.ho2_supervisor.turn.classification import Classification
@@ -20,7 +21,7 @@ def settle(run: Run, labels: Classification) -> None:
     Driven again, the run decides the same; what its journal has of that already is not recorded again.
     """
     before = run.memo.intents
-    objective = one_line(labels.objective, run.config.ho2.history_digest_chars)
+    objective = one_line(labels.objective, HISTORY_DIGEST_CHARS)
     decision = intent_rules.resolve_intent_transition(
         ActiveIntents(before.active, intent_id(run.session.session_id, before.next_seq)),
         ClassifyResult(labels.action, objective, run.requested.input_ref),

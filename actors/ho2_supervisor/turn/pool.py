@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hobus.actors.ho2_supervisor import limits
+from hobus.actors.ho2_supervisor.limits import ORDER_ATTEMPTS_MAX
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR
 from hobus.bus.messages.order_states import WorkOrderState, moved
@@ -10,14 +11,12 @@ from hobus.bus.messages.transcript import Told, goes_on
 from hobus.bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
-from hobus.config.sections.processes import Ho2Config
 
 HO1 = "ho1"
 
 
 async def receipt_of(  # noqa: PLR0913 - what a request is made of
     bus: Bus,
-    config: Ho2Config,
     order: WorkOrder,
     *,
     first_attempt: int,
@@ -38,7 +37,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
     give_up = clock.monotonic() + order.constraints.timeout_seconds
     fault = RuntimeFault("expired", "no attempt fitted into the time-out")
     is_in_doubt = False
-    for attempt in range(first_attempt, first_attempt + config.order_attempts_max):
+    for attempt in range(first_attempt, first_attempt + ORDER_ATTEMPTS_MAX):
         left_s = give_up - clock.monotonic()
         if left_s <= 0:
             break

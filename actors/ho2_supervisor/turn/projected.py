@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment, text_of
+from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS
 from hobus.actors.ho2_supervisor.projection import fragments as rules
 from hobus.actors.ho2_supervisor.projection.liveness import LivenessState, liveness_of
 from hobus.actors.ho2_supervisor.turn.intent_rules import hash_of, ruleset_rows
@@ -44,7 +45,7 @@ def computed(run: Run, mode: Mode, projection: AssembledContext) -> WriteEntry:
         tokens_used=sum(-(-(len(one.content) + 1) // config.attention.chars_per_token) for one in told),
         fragment_count=len(told),
         context_hash=_hash(text_of(projection.of("liveness"))),
-        ruleset_hash=ruleset_hash(config.attention.chars_per_token, config.ho2.history_digest_chars),
+        ruleset_hash=ruleset_hash(config.attention.chars_per_token, HISTORY_DIGEST_CHARS),
         active_intents=tuple(one.removeprefix(intents) for one in state.active_intents),
         open_work_orders=tuple(one.removeprefix(orders) for one in state.open_work_orders),
         failed_items=tuple(one.wo_id.removeprefix(orders) for one in state.failed_items),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hobus.actors.ho2_supervisor.limits import MISTAKES_MAX
+from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS, MISTAKES_MAX
 from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
     chain,
@@ -336,7 +336,7 @@ def history_limits(config: AdminConfig, *agents: Agent) -> HistoryLimits:
     return HistoryLimits(
         budget_tokens=max(tokens, default=config.budget.history_budget),
         turns_max=config.ho2.history_turns_max,
-        digest_chars=config.ho2.history_digest_chars,
+        digest_chars=HISTORY_DIGEST_CHARS,
         chars_per_token=config.attention.chars_per_token,
         known_max=config.sessions.known_max,
         step_turns=config.ho2.history_step_turns,

@@ -31,6 +31,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, same_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import counted, is_terminal, note, note_coloured, note_lines, say
+from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.turns import beside
 from hobus.launch.sessions.watched_turn import ROLE, answer_of
 from hobus.launch.sessions.which import full_session_id
@@ -144,7 +145,7 @@ async def _watched(place: Place, turn: ProcessTurn, timeout_s: float, view: View
 
 async def _followed(place: Place, session_id: str, input_id: str, tell: Callable[[list[Line]], None]) -> None:
     """What happens in the session is told, from when the turn has taken a while."""
-    await asyncio.sleep(place.snapshot.config.launcher.journal_poll_ms / 1000)
+    await asyncio.sleep(JOURNAL_POLL_MS / 1000)
     from hobus.launch.sessions.notifications import (  # noqa: PLC0415
         Noticed,
         follow,

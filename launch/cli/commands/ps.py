@@ -20,7 +20,7 @@ from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster import spools
-from hobus.launch.cluster.client import cluster_of, connected, place_of
+from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
@@ -37,6 +37,7 @@ from hobus.launch.console.output import (
     wants_json,
     zone,
 )
+from hobus.launch.limits import LOG_TAIL_LINES, WATCH_INTERVAL_MS
 from hobus.ledger_service.space import shortage
 
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
@@ -116,7 +117,7 @@ def _show(home: Home, run: RunFile, now: float, answer: Peers | None, rows: list
     for row in (one for one in run.children if one.state == "failed"):
         from hobus.launch.launcher.operate import show_tail  # noqa: PLC0415 - loads a launcher's rooms
 
-        show_tail(home, row, place_of(home, run).snapshot.config.launcher.log_tail_lines)
+        show_tail(home, row, LOG_TAIL_LINES)
 
 
 def _watch(home: Home) -> Output:
@@ -126,7 +127,7 @@ def _watch(home: Home) -> Output:
     # By name: whoever looks once needs none of it.
     in_place = importlib.import_module("hobus.launch.console.terminal").InPlace()
     clock = SystemClock()
-    interval_s = cluster_of(home).snapshot.config.launcher.watch_interval_ms / 1000
+    interval_s = WATCH_INTERVAL_MS / 1000
     raise_at_interrupt()
     with suppress(KeyboardInterrupt), in_place:
         while True:

@@ -32,6 +32,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here, same_command
 from hobus.launch.console.output import as_json, note, note_coloured, note_lines, printable, say
+from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.notifications import Noticed, follow, in_shell
 from hobus.launch.sessions.tool_texts import ToolText, text_of
 from hobus.launch.sessions.tool_texts import words_of as words_of_tool
@@ -137,7 +138,7 @@ async def _end_of_order(bus: Bus, wo_id: str, place: Place) -> Entry | None:
         found = await bus.request("ledger", question, expect=Found, timeout_s=place.client_timeout_s)
         if found.entries and found.entries[0] is not None:
             return found.entries[0]
-        await bus.sleep(place.snapshot.config.launcher.journal_poll_ms / 1000)
+        await bus.sleep(JOURNAL_POLL_MS / 1000)
     return None
 
 

@@ -18,6 +18,7 @@ from hobus.launch.cli.tap.printer import Printer
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command, of_os_error
 from hobus.launch.console.output import note
+from hobus.launch.limits import TAP_POLL_MS
 
 
 @dataclass(slots=True)
@@ -116,7 +117,7 @@ class Live:
 
     @property
     def _poll_s(self) -> float:
-        return self.place.snapshot.config.launcher.tap_poll_ms / 1000
+        return TAP_POLL_MS / 1000
 
     async def _watch_the_cluster(self, reader: TapReader) -> None:
         waited_s, patience_s = 0.0, self.place.client_timeout_s

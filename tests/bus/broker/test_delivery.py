@@ -556,7 +556,7 @@ def test_a_reply_by_a_peer_without_a_service_is_denied(rig):
 
 
 def test_a_post_to_an_absent_service_is_held_then_a_dead_letter(rig, monkeypatch):
-    """It waits bus.post_hold_ms, longer than a request's grace; then it is dead, and its sender is not told."""
+    """It waits limits.POST_HOLD_MS, longer than a request's grace; then it is dead, and its sender is not told."""
     monkeypatch.setattr("hobus.bus.broker.delivery.row_for", lambda *_: POST_ROW)
     monkeypatch.setattr("hobus.bus.broker.delivery.denial_of", lambda *_: "")
     host = rig.client("host/1@a")

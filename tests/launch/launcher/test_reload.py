@@ -16,10 +16,11 @@ from hobus.launch.launcher.reload import UnderWay, reload_in_turn
 @pytest.fixture
 def others(monkeypatch):
     """Another reload is under way for so many looks at the run file; what was then done, and looked at."""
+    monkeypatch.setattr(module, "COMMAND_POLL_MS", 1)
 
     def make(looks: int, *, finish_ms: int = 60_000):
         seen = SimpleNamespace(looks=0, tries=0)
-        snapshot = shipped_with(("launcher.finish_ms", finish_ms), ("launcher.command_poll_ms", 1))
+        snapshot = shipped_with(("launcher.finish_ms", finish_ms))
 
         def run(*_):
             seen.looks += 1
@@ -76,7 +77,8 @@ def test_not_longer_than_a_process_may_take_to_finish(others, tmp_path):
 @pytest.mark.parametrize(("looks", "is_gone"), [(0, True), (3, True), (1000, False)])
 def test_a_launcher_that_hangs_up_has_ended_once_it_is_gone(monkeypatch, looks, is_gone):
     """The kernel closes what it had open before it is gone; one that stays hung up for another reason."""
-    config = shipped_with(("launcher.command_poll_ms", 1), ("launcher.client_timeout_ms", 20)).config.launcher
+    config = shipped_with(("launcher.client_timeout_ms", 20)).config.launcher
+    monkeypatch.setattr(module, "COMMAND_POLL_MS", 1)
     lives = [True] * looks + [False]
     monkeypatch.setattr(module.identity, "is_alive", lambda *_: lives.pop(0))
     assert module._has_ended(SimpleNamespace(launcher_pid=1, launcher_mark=""), config) is is_gone

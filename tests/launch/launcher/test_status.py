@@ -14,6 +14,7 @@ from hobus.launch.launcher.restart_policy import CrashHistory
 from hobus.launch.launcher.starting import show
 from hobus.launch.launcher.status import Board, shown
 from hobus.launch.launcher.supervision import Member
+from hobus.launch.limits import LOG_TAIL_LINES
 
 READY = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a", pid=7, mark="m")
 STARTING = replace(READY, actor="ho1/2", state="starting")
@@ -56,7 +57,7 @@ def test_who_is_late_is_named_with_the_end_of_its_log(board, words, tmp_path):
     (word,) = words
     assert not word.is_ready
     assert list(word.tails) == ["ho1/2"]
-    assert word.tails["ho1/2"][-1] == "line 99" and len(word.tails["ho1/2"]) == board._config.log_tail_lines
+    assert word.tails["ho1/2"][-1] == "line 99" and len(word.tails["ho1/2"]) == LOG_TAIL_LINES
 
 
 def test_who_failed_is_shown_with_this_runs_log_alone(board, words, tmp_path):
@@ -86,7 +87,7 @@ def test_damage_is_one_sentence_and_an_exit_code_of_its_own(board, words, capsys
     [("failed", 1, True), ("backoff", 3, True), ("backoff", 2, False), ("starting", 9, False)],
 )
 def test_who_cannot_start_is_said_early(board, words, state, streak, is_said):
-    """launcher.start_crashes crashes in a row, or given up: waiting longer would tell nothing."""
+    """START_CRASHES crashes in a row, or given up: waiting longer would tell nothing."""
     board.report_readiness([READY, replace(STARTING, state=state, history=CrashHistory(streak=streak))], 100.5)
     assert bool(words) == is_said
 

@@ -37,6 +37,7 @@ from hobus.launch.launcher.supervision import (
     number_of,
     plan,
 )  # fmt: skip
+from hobus.launch.limits import WATCH_INTERVAL_MS
 
 CONFIG = shipped_snapshot().config.launcher.model_copy(
     update={
@@ -436,7 +437,7 @@ def test_what_is_no_number_of_a_scalable_role_is_refused(item):
 
 def test_who_is_not_heard_any_more_is_known_since_its_last_beat():
     """Not at the first look of a broker that does not know it, which may have just begun; heard again, it is forgotten."""
-    soon = 100.5 + 2 * CONFIG.watch_interval_ms / 1000
+    soon = 100.5 + 2 * WATCH_INTERVAL_MS / 1000
     assert after(READY, Seen(None, soon))[0].silent_since == 0.0
     silent = after(READY, Seen(None, soon + 0.1), Seen(None, soon + 0.5))[0]
     assert (silent.silent_since, silent.state, silent.row().silent_since) == (READY.seen_at, "ready", READY.seen_at)

@@ -7,6 +7,7 @@ from hobus.bus.catalog import row_of
 from hobus.bus.messages.control import ReadPeers
 from hobus.bus.sim.world import World
 from hobus.launch.launcher.supervision import STOP_ORDER
+from hobus.launch.limits import ORPHAN_POLL_MS
 from hobus.launch.process.liveness import STAGES, hard_limit_s, needed_by, patience_s, wait_until_not_needed
 
 SNAPSHOT = shipped_snapshot()
@@ -70,7 +71,7 @@ def test_it_ends_as_soon_as_nobody_needs_it():
         return ["ho2"] if elapsed < 1.0 else ["gateway"]
 
     elapsed, left = waited_s("ho1", present)
-    assert 1.0 <= elapsed <= 1.0 + 2 * CONFIG.launcher.orphan_poll_ms / 1000
+    assert 1.0 <= elapsed <= 1.0 + 2 * ORPHAN_POLL_MS / 1000
     assert left == pytest.approx(patience_s("ho1", CONFIG) - elapsed)
 
 
@@ -81,7 +82,7 @@ def test_it_ends_although_it_is_needed_when_its_patience_is_over():
         return ["ho2"]
 
     elapsed, left = waited_s("ho1", present)
-    assert elapsed == pytest.approx(patience_s("ho1", CONFIG), abs=CONFIG.launcher.orphan_poll_ms / 1000)
+    assert elapsed == pytest.approx(patience_s("ho1", CONFIG), abs=ORPHAN_POLL_MS / 1000)
     assert left == 0.0
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS
 from hobus.actors.ho2_supervisor.projection.liveness import LivenessState, reduce_liveness
 from hobus.actors.ho2_supervisor.turn.projected import ruleset_hash
 from hobus.bus.messages.ledger import Entry
@@ -81,7 +82,7 @@ def test_every_turn_records_what_it_projected() -> None:
             "mode": "enforce", "timestamp": "", "token_budget": config.budget.projection_budget,
             "tokens_used": 5 + 13, "fragment_count": 2,
             "context_hash": hashlib.sha256(contexts(rig)[-1].encode()).digest(),
-            "ruleset_hash": ruleset_hash(config.attention.chars_per_token, config.ho2.history_digest_chars),
+            "ruleset_hash": ruleset_hash(config.attention.chars_per_token, HISTORY_DIGEST_CHARS),
             "active_intents": ("001",), "open_work_orders": (), "failed_items": ("1.2.2.002",), "escalations": (),
             "ho3_artifacts_injected": (),
         }  # fmt: skip

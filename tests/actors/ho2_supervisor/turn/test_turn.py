@@ -379,7 +379,7 @@ def test_failed_order_is_a_failure_and_never_text() -> None:
 
 
 def test_lost_order_is_sent_again_and_then_failed_by_ho2() -> None:
-    """Retryable faults are retried `order_attempts_max` times with a growing attempt; then HO2 writes the order's end."""
+    """Retryable faults are retried `ORDER_ATTEMPTS_MAX` times with a growing attempt; then HO2 writes the order's end."""
     lost = BusError("peer_lost", "gone")
     with Rig(script=lambda order: classified() if order.wo_type == "classify" else lost) as rig:
         with pytest.raises(BusError) as caught:

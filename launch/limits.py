@@ -1,0 +1,28 @@
+"""Engineering limits: no configuration has a reason to change them."""
+
+FORK_TIMEOUT_MS = 5000
+"""Milliseconds: a zygote that is silent for so long, with an order to answer, is replaced."""
+FORK_ATTEMPTS_MAX = 3
+"""Of one process, by one zygote after the other; then it is started as a fresh interpreter."""
+FORK_POLL_MS = 2
+"""Milliseconds between two looks whether the last zygote's processes have ended."""
+DRAIN_SHARE = 0.8
+"""Of the time to stop: the rest is for what a process does after its drain."""
+START_CRASHES = 3
+"""Crashes in a row before its first readiness after which `hobus up` says so."""
+LOG_TAIL_LINES = 20
+"""Last lines of a log that a failure shows: a traceback and what led to it."""
+WATCH_INTERVAL_MS = 1000
+"""Milliseconds between two questions to the broker how everybody is."""
+READY_POLL_MS = 25
+"""The same, as long as something is starting or draining."""
+ORPHAN_POLL_MS = 20
+"""Milliseconds between two questions of a process without a launcher who still needs it."""
+JOURNAL_POLL_MS = 300
+"""Milliseconds between two looks of a command that waits for a turn."""
+TAP_POLL_MS = 200
+"""Milliseconds between two looks of `hobus tap` whether the cluster is still there."""
+CHAT_HISTORY_LINES = 1000
+"""Typed lines that `hobus chat` remembers in its home."""
+COMMAND_POLL_MS = 20
+"""Milliseconds between two looks of a command that waits for processes."""
