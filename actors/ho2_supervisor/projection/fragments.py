@@ -6,7 +6,7 @@ shows is the attention engine's to say, by its template and budget.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment, plain
 from hobus.actors.ho2_supervisor.projection.liveness import LivenessState
@@ -19,11 +19,12 @@ PRIORITIES = ("intent", "failed", "open", "memory")
 _LEAD = "active intent: "
 
 
-def liveness_fragments(state: LivenessState, objectives: Mapping[str, str]) -> list[Fragment]:
-    """What is alive, by priority. `objectives`: ref -> words; what is not there was erased."""
+def liveness_fragments(state: LivenessState, objectives: Mapping[str, str], shown: Collection[str]) -> list[Fragment]:
+    """What is alive, by priority. `objectives`: ref -> words, else erased; `shown`: the intents that are told."""
     active = state.active_intents
+    told = [one for one in reversed(active) if one in shown]
     return [
-        *(_intent(intent_id, state.intents[intent_id].objective, objectives) for intent_id in reversed(active)),
+        *(_intent(intent_id, state.intents[intent_id].objective, objectives) for intent_id in told),
         *(_failed(life) for life in _newest_first(state, active) if life.status == "failed"),
         *(_open(life) for life in _newest_first(state, active) if life.is_open),
     ]

@@ -29,8 +29,11 @@ def alive(run: Run) -> LivenessState:
 
 
 def fragments(run: Run) -> list[Fragment]:
-    """What is alive, by priority."""
-    return rules.liveness_fragments(alive(run), run.session.record.objectives)
+    """What is alive, by priority; of its intents those alone that no message of the prompt says."""
+    record = run.session.record
+    said = {turn.input_ref for turn in record.history.turns}
+    shown = {one.intent_id for one in run.memo.intents.active if one.objective_ref not in said}
+    return rules.liveness_fragments(alive(run), record.objectives, shown)
 
 
 def computed(run: Run, mode: Mode, projection: AssembledContext) -> WriteEntry:

@@ -96,6 +96,13 @@ def one_tool(order: WorkOrder) -> Answer:
             return "from tools: " + ", ".join(segment.text for segment in order.exchanges[-1].results)
 
 
+def going_on(order: WorkOrder) -> Answer:
+    """Every message behind the first one of its session goes on with what that one wanted."""
+    if order.wo_type == "classify" and not order.wo_id.endswith("-1.1.1"):
+        return classified(CLASSIFIED | {"intent_signal": {"action": "continue"}})
+    return question_and_answer(order)
+
+
 def text_of(order: WorkOrder, name: str) -> str:
     """What the order's segments of one name say together; of steers, drafts and notes, what its rounds hold."""
     rounds = [one for exchange in order.exchanges for one in (exchange.text, *exchange.said)]

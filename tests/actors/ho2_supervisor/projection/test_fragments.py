@@ -40,7 +40,7 @@ def orders() -> OrderLives:
 def contents(objectives: dict[str, str] | None = None, ref: str = OWN) -> list[str]:
     """What is alive, in words."""
     state = liveness_of(intents(ref), orders(), session_open=True)
-    return [one.content for one in liveness_fragments(state, {OWN: "see"} if objectives is None else objectives)]
+    return [one.content for one in liveness_fragments(state, {OWN: "see"} if objectives is None else objectives, [INTENT])]
 
 
 def test_priority_is_intent_then_failures_then_open_orders() -> None:
@@ -54,6 +54,13 @@ def test_priority_is_intent_then_failures_then_open_orders() -> None:
     ]
 
 
+def test_an_intent_that_a_message_of_the_prompt_says_is_not_told_again() -> None:
+    """Whoever asks for the fragments says which are; failures and open orders of the others stand."""
+    state = liveness_of(intents(), orders(), session_open=True)
+    first, *_ = liveness_fragments(state, {OWN: "see"}, ())
+    assert first.content.startswith("failed: ")
+
+
 def test_words_that_were_erased_are_said_to_be() -> None:
     """And have no ref any more."""
     assert contents({})[0] == "active intent: [erased]"
@@ -62,7 +69,7 @@ def test_words_that_were_erased_are_said_to_be() -> None:
 def test_every_fragment_says_where_it_comes_from() -> None:
     """Source, id, and its words' place in the record where they stand alone there."""
     state = liveness_of(intents(), orders(), session_open=True)
-    first, second, *_ = liveness_fragments(state, {OWN: "see"})
+    first, second, *_ = liveness_fragments(state, {OWN: "see"}, [INTENT])
     assert first == Fragment("liveness", INTENT, (TextPart(None, "active intent: "), TextPart(OWN, "see")))
     assert (second.source, second.source_id) == ("liveness", wo(10))
     assert [part.ref for part in second.parts] == [None]
@@ -72,4 +79,4 @@ def test_a_message_as_objective_has_no_ref() -> None:
     """What is shown is its beginning in one line, and no body holds just that."""
     ref = f"RunRequested:{SESSION}/i1/1"
     state = liveness_of(intents(ref), OrderLives(), session_open=True)
-    assert [part.ref for part in liveness_fragments(state, {ref: "see"})[0].parts] == [None]
+    assert [part.ref for part in liveness_fragments(state, {ref: "see"}, [INTENT])[0].parts] == [None]

@@ -14,7 +14,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, one_tool, text_of
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, going_on, one_tool, text_of
 from tests.rig import names
 
 QUESTION = "what packages are installed?"
@@ -58,15 +58,29 @@ def failing_tool(order: WorkOrder) -> Answer:
 
 
 def test_enforced_the_prompt_shows_intent_and_failures() -> None:
-    """In the next turn: what the session is for, and what failed; the words of the intent by their ref."""
+    """In the next turn: what the session is for, and what failed; the words of the intent by their ref.
+
+    Of a first turn that would be its own message once more.
+    """
     with Rig(*in_mode("enforce"), script=failing_tool) as rig:
         told(rig, QUESTION, "and now?")
         first, _, second, _ = contexts(rig)
-        assert first == "active intent: see"
+        assert first == ""
         assert second == "active intent: see\nfailed: call of list_tools in turn 1 (tool_failed)"
         order = rig.pool.orders[-1]
         refs = [s.ref for s in order.input_context if s.name == "assembled_context" and s.text == "see"]
         assert refs == [f"INTENT_DECLARED:{SESSION}/001/1"]
+
+
+@pytest.mark.parametrize("turns_max", [20, 1])
+def test_an_intent_is_told_when_its_message_is_not_in_the_prompt(turns_max: int) -> None:
+    """Without words of its own it is a message: told once no whole turn that a prompt can show begins with that."""
+    plain = classified({"speech_act": "question", "ambiguity": "low"})
+    settings = in_mode("enforce", ("ho2.history_turns_max", turns_max))
+    with Rig(*settings, script=lambda order: plain if order.wo_type == "classify" else "fine") as rig:
+        told(rig, QUESTION, "and now?", "and then?")
+        last = "" if turns_max > 1 else f"active intent: {QUESTION}"
+        assert contexts(rig) == ["", "", last]
 
 
 def test_every_turn_records_what_it_projected() -> None:
@@ -100,13 +114,13 @@ def test_off_computes_and_appends_nothing() -> None:
 
 def test_shadow_records_both_contexts_and_their_difference() -> None:
     """The model is shown what it was shown before; the record has that, the projection, and what one has alone."""
-    with Rig(("ho3.enabled", True), *in_mode("shadow"), script=one_tool) as rig:
+    with Rig(("ho3.enabled", True), *in_mode("shadow"), script=going_on) as rig:
         rig.world.start(Remembering([bias("ART-1")]), role="ho3")
         rig.run(rig.world.settled())
-        told(rig, QUESTION)
+        told(rig, QUESTION, "and now?")
         assert set(contexts(rig)) == {""}
-        assert [said.mode for _, said in computed(rig)] == ["shadow"]
-        [(entry, said)] = computed(rig, "PROJECTION_SHADOW_COMPARE")
+        assert [said.mode for _, said in computed(rig)] == ["shadow"] * 2
+        [_, (entry, said)] = computed(rig, "PROJECTION_SHADOW_COMPARE")
         shown, projected = [(body or b"").decode() for body in entry.bodies[1:]]
         line = text_of(rig.pool.orders[-1], "ho3_biases")
         assert (shown, projected) == (line, f"active intent: see\n{line}")
@@ -129,11 +143,11 @@ def test_memory_lines_reach_the_model_in_every_mode(mode: str) -> None:
 def test_budget_of_the_projection_is_kept() -> None:
     """What does not fit is left out, lines of memory first; what is recorded is what was shown."""
     settings = in_mode("enforce", ("ho3.enabled", True), ("budget.projection_budget", 5))
-    with Rig(*settings, script=one_tool) as rig:
+    with Rig(*settings, script=going_on) as rig:
         rig.world.start(Remembering([bias("ART-1")]), role="ho3")
         rig.run(rig.world.settled())
-        told(rig, QUESTION)
-        [(_, said)] = computed(rig)
+        told(rig, QUESTION, "and now?")
+        [_, (_, said)] = computed(rig)
         assert (said.tokens_used, said.fragment_count, said.ho3_artifacts_injected) == (5, 1, ())
         assert text_of(rig.pool.orders[-1], "ho3_biases") == ""
 
@@ -167,12 +181,15 @@ def test_a_kill_in_the_middle_of_a_turn_projects_once(number: int, is_answered: 
                 if len(seen) == number:
                     owner = rig.instances[0] if rig.supervisors[0].counters()["runs"] else rig.instances[1]
                     rig.world.loop.call_later(0.0004 if is_answered else 0.0, lambda: rig.world.kill(owner))
-            return one_tool(order)
+            is_doubt = order.wo_type == "classify"
+            return classified({"speech_act": "question", "ambiguity": "low"}) if is_doubt else one_tool(order)
 
+        told(rig, "before")
         rig.pool.script = script
-        told(rig, QUESTION)
-        [(_, said)] = computed(rig)
-        assert set(contexts(rig)) == {"active intent: see"}
+        assert rig.run(rig.turn("i2", QUESTION)).outcome == "success"
+        [_, (_, said)] = computed(rig)
+        rounds = contexts(rig)[2:]
+        assert set(rounds) == {"active intent: see"}
         assert said.context_hash == hashlib.sha256(b"active intent: see").digest()
 
 

@@ -19,7 +19,7 @@ from hobus.config.attention_template import AnyStage, Handler, Stage
 from tests.actors.ho2_supervisor.attention.assembling import Assembling, template
 from tests.actors.ho2_supervisor.attention.assembling import fragments as made
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
-from tests.actors.ho2_supervisor.rig import SESSION, Pool, Rig, text_of
+from tests.actors.ho2_supervisor.rig import SESSION, Pool, Rig, going_on, text_of
 from tests.actors.ho2_supervisor.turn.test_context import contexts
 from tests.transcripts import readable
 
@@ -208,7 +208,7 @@ class Seen(NamedTuple):
 def seen(pipeline: list[dict[str, Any]], required: dict[str, Any] | None = None) -> Seen:
     """The last turn of a few, by a template of these stages."""
     changes = (("ho3.enabled", True), ("ho2.history_step_turns", 1))
-    with Rig(*changes, tools=[], templates=[template(*pipeline)], required=required) as rig:
+    with Rig(*changes, tools=[], templates=[template(*pipeline)], required=required, script=going_on) as rig:
         files = Files()
         rig.world.start(files, role="ho1", slots=16, tools=[AT_HOME])
         rig.world.start(Remembering(LEARNED), role="ho3", slots=64)
