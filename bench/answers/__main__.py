@@ -84,22 +84,22 @@ class Door:
 
 
 @contextmanager
-def model_server(name: str) -> Iterator[str]:
-    """Return the address of this model's server. Raises PeerAway."""
-    python = python_of(f"answers-{name}", MODELS[name])
+def model_server(name: str, python: Path | None = None) -> Iterator[str]:
+    """Return the address of this model's server, run by `python`, else in an environment of its own. Raises PeerAway."""
+    python = python or python_of(f"answers-{name}", MODELS[name])
+    cache().mkdir(parents=True, exist_ok=True)
     words = [str(python), str(Path(__file__).with_name("model_server.py")), name, str(cache())]
-    server = subprocess.Popen(
+    with subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    try:
-        assert server.stdout is not None
-        address = server.stdout.readline().strip()
-        if not address:
-            raise PeerAway(f"the server of {name} did not start: {' '.join(words)}")
-        yield address
-    finally:
-        server.kill()
-        server.wait()
+    ) as server:
+        try:
+            assert server.stdout is not None
+            address = server.stdout.readline().strip()
+            if not address:
+                raise PeerAway(f"the server of {name} did not start: {' '.join(words)}")
+            yield address
+        finally:
+            server.kill()
 
 
 @contextmanager

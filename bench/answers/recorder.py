@@ -33,15 +33,14 @@ def recording(server: str) -> Iterator[Recorder]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             kept.requests.append(json.loads(body))
-            upstream = HTTPConnection(to, timeout=600)
-            upstream.request("POST", self.path, body, {"content-type": "application/json"})
             said = b""
-            with closing(upstream), upstream.getresponse() as answer:
-                self.send_response(answer.status)
-                self.send_header("content-type", answer.headers["content-type"])
-                self.send_header("connection", "close")
-                self.end_headers()
-                with suppress(ConnectionError):  # who wanted the first words alone has gone
+            with closing(HTTPConnection(to, timeout=600)) as upstream, suppress(ConnectionError):
+                upstream.request("POST", self.path, body, {"content-type": "application/json"})
+                with upstream.getresponse() as answer:  # who wanted the first words alone may be gone
+                    self.send_response(answer.status)
+                    self.send_header("content-type", answer.headers["content-type"])
+                    self.send_header("connection", "close")
+                    self.end_headers()
                     while piece := answer.read1(65536):
                         said += piece
                         self.wfile.write(piece)
