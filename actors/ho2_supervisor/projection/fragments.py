@@ -6,7 +6,7 @@ shows is the attention engine's to say, by its template and budget.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment, plain
 from hobus.actors.ho2_supervisor.projection.liveness import LivenessState
@@ -21,19 +21,19 @@ _LEAD = "active intent: "
 
 def liveness_fragments(state: LivenessState, objectives: Mapping[str, str], shown: Collection[str]) -> list[Fragment]:
     """What is alive, by priority. `objectives`: ref -> words, else erased; `shown`: the intents that are told."""
-    active = state.active_intents
+    active, orders = state.active_intents, _newest_first(state)
     told = [one for one in reversed(active) if one in shown]
     return [
         *(_intent(intent_id, state.intents[intent_id].objective, objectives) for intent_id in told),
-        *(_failed(life) for life in _newest_first(state, active) if life.status == "failed"),
-        *(_open(life) for life in _newest_first(state, active) if life.is_open),
+        *(_failed(life) for life in orders if life.status == "failed"),
+        *(plain("liveness", life.wo_id, f"without an end: {_called(life)}") for life in orders if life.is_open),
     ]
 
 
-def _newest_first(state: LivenessState, active: Sequence[str]) -> list[OrderLife]:
+def _newest_first(state: LivenessState) -> list[OrderLife]:
     """Orders without an intent, or of an active one; what is about an intent that is over concerns nobody."""
-    about = [life for life in state.work_orders.values() if life.intent_id is None or life.intent_id in active]
-    return about[::-1]
+    concerned = (None, *state.active_intents)
+    return [life for life in list(state.work_orders.values())[::-1] if life.intent_id in concerned]
 
 
 def _intent(intent_id: str, ref: str, objectives: Mapping[str, str]) -> Fragment:
@@ -47,10 +47,6 @@ def _intent(intent_id: str, ref: str, objectives: Mapping[str, str]) -> Fragment
 def _failed(life: OrderLife) -> Fragment:
     why = "its answer was not good enough" if life.is_escalated else life.reason
     return plain("liveness", life.wo_id, f"failed: {_called(life)} ({why})")
-
-
-def _open(life: OrderLife) -> Fragment:
-    return plain("liveness", life.wo_id, f"without an end: {_called(life)}")
 
 
 def _called(life: OrderLife) -> str:

@@ -40,7 +40,9 @@ def orders() -> OrderLives:
 def contents(objectives: dict[str, str] | None = None, ref: str = OWN) -> list[str]:
     """What is alive, in words."""
     state = liveness_of(intents(ref), orders(), session_open=True)
-    return [one.content for one in liveness_fragments(state, {OWN: "see"} if objectives is None else objectives, [INTENT])]
+    return [
+        one.content for one in liveness_fragments(state, {OWN: "see"} if objectives is None else objectives, [INTENT])
+    ]
 
 
 def test_priority_is_intent_then_failures_then_open_orders() -> None:
