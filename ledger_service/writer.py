@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
@@ -250,16 +251,11 @@ class Writer:
         trusted(len(frame.chains) == len(entries), "every entry has its chain value")
         before = frame.chains[-2] if len(entries) > 1 else self.chain
         trusted(frame.chains[-1] == next_chain(before, entries[-1]), "the chain goes on")
-        entries_at: list[int] = []
-        bodies_at: list[int] = []
-        at = HEADER_BYTES
-        for entry in entries:
-            entries_at.append(at + ENTRY_HEAD_BYTES)
-            at += ENTRY_HEAD_BYTES + len(entry)
+        sizes, at = [ENTRY_HEAD_BYTES + size for size in map(len, entries)], HEADER_BYTES + ENTRY_HEAD_BYTES
+        *entries_at, at = accumulate(sizes, initial=at)
         trusted(frame.entries_at == entries_at, "entries lie one behind the other")
-        for _, data in batch.bodies:
-            bodies_at.append(at)
-            at += BODY_HEAD_BYTES + len(data)
+        sizes = [BODY_HEAD_BYTES + size for size in map(len, [data for _, data in batch.bodies])]
+        *bodies_at, at = accumulate(sizes, initial=at - ENTRY_HEAD_BYTES)
         trusted(frame.bodies_at == bodies_at, "bodies lie behind them, in the same order")
         trusted(at < len(frame.data), "all of them lie within their frame")
         trusted(

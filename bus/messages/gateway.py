@@ -40,7 +40,8 @@ class PromptMessage(Record):
     @property
     def text(self) -> str:
         """The exact text that the provider gets."""
-        return "".join([segment.text for segment in self.segments])
+        segments = self.segments  # nearly always one
+        return segments[0].text if len(segments) == 1 else "".join([segment.text for segment in segments])
 
     @property
     def images(self) -> list[SeenImage]:
