@@ -24,6 +24,7 @@ from functools import partial
 from typing import Any
 
 from hobus.bus.errors import LedgerError, RuntimeFault, fault_of
+from hobus.bus.limits import RESUBMIT_PAUSE_MS
 from hobus.bus.messages.ledger import (
     Ack,
     Body,
@@ -80,7 +81,7 @@ class LedgerClient:
     def __init__(self, bus: Bus, settings: LedgerClientSettings) -> None:
         self._bus = bus
         self._request_timeout_s = settings.request_timeout_ms / 1000
-        self._resubmit_pause_s = settings.resubmit_pause_ms / 1000
+        self._resubmit_pause_s = RESUBMIT_PAUSE_MS / 1000
         self._outage_wait_s = settings.outage_wait_ms / 1000
         self._outstanding_max = settings.client_outstanding_max
         self._frames_max = settings.client_frames_max

@@ -80,3 +80,9 @@ REASON_MAX_CHARS = 200
 """Of a person's reason for a change of memory, where a command is given it: as ho3.reason_max_chars is shipped."""
 POST_HOLD_MS = 5000
 """Milliseconds that a post waits for its service."""
+INDEX_INTERVAL_MS = 200
+"""Milliseconds by which the ledger's index may trail its record."""
+SPOOL_RETRY_MS = 1000
+"""Milliseconds between two tries of what was spooled while the ledger was away."""
+RESUBMIT_PAUSE_MS = 100
+"""Milliseconds before what a ledger that went away had not acknowledged is submitted again."""

@@ -33,9 +33,6 @@ class LedgerClientSettings(Section):
         description="frames of urgent writes that a client has on their way; further ones leave together with an answer"
     )
     request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
-    resubmit_pause_ms: Positive = Field(
-        description="pause before a client hands writes over again that the ledger did not take"
-    )
 
 
 class BusSettings(Section):

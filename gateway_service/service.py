@@ -14,7 +14,7 @@ import structlog
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import ConfigError, GatewayError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.limits import OUTPUT_ERRORS_MAX
+from hobus.bus.limits import OUTPUT_ERRORS_MAX, SPOOL_RETRY_MS
 from hobus.bus.messages.gateway import (
     Breakers,
     Budget,
@@ -96,7 +96,7 @@ class GatewayService(Actor):
             self._ledger,
             self._spool,
             spool_after_s=config.gateway.spool_after_ms / 1000,
-            retry_s=config.ledger.spool_retry_ms / 1000,
+            retry_s=SPOOL_RETRY_MS / 1000,
         )
         self._breakers = BreakerDesk(bus, self._keeper, config.gateway.breaker)
         self._recovery = Recovery(bus, self._ledger, self._spool, config.gateway)

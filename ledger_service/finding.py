@@ -14,6 +14,7 @@ from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText
 from hobus.bus.word_scores import Weights, score, weights
 from hobus.config.sections.ledger import SearchConfig
+from hobus.ledger_service.limits import QUERY_MAX_CHARS
 from hobus.ledger_service.search_index import (
     Among,
     IndexedText,
@@ -71,7 +72,7 @@ def terms_of(question: Search, tokens: Tokens, config: SearchConfig) -> list[str
     """The words to look for. Raises BusError(malformed) for a question that narrows by too many things."""
     if max(len(question.streams), len(question.event_types)) > config.words_max:
         raise BusError("malformed", f"more than {config.words_max} streams or types (ledger.search.words_max)")
-    return tokens.terms(_looked_at(question.words, config.query_max_chars), limit=config.words_max)
+    return tokens.terms(_looked_at(question.words, QUERY_MAX_CHARS), limit=config.words_max)
 
 
 def _looked_at(words: str, chars_max: int) -> str:

@@ -16,6 +16,7 @@ from contextlib import suppress
 
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
+from hobus.bus.limits import INDEX_INTERVAL_MS
 from hobus.bus.messages import ledger as m
 from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import split_body_ref
@@ -26,6 +27,7 @@ from hobus.ledger_service.full_text import FullText
 from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom
 from hobus.ledger_service.intake import Surroundings, salts
+from hobus.ledger_service.limits import DENIED_INTERVAL_MS, DENIED_MAX, PRINCIPAL_TAILS_MAX
 from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
 from hobus.ledger_service.scope import READS, Denials, may_read, may_read_entry, searched_by
 from hobus.ledger_service.space import shortage
@@ -62,7 +64,7 @@ class LedgerService(Actor):
     async def start(self, bus: Bus) -> None:
         """Recovers, then accepts. Raises LedgerError (rejected, disk_full, damaged) or OSError, naming the place."""
         self._bus = bus
-        self._denials = Denials(bus.instance, kinds_max=self._config.denied_max)
+        self._denials = Denials(bus.instance, kinds_max=DENIED_MAX)
         self.failed = asyncio.get_running_loop().create_future()
         world = Surroundings(
             origin=bus.instance,
@@ -342,8 +344,8 @@ class LedgerService(Actor):
         """A long poll; each principal has a bounded number of them, so that they crowd out nobody."""
         principal = self._bus.principal
         waiting = self._waiting.get(principal, 0)
-        if waiting >= self._config.principal_tails_max:
-            raise BusError("busy", f"{waiting} long polls of {principal} wait (ledger.principal_tails_max)")
+        if waiting >= PRINCIPAL_TAILS_MAX:
+            raise BusError("busy", f"{waiting} long polls of {principal} wait; no more are held")
         self._waiting[principal] = waiting + 1
         try:
             async with asyncio.timeout(wait_s):
@@ -404,7 +406,7 @@ class LedgerService(Actor):
         while True:
             await self._dirty.wait()
             self._dirty.clear()
-            await self._bus.sleep(self._config.index_interval_ms / 1000)
+            await self._bus.sleep(INDEX_INTERVAL_MS / 1000)
             try:
                 await self._index_up_to(self._open().writer.head)
             except NoRoom:
@@ -426,7 +428,7 @@ class LedgerService(Actor):
         while self._full_text is not None:
             await self._unsearched.wait()
             self._unsearched.clear()
-            await self._bus.sleep(self._config.index_interval_ms / 2000)
+            await self._bus.sleep(INDEX_INTERVAL_MS / 2000)
             await self._full_text.keep_up(self._open().writer.head)
 
     async def _learn_known(self) -> None:
@@ -438,7 +440,7 @@ class LedgerService(Actor):
         """At most one batch of records per interval, however much is denied."""
         while True:
             await self._denied.wait()
-            await self._bus.sleep(self._config.denied_interval_ms / 1000)
+            await self._bus.sleep(DENIED_INTERVAL_MS / 1000)
             self._denied.clear()
             try:
                 await self.append(self._denials.records(self._now_us()), self._bus.instance)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
+from hobus.bus.limits import INDEX_INTERVAL_MS
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
 from hobus.config.sections.ledger import LedgerConfig
 from hobus.ledger_service.admission import StreamHead, refusal
@@ -189,7 +190,7 @@ class Writer:
 
     def _space_fault(self, clock_us: int) -> LedgerError | None:
         """Looks at the disk once per index interval: what is zero-filled cannot run out meanwhile."""
-        checked, interval_us = self._space_checked_us, self._config.index_interval_ms * 1000
+        checked, interval_us = self._space_checked_us, INDEX_INTERVAL_MS * 1000
         if checked is not None and 0 <= clock_us - checked < interval_us and self._active.is_filled_ahead:
             return None
         free = self._world.free_bytes()

@@ -24,6 +24,7 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import ConfigError, GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.bus.messages.ids import dispatched_id, turn_in
@@ -76,7 +77,7 @@ class Executor(Actor):
         """Connects the worker to its ports."""
         self._bus = bus
         self._ledger = LedgerClient(bus, self._config.ledger)
-        self._ends = OrderEnds(self._ledger, retry_s=self._config.ledger.spool_retry_ms / 1000)
+        self._ends = OrderEnds(self._ledger, retry_s=SPOOL_RETRY_MS / 1000)
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
         known = KnownTools(bus, self._specs, self._config)
         outage = Outage(self._config.ho1.gateway_wait_ms / 1000)

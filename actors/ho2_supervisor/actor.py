@@ -283,7 +283,7 @@ class Supervisor(Actor):
             session = await self._started(message.session_id)
             if command.command_id in session.record.commands and not await self._registry.is_durable(session):
                 continue
-            repeated = await commanding.repeated(self._client, session, command, self._config)
+            repeated = await commanding.repeated(self._client, session, command)
             if repeated is not None:
                 return repeated
             if self._registry.held(session.session_id) is not session:

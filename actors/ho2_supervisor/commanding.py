@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from hobus.actors.ho2_supervisor.admission import agent_fault
+from hobus.actors.ho2_supervisor.limits import COMMAND_MAX_BYTES
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
@@ -34,14 +35,14 @@ def text_of(command: HostCommand) -> str | None:
     return command.command.text if isinstance(command.command, Steer | FollowUp) else None
 
 
-def as_recorded(command: HostCommand, config: AdminConfig) -> HostCommand:
+def as_recorded(command: HostCommand) -> HostCommand:
     """The command as its entry has it: the words of a steer or a follow-up are a body.
 
     Of one with more in it than is taken the entry has only the beginnings: it is refused, and must not burst the entry.
     """
     if text_of(command) is not None:
         return command.model_copy(update={"command": command.command.model_copy(update={"text": ""})})
-    if _size(command) <= config.sessions.command_max_bytes:
+    if _size(command) <= COMMAND_MAX_BYTES:
         return command
     long = {name: value for name, value in command.command if isinstance(value, str) and name in _FREE}
     short = {name: value[:_BEGINNING_CHARS] for name, value in long.items()}
@@ -57,12 +58,9 @@ def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig, a
     """Why the owner does not take this command, whatever the life cycle says; empty: it does."""
     text, sessions = text_of(command), config.sessions
     if text is None:
-        if (size := _size(command)) <= sessions.command_max_bytes:
+        if (size := _size(command)) <= COMMAND_MAX_BYTES:
             return ""
-        return (
-            f"too_large: a {command.command.kind} of {size} bytes; at most {sessions.command_max_bytes} are taken "
-            "(sessions.command_max_bytes)"
-        )
+        return f"too_large: a {command.command.kind} of {size} bytes; at most {COMMAND_MAX_BYTES} are taken"
     if is_blank(text):
         return f"blank: a {command.command.kind} needs text"
     if (size := len(text.encode())) > config.host.prompt_max_bytes:
@@ -91,7 +89,7 @@ def receive(  # noqa: PLR0913 - what a command rests on, each by its name
     """
     text, refusal = text_of(command), refusal_of(session.record.state, command, config, agents)
     session.append(
-        HostCommandReceived(command=as_recorded(command, config), **said_by._asdict(), at=session.now()),
+        HostCommandReceived(command=as_recorded(command), **said_by._asdict(), at=session.now()),
         bodies=[] if text is None or refusal.startswith("too_large") else [text.encode()],
         trace=trace,
     )
@@ -128,9 +126,7 @@ def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repe
     )
 
 
-async def repeated(
-    client: LedgerClient, session: OwnedSession, command: HostCommand, config: AdminConfig
-) -> CommandVerdict | None:
+async def repeated(client: LedgerClient, session: OwnedSession, command: HostCommand) -> CommandVerdict | None:
     """The verdict that was given to the command of this id, also where memory no longer holds it; None: it is new.
 
     Another command under its id is rejected, and changes nothing.
@@ -145,7 +141,7 @@ async def repeated(
     rejection = None if refused is None else refused.event.event
     reason = rejection.reason if isinstance(rejection, HostCommandRejected) else ""
     given = verdict(session, command, reason=reason, is_repeat=True)
-    if _is_same(command, as_recorded(command, config), None if received is None else received.event.event, came):
+    if _is_same(command, as_recorded(command), None if received is None else received.event.event, came):
         return given
     reason = f"command_conflict: {command.command_id} came before with another content; a new command needs a new id"
     return given.model_copy(update={"outcome": "rejected", "reason": reason, "input_id": None})

@@ -58,3 +58,5 @@ RECENT_EVENTS_MAX = 8
 """Excerpts that a consolidation is shown, newest first."""
 EXCERPT_MAX_CHARS = 400
 """Of one excerpt."""
+COMMAND_MAX_BYTES = 4096
+"""Of a command without a text: its reason and the ids that it names."""

@@ -14,6 +14,7 @@ from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.base import Message, made_of
 from hobus.bus.messages.ledger import session_stream
 from hobus.bus.messages.session import (
@@ -67,7 +68,7 @@ class SessionHost(Actor):
             self._ledger,
             self._spool,
             spool_after_s=self._terms.config.append_reserve_ms / 1000,
-            retry_s=self._terms.snapshot.config.ledger.spool_retry_ms / 1000,
+            retry_s=SPOOL_RETRY_MS / 1000,
         )
         self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
         for entry in left_over:

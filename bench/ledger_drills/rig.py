@@ -38,17 +38,11 @@ def ledger_config(**changed: Any) -> LedgerConfig:
         "outstanding_max": 1_000,
         "outstanding_max_bytes": 1_000_000,
         "lazy_commit_ms": 10,
-        "index_interval_ms": 200,
         "known_filter_bytes": 4_096,
         "outage_wait_ms": 1_000,
         "client_outstanding_max": 1_000,
         "client_frames_max": 1,
         "request_timeout_ms": 1_000,
-        "resubmit_pause_ms": 10,
-        "spool_retry_ms": 1_000,
-        "principal_tails_max": 2,
-        "denied_interval_ms": 100,
-        "denied_max": 3,
         "search": search_config(),
     }
     return LedgerConfig(**{**values, **changed})
@@ -59,7 +53,6 @@ def search_config(**changed: Any) -> SearchConfig:
     values: dict[str, Any] = {
         "enabled": True,
         "text_max_bytes": 1_000,
-        "query_max_chars": 200,
         "words_max": 8,
         "postings_max": 1_000,
         "hits_max": 10,

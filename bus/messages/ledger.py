@@ -195,7 +195,7 @@ class Search(Message, wire="ledger.search"):
     """
 
     words: str = Field(
-        description="any of these; of a long text its beginning and end (ledger.search.query_max_chars), of many words "
+        description="any of these; of a long text its beginning and end, of many words "
         "the longest, then the rarest (words_max, postings_max)"
     )
     session_id: str = Field(default="", description="only of this session (full id); empty: of all")

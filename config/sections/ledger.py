@@ -12,9 +12,6 @@ class SearchConfig(Section):
 
     enabled: bool = Field(description="false: no text is indexed, what was is removed, and nothing can be searched")
     text_max_bytes: Positive = Field(description="of one text so much is searched, from its beginning")
-    query_max_chars: Positive = Field(
-        description="of a question so much is looked at: of a longer one its beginning and its end"
-    )
     words_max: Positive = Field(
         description="different words of a question; streams and types that it may name, of each"
     )
@@ -43,17 +40,8 @@ class LedgerConfig(LedgerClientSettings):
     )
     outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
     outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")
-    index_interval_ms: Positive = Field(description="how far the index may trail the record")
     known_filter_bytes: Positive = Field(
         description="memory for what is known of ids without asking the index: two bytes per entry keep nearly all "
         "new ids from being looked up; with less, more of them are"
-    )
-    principal_tails_max: Positive = Field(
-        description="long polls of one principal (a client's process with all its connections) that wait at once"
-    )
-    denied_interval_ms: Positive = Field(description="how often what was denied is recorded, in batches")
-    denied_max: Positive = Field(description="different denials kept for one such interval; the rest is a number")
-    spool_retry_ms: Positive = Field(
-        description="pause before records that the ledger could not take (its disk is full) are handed over again"
     )
     search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")

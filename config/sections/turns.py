@@ -85,7 +85,6 @@ class SessionsConfig(Section):
         description="schema of an answer, as JSON; each model call of the turn carries it twice, once in words"
     )
     output_schema_depth_max: Positive = Field(description="levels of such a schema: objects and lists in one another")
-    command_max_bytes: Positive = Field(description="a command without a text: its reason and the ids that it names")
 
 
 class QualityGateConfig(Section):

@@ -41,7 +41,7 @@ REFUSALS: dict[str, Refusal] = {
     ),
     "blank": Refusal("the text is empty", _LOOK),
     "too_large": Refusal(
-        "its text, or what else it brings, is longer than is taken (host.prompt_max_bytes, sessions.command_max_bytes)",
+        "its text, or what else it brings, is longer than is taken (host.prompt_max_bytes)",
         _LOOK,
     ),
     "command_conflict": Refusal("this command id was used before, for another command: give each its own", _LOOK),

@@ -42,7 +42,7 @@ def bus_settings(**changes: int) -> BusSettings:
 def ledger_settings(**changed: int) -> LedgerConfig:
     """The shipped settings with some values changed; what was not taken is handed over again soon."""
     shipped = json.loads(CONFIG.read_text(encoding="utf-8"))["ledger"]
-    return LedgerConfig(**{**shipped, "resubmit_pause_ms": 20, **changed})
+    return LedgerConfig(**{**shipped, **changed})
 
 
 class Cluster(Protocol):

@@ -10,6 +10,7 @@ import pytest
 
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
+from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.catalog import read_body
 from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, payload, recorded_sends, totals
@@ -153,7 +154,7 @@ def test_an_answer_that_a_full_disk_kept_out_of_the_record_is_remembered(make, i
 
 
 def test_an_end_that_a_full_disk_kept_out_is_recorded_soon_after_there_is_room(make):
-    """Nobody asks and nothing else is written: the spooled end goes in within ledger.spool_retry_ms."""
+    """Nobody asks and nothing else is written: the spooled end goes in within SPOOL_RETRY_MS."""
     cluster = make(Scripted(slow))
 
     async def scenario():
@@ -163,7 +164,7 @@ def test_an_end_that_a_full_disk_kept_out_is_recorded_soon_after_there_is_room(m
         await asking
         await asyncio.sleep(3)
         cluster.world.media["ledger"].capacity_bytes = size
-        await asyncio.sleep(cluster.config.ledger.spool_retry_ms / 1000 + 0.1)
+        await asyncio.sleep(SPOOL_RETRY_MS / 1000 + 0.1)
         return await cluster.entries(), cluster.service.counters()["spooled"]
 
     entries, spooled = cluster.run(scenario())

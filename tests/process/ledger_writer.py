@@ -50,17 +50,11 @@ CONFIG = LedgerConfig(
     outstanding_max=1_000,
     outstanding_max_bytes=1_000_000,
     lazy_commit_ms=5,
-    index_interval_ms=20,
     known_filter_bytes=4096,
     outage_wait_ms=1_000,
     client_outstanding_max=1_000,
     client_frames_max=1,
     request_timeout_ms=1_000,
-    resubmit_pause_ms=10,
-    spool_retry_ms=1_000,
-    principal_tails_max=16,
-    denied_interval_ms=500,
-    denied_max=64,
     search=search_config(),
 )
 

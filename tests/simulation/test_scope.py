@@ -15,6 +15,7 @@ from hobus.bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Wr
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.record.journal import pack_event
 from hobus.bus.record.session_facts import SessionEvent, TurnDegraded
+from hobus.ledger_service.limits import DENIED_INTERVAL_MS, PRINCIPAL_TAILS_MAX
 from tests.journals import check_record, count_of
 
 QUESTION = "what packages are installed?"
@@ -60,7 +61,7 @@ def test_a_client_forges_nothing_and_reads_nothing():
         cluster.world.kill(next(name for name in cluster.world.processes if name.startswith("gateway/")))
         cluster.start("gateway")
         third = cluster.ask(QUESTION, input_id="in-3", session_id=first.session_id)
-        cluster.world.run(asyncio.sleep(2 * cluster.snapshot.config.ledger.denied_interval_ms / 1000))
+        cluster.world.run(asyncio.sleep(2 * DENIED_INTERVAL_MS / 1000))
         entries = cluster.entries()
     assert [result.outcome for result in (first, second, third)] == ["success"] * 3
     assert "intact" in second.response
@@ -90,7 +91,7 @@ def test_a_clients_long_polls_keep_nobody_out():
                 )
                 for n in range(2)
             ]
-            assert sum(not one.done() for one in polls) == snapshot.config.ledger.principal_tails_max
+            assert sum(not one.done() for one in polls) == PRINCIPAL_TAILS_MAX
             for one in polls:
                 one.cancel()
             await asyncio.gather(*polls, return_exceptions=True)

@@ -19,6 +19,7 @@ import structlog
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.limits import INDEX_INTERVAL_MS
 from hobus.bus.messages.ids import follow_up_input, is_follow_up, requested_id
 from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, Query, Read, session_stream
 from hobus.bus.messages.session import SessionReady, StartSession
@@ -140,7 +141,7 @@ class Unowned:
         """The ledger's figures; what it has acknowledged until then, its index shows from now on."""
         first = stats = await self._client.stats()
         while stats.head - stats.index_behind < first.head:
-            await self._bus.sleep(self._config.ledger.index_interval_ms / 1000)
+            await self._bus.sleep(INDEX_INTERVAL_MS / 1000)
             stats = await self._client.stats()
         return first
 
