@@ -225,7 +225,7 @@ def test_an_ordinary_message_closes_open_calls_and_shows_that_nobody_answered_th
         late = turn(cluster, "in-3", session_id=asked.session_id, results=results(asked, "sunny"))
         check_record(cluster.entries())
     assert (text.response, text.caller_calls) == ("fine", [])
-    assert '[asked the caller for get_weather {"city": "Bern"} as ' in model.prompts[-1].messages[-3].text
+    assert '[asked the caller for get_weather {"city": "Bern"} as ' in model.prompts[-1].messages[-2].text
     assert late.code == "invalid_input"
 
 
