@@ -11,7 +11,7 @@ from functools import lru_cache
 from operator import is_
 from typing import NamedTuple
 
-from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, ToolDefinition
 from hobus.bus.errors import ConfigError, WorkOrderFault
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptMessage
@@ -41,8 +41,7 @@ def render(pack: PromptPack, inputs: Mapping[str, Sequence[Segment]], order: Wor
     Raises WorkOrderFault(input_schema_invalid) when the pack needs an input that is not there.
     """
     history = [one for one in order.input_context if one.name == HISTORY]
-    rounds = [message for exchange in order.exchanges for message in _round(exchange)]
-    return [*fill_pack(pack, inputs, history), *rounds]
+    return [*fill_pack(pack, inputs, history), *(message for one in order.exchanges for message in _round(one))]
 
 
 def own_inputs(order: WorkOrder) -> list[Segment]:
@@ -121,7 +120,12 @@ def offered_tools(order: WorkOrder, agent: Agent, specs: Mapping[str, ToolDefini
         for tool_id in ([name] if name in specs else sorted(specs))
         if names([name], tool_id) and agent.may_use(tool_id, writes=specs[tool_id].writes)
     )
-    return [made_of(ToolSpec, specs[tool_id]) for tool_id in offered]
+    told, said = list[ToolSpec](), {""}
+    for tool in map(specs.__getitem__, offered):
+        own, _mark, about = tool.description.partition(SERVER_SAYS)
+        told.append(made_of(ToolSpec, tool, description=own if about in said else tool.description))
+        said.add(about)
+    return told
 
 
 def told_tools(order: WorkOrder, own: Sequence[ToolSpec]) -> list[ToolSpec]:

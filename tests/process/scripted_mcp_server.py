@@ -152,6 +152,7 @@ def main() -> None:
                 "protocolVersion": message["params"]["protocolVersion"],
                 "capabilities": ability,
                 "serverInfo": info,
+                "instructions": "Say please." if HOW == "odd" else " ",
             }
             say({"id": request_id, "result": said})
         elif method == "tools/list":

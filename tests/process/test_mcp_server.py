@@ -217,6 +217,18 @@ async def test_an_answer_that_is_too_long_costs_its_own_call_alone(tmp_path: Pat
         assert (await beside)[0] and server_pid(tmp_path) == pid
 
 
+@pytest.mark.parametrize(
+    ("how", "ends"), [("odd", "Does half.\n\nOf all its tools their server says: Say please."), ("", "")]
+)
+async def test_what_a_server_says_of_its_tools_stands_behind_their_descriptions(
+    tmp_path: Path, how: str, ends: str
+) -> None:
+    """Its `instructions`, in the server's words; blank ones are none."""
+    async with kept(tmp_path, how) as server:
+        tools = server.tools
+        assert tools["s__half"].description == ends if how else tools["s__effect"].description == "Does effect."
+
+
 async def test_half_a_character_in_an_answer_is_replaced(tmp_path: Path) -> None:
     """What a server cut in the middle of an emoji is an answer all the same; two halves are one."""
     async with kept(tmp_path, "odd") as server:

@@ -23,11 +23,11 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-from hobus.actors.ho1_executor.limits import MCP_TOO_LARGE
+from hobus.actors.ho1_executor.limits import MCP_INSTRUCTIONS_BYTES, MCP_TOO_LARGE
 from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, told
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
-from hobus.actors.ho1_executor.tools.definition import KeptFiles, ToolResult, cut, not_done
+from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, KeptFiles, ToolResult, cut, not_done
 from hobus.actors.ho1_executor.tools.host_process import Frames, HostGone
 from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields
 
@@ -114,16 +114,17 @@ class _Link:
         self._settings = settings
         self._traffic = traffic
         self._is_http = settings["server"]["transport"] == "http"
-        self._version = ""
-        self._who = ""
+        self._headers: CallOptions = {}
+        self._who = self._about = ""
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._relist = asyncio.Event()
 
     def begin(self, session: ClientSession) -> None:
         """The handshake is over."""
-        self._version = session.protocol_version or ""
-        info = session.server_info
-        self._who = f"{info.name} {info.version}" if info is not None else ""
+        self._headers = {"headers": {MCP_PROTOCOL_VERSION_HEADER: session.protocol_version or ""}}
+        self._who = f"{info.name} {info.version}" if (info := session.server_info) is not None else ""
+        about, _is_cut = cut((session.instructions or "").strip(), MCP_INSTRUCTIONS_BYTES)
+        self._about = SERVER_SAYS + about if about else ""
 
     async def heard(self, message: IncomingMessage) -> None:
         """Of what a server says by itself only that its tools have changed is of interest."""
@@ -157,8 +158,8 @@ class _Link:
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or len(tools) > self._settings["listed_max"] * 2:
                 break
-        rows = rows_of(tools, self._settings["definition_max_bytes"], self._settings["message_max_bytes"] // 2)
-        await self._worker.send("listed", server=printable(self._who), tools=rows)
+        bounds = self._settings["definition_max_bytes"], self._settings["message_max_bytes"] // 2
+        await self._worker.send("listed", server=printable(self._who), tools=rows_of(tools, *bounds, self._about))
 
     async def _list_again(self) -> None:
         while True:
@@ -184,7 +185,7 @@ class _Link:
                     await self._dispatcher.notify(
                         "notifications/cancelled",
                         {"requestId": _request_id(frame["n"]), "reason": "the call is not wanted any more"},
-                        self._options(),
+                        self._headers,
                     )
         self._end()
 
@@ -194,28 +195,23 @@ class _Link:
             "arguments": frame["arguments"],
             "_meta": {IDEMPOTENCY_KEY: frame["idempotency_key"]},
         }
+        is_over = False
         try:
-            answer = await self._request("tools/call", params, number=frame["n"])
-            result = self._result(answer)
+            result = self._result(await self._request("tools/call", params, number=frame["n"]))
         except MCPError as error:
             if self._traffic.ended.is_set():
                 return  # this process ends; its worker knows what that means for a call
-            is_lost = self._is_http and error.code in _HTTP_LOST
+            is_over = is_lost = self._is_http and error.code in _HTTP_LOST
             if _request_id(frame["n"]) in self._traffic.not_taken:
-                result = not_done(NOT_TAKEN, "the MCP server has forgotten its session")
+                is_over, result = True, not_done(NOT_TAKEN, "the MCP server has forgotten its session")
             elif is_lost:
                 result = not_done("unknown_outcome", f"the MCP server did not answer: {printable(error.message)}")
             else:
                 who = "the MCP server" if error.code == MCP_TOO_LARGE else "the MCP server refused"
                 result = not_done("tool_failed", f"{who}: {printable(error.message)}")
-            await self._send(frame["n"], result)
-            if is_lost or result.code == NOT_TAKEN:
-                self._end()  # a new connection finds it, or says why not
-            return
-        await self._send(frame["n"], result)
-
-    async def _send(self, number: int, result: ToolResult) -> None:
-        await self._worker.send("result", **result_fields(number, result))
+        await self._worker.send("result", **result_fields(frame["n"], result))
+        if is_over:
+            self._end()  # a new connection finds it, or says why not
 
     def _result(self, answer: Mapping[str, Any]) -> ToolResult:
         content, is_error = answer.get("content", []), answer.get("isError", False)
@@ -228,8 +224,7 @@ class _Link:
 
     async def _request(self, method: str, params: Mapping[str, Any], *, number: int | None = None) -> dict[str, Any]:
         """`number`: of the worker's call, who is told when the server says that it goes on with it."""
-        options = self._options()
-        options["cancel_on_abandon"] = False  # cancels are sent by name, and waited for
+        options: CallOptions = {**self._headers, "cancel_on_abandon": False}  # cancels are sent by name, and waited for
         if number is not None:
 
             async def go_on(progress: float, total: float | None, message: str | None) -> None:  # noqa: ARG001 - by these names
@@ -238,15 +233,12 @@ class _Link:
             options["request_id"], options["on_progress"] = _request_id(number), go_on
         return await self._dispatcher.send_raw_request(method, params, options)
 
-    def _options(self) -> CallOptions:
-        return {"headers": {MCP_PROTOCOL_VERSION_HEADER: self._version}}
-
 
 def _request_id(number: int) -> str:
     return f"call-{number}"
 
 
-def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int) -> list[dict[str, Any]]:
+def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int, about: str = "") -> list[Any]:
     """What was listed, as the worker is told of it: only what can be told, and not more than it takes at once."""
     rows: list[dict[str, Any]] = []
     left = all_max_bytes
@@ -254,7 +246,7 @@ def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int)
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
             continue  # it has not even a name
         name = tool["name"][:200].encode("utf-8", "replace").decode()
-        row = {"name": name, "description": _described(tool), "schema": tool.get("inputSchema")}
+        row = {"name": name, "description": _described(tool) + about, "schema": tool.get("inputSchema")}
         size = _size(row)
         if size is None:
             row = {"name": name, "description": "", "schema": None}

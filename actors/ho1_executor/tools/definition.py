@@ -22,6 +22,8 @@ async def no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -
     raise ToolFault("nothing is asked here")
 
 
+SERVER_SAYS = "\n\nOf all its tools their server says: "
+"""Behind the description of each of them: a model is told so once, with the first that it is told of."""
 NO_HOME = "this worker has no home of a cluster at hand"
 """What a tool is told that asks for a check elsewhere."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.builders import order
-from hobus.actors.ho1_executor.prompts import load_pack, own_inputs, render
+from bench.builders import order, shipped_snapshot
+from hobus.actors.ho1_executor.prompts import load_pack, offered_tools, own_inputs, render
+from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, ToolDefinition
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
 
@@ -78,3 +79,21 @@ def test_a_call_without_its_result_in_place_is_refused(results: list[Segment]) -
     with pytest.raises(WorkOrderFault) as caught:
         render(load_pack(PACKS, "PRM-A-001"), INPUTS, order(exchanges=[Exchange(tool_calls=CALLS, results=results)]))
     assert caught.value.code == "input_schema_invalid"
+
+
+@pytest.mark.parametrize("allowed", [["a__*", "b__*"], ["b__x", "a__y", "a__x"]])
+def test_what_a_server_says_of_all_its_tools_is_told_with_the_first_of_them_that_is_told(allowed: list[str]) -> None:
+    """Whichever that is; of another server that says something else, too; one that says nothing adds nothing."""
+    says = {"a": SERVER_SAYS + "Say please.", "b": ""}
+    specs = {
+        name: ToolDefinition(name, f"does {name}{says[name[0]]}", {}, idempotent=True, source=name[0])
+        for name in ("a__x", "a__y", "b__x")
+    }
+    agent = shipped_snapshot().agents["ADMIN"]
+    permissions = agent.permissions.model_copy(update={"tools": allowed})
+    agent = agent.model_copy(update={"tools": allowed, "permissions": permissions})
+    made = order()
+    made = made.model_copy(update={"constraints": made.constraints.model_copy(update={"tools_allowed": allowed})})
+    told = {one.tool_id: one.description for one in offered_tools(made, agent, specs)}
+    first = next(name for name in told if name.startswith("a"))
+    assert told == {name: f"does {name}" + says["a"] * (name == first) for name in specs}
