@@ -42,6 +42,8 @@ WORDS = "You are a helpful assistant."
 ANSWER_TOKENS = 48
 GOALS = {"right": 0.95, "prompt": 1.3, "cached": 0.8, "first_words_ms": 20.0}
 FIRST_WORDS = 12
+PLAINLY_MIN = 0.25
+"""Of what is asked, as a share: a model that is right less often plainly says nothing about what hobus does to it."""
 
 Messages = list[dict[str, Any]]
 
@@ -214,6 +216,9 @@ def missed(found: dict[str, Any]) -> list[str]:
     """Return what of P20 is not reached."""
     told: list[str] = []
     for ours, plain in (("new", "plain"), ("later", "plain_later"), ("new_calls", "plain_calls")):
+        asked = found["calls" if ours == "new_calls" else "questions"]
+        if found[plain] < asked * PLAINLY_MIN:
+            told.append(f"{ours}: {found[plain]} of {asked} right when asked plainly, which is no measure")
         if found[ours] < GOALS["right"] * found[plain]:
             told.append(f"{ours}: {found[ours]} right, {found[plain]} asked plainly")
     if found["new_tokens"] > GOALS["prompt"] * found["plain_tokens"]:
