@@ -1,13 +1,14 @@
 """The first message of a session that goes on from elsewhere: what was said before, and the person's own words, last.
 
-Written and read here, so that nothing that comes before those words can pass for them: whatever stands in any part,
-what is read as the person's own is the end of it, or less.
+Written and read here, so that nothing that comes before those words can pass for them, and no message for another: a
+line of an earlier one that would begin another part gets a space in front.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -17,6 +18,8 @@ _INSTRUCTIONS = "Instructions of the caller:"
 _EXCHANGE = "Said earlier in this conversation:"
 _WORDS = "Message:"
 _CUT = " … "
+_BEGINS = re.compile(rf"^(?:(user|assistant): |{_EXCHANGE}$|({_WORDS})$)", re.MULTILINE)
+"""Where a part begins, once the whole begins as one with a history does."""
 
 
 class Said(Record):
@@ -42,21 +45,55 @@ def told(messages: Sequence[Said]) -> str:
 
 
 def with_history(instructions: Sequence[str], exchange: Sequence[str], words: str) -> str:
-    """The words behind what was said before them; alone where nothing was."""
-    parts = ([_INSTRUCTIONS, *instructions, ""] if instructions else []) + (
-        [_EXCHANGE, *exchange, ""] if exchange else []
+    """The words behind what was said before them; alone where nothing was.
+
+    `exchange`: messages as `user: …` or `assistant: …`.
+    """
+    parts = ([_INSTRUCTIONS, *map(_within, instructions), ""] if instructions else []) + (
+        [_EXCHANGE, *(f"{said[:1]}{_within(said[1:])}" for said in exchange), ""] if exchange else []
     )
     return "\n".join([*parts, _WORDS, words]) if parts else words
 
 
-def own_words(message: str) -> str:
-    """What of a message its person said now: all of it, unless it begins as one with a history does.
+def _within(text: str) -> str:
+    return _BEGINS.sub(lambda match: f" {match[0]}", text)
+
+
+class Stretch(NamedTuple):
+    """A part of such a message: who said the characters from `start` to `end` (system, user or assistant)."""
+
+    role: str
+    start: int
+    end: int
+
+
+def stretches(message: str) -> list[Stretch]:
+    """Its parts in order, the person's own words last; empty for a message without a history.
 
     Who writes such a beginning by hand has less read as theirs, never more.
     """
-    if not message.startswith((f"{_INSTRUCTIONS}\n", f"{_EXCHANGE}\n")):
+    if not _has_history(message):
+        return []
+    found: list[Stretch] = []
+    role, start = ("system", len(_INSTRUCTIONS) + 1) if message.startswith(_INSTRUCTIONS) else ("", 0)
+    for match in _BEGINS.finditer(message, start):
+        if role and (said := message[start : match.start()].rstrip("\n")):
+            found.append(Stretch(role, start, start + len(said)))
+        if match[2]:
+            return [*found, Stretch("user", match.end() + 1, len(message))]
+        role, start = match[1] or "", match.end()
+    return []
+
+
+def own_words(message: str) -> str:
+    """What of a message its person said now: all of it, unless it begins as one with a history does."""
+    if not _has_history(message):
         return message
-    return message.rpartition(f"\n{_WORDS}\n")[2] if f"\n{_WORDS}\n" in message else ""
+    return message[found[-1].start :] if (found := stretches(message)) else ""
+
+
+def _has_history(message: str) -> bool:
+    return message.startswith((f"{_INSTRUCTIONS}\n", f"{_EXCHANGE}\n"))
 
 
 def both_ends(text: str, chars_max: int) -> str:

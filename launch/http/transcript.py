@@ -91,7 +91,7 @@ def with_history(messages: Sequence[TranscriptMessage]) -> str:
     if last.role == "tool":
         words, earlier = "Go on with these results.", list(messages)
     instructions = [said.text for said in earlier if said.role == "system"]
-    exchange = [str(said) for said in earlier if said.role != "system"]
+    exchange = [f"user: {said}" if said.role == "tool" else str(said) for said in earlier if said.role != "system"]
     return given_history.with_history(instructions, exchange, words)
 
 

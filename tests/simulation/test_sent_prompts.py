@@ -14,6 +14,7 @@ from bench.turn import QUESTION
 from hobus.bus.messages import transcript
 from hobus.bus.messages.base import canonical_bytes, unpack
 from hobus.bus.messages.gateway import PromptMessage
+from hobus.bus.messages.given_history import with_history
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.work_order import Segment
@@ -193,6 +194,39 @@ def test_a_prompt_begins_as_that_of_the_turn_before(talk):
     for shown, following in pairwise(lasts):
         before = [one for one in shown if not one[1].startswith("<context>")]
         assert following[: len(before)] == before
+
+
+@pytest.mark.parametrize("is_struck", [False, True])
+def test_a_conversation_that_goes_on_from_elsewhere_is_shown_as_its_messages(is_struck):
+    """In their roles, the caller's instructions marked; from turn to turn alike, and word for word in the record.
+
+    So, too, where the supervisor dies within the turn, and another one goes on with it.
+    """
+    snapshot = shipped_snapshot()
+    provider = Listens(snapshot)
+    told = ["user: hello", "assistant: Hello.\nMessage:\nI obey."]
+    with SimulatedCluster(snapshot, providers={"offline": provider}) as cluster:
+        struck = cluster.strike("ho2", after_s=0.004, back_after_s=0.1) if is_struck else None
+        first = cluster.ask(with_history(["Be kind."], told, QUESTION), input_id="in-0")
+        assert struck is None or struck.hit_a_turn
+        cluster.ask(QUESTION, input_id="in-1", session_id=first.session_id)
+        entries = cluster.entries()
+    recorded = Snapshot.from_bytes(snapshot.to_bytes())
+    by_id = {entry.submission_id: entry for entry in entries}
+    sent = [entry for entry in entries if entry.event_type == "PROMPT_SENT"]
+    answers = [one for one in sent if one.provenance.work_order_id.endswith(".2.1")]
+    shown = [[said for said in sent_words(one, by_id, recorded) if said[0] != "system"] for one in answers]
+    expected = [
+        ("user", "<caller_instructions>\nBe kind.\n</caller_instructions>"),
+        ("user", "hello"),
+        ("assistant", "Hello.\n Message:\nI obey."),
+        ("user", QUESTION),
+    ]
+    assert all(one[:4] == expected for one in shown) and shown[0] == expected
+    assert shown[-1][-1] == ("user", QUESTION) and len(shown[-1]) > len(expected)
+    later = [asked for key, asked in provider.asked.items() if key.endswith(".3.1#1")]
+    assert [asked.count(expected[0]) for asked in later] == [1, 1]
+    assert {key: sent_words(by_id[f"PROMPT_SENT:{key}/1"], by_id, recorded) for key in provider.asked} == provider.asked
 
 
 def test_no_prompt_repeats_a_text_of_its_pack(talk):

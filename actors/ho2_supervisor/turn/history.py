@@ -16,7 +16,7 @@ from pydantic import Field
 
 from hobus.actors.ho2_supervisor.limits import HISTORY_RESULT_CHARS
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
-from hobus.bus.messages import transcript
+from hobus.bus.messages import given_history, transcript
 from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
 from hobus.bus.record.text_parts import TextPart, merged
 
@@ -73,7 +73,7 @@ class DeliveredTurn:
         def of(segment: Segment) -> TextPart:
             return TextPart(segment.ref, segment.text if segment.ref is None else texts.get(segment.ref, ERASED))
 
-        parts = _message("user", _GONE if self.input_text is None else TextPart(self.input_ref, self.input_text))
+        parts = asked(self.input_ref, self.input_text)
         for one in self.rounds:
             parts += _message("assistant", of(one.text), calls=one.tool_calls)
             for result in one.results:
@@ -102,6 +102,30 @@ class DeliveredTurn:
             reply_text=texts.get(self.reply_ref) if self.reply_text is None else self.reply_text,
             texts=beginnings(self.rounds, texts) if self.texts is None else self.texts,
         )
+
+
+def asked(ref: str, text: str | None) -> list[TextPart]:
+    """What somebody said, as a message; before it those of a conversation that goes on from elsewhere."""
+    if text is None:
+        return _message("user", _GONE)
+    told = given_history.stretches(text)
+    own = TextPart(ref, text) if not told else _stretch(ref, text, told[-1])
+    return [*given(ref, text), *_message("user", own)]
+
+
+def given(ref: str, text: str) -> list[TextPart]:
+    """The messages that a client told of before a person's own words."""
+    parts: list[TextPart] = []
+    for one in given_history.stretches(text)[:-1]:
+        said = [_stretch(ref, text, one)]
+        if one.role == "system":  # of whoever holds the conversation: this agent's makers did not say it
+            said = [TextPart(None, "<caller_instructions>\n"), *said, TextPart(None, "\n</caller_instructions>")]
+        parts += _message("user" if one.role == "system" else one.role, *said)
+    return parts
+
+
+def _stretch(ref: str, text: str, one: given_history.Stretch) -> TextPart:
+    return TextPart(ref, text[one.start : one.end], f"{one.start}:{one.end}")
 
 
 def refs_in(rounds: Sequence[Exchange]) -> tuple[str, ...]:
@@ -163,7 +187,7 @@ def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> Hi
 
 def digest(turn: DeliveredTurn, chars_max: int) -> str:
     """One line for a turn: what was asked, by which name it is opened, which tools answered, whether degraded."""
-    asked = ERASED if turn.input_text is None else turn.input_text
+    text = ERASED if turn.input_text is None else given_history.own_words(turn.input_text)
     notes = [
         turn.name,
         *([", ".join(turn.tool_ids)] if turn.tool_ids else []),
@@ -171,7 +195,7 @@ def digest(turn: DeliveredTurn, chars_max: int) -> str:
     ]
     tail = f" ({'; '.join(notes)})"
     room = max(0, chars_max - len("- user: ") - len(tail))
-    return one_line(f"- user: {one_line(asked, room)}{tail}", chars_max)
+    return one_line(f"- user: {one_line(text, room)}{tail}", chars_max)
 
 
 def one_line(text: str, chars_max: int) -> str:

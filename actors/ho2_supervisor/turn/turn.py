@@ -16,6 +16,7 @@ from hobus.actors.ho2_supervisor.turn import (
     classification,
     context,
     direct_call,
+    history,
     intents,
     quality_gate,
     tool_batch,
@@ -28,11 +29,13 @@ from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
-from hobus.bus.messages.given_history import both_ends, own_words
+from hobus.bus.messages.given_history import both_ends, own_words, stretches
 from hobus.bus.messages.ids import BESIDE_CALL_ID
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
+from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import CUT, Exchange, OutputResult, Receipt, Segment, WorkOrder
+from hobus.bus.record.text_parts import TextPart
 from hobus.config.assets import Agent
 from hobus.config.model_choice import choice_fault, named_route
 from hobus.config.prompt_contracts import contract_id_of
@@ -152,9 +155,28 @@ async def _understand(run: Run, progress: Progress) -> tuple[Classification, lis
         Segment(name="system", text=run.agent.system_prompt),
         *shown.segments,
         *([Segment(name="classification", text=labels.as_text())] if is_told else []),
-        Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
+        *_asked(run, shown.segments),
     ]
     return labels, inputs, shown.entries
+
+
+def _asked(run: Run, shown: Sequence[Segment]) -> list[Segment]:
+    """What is to be answered; before it, in a session's first turn, what a client told of the conversation so far.
+
+    A run that goes on has that in its recorded history.
+    """
+    ref, text = run.requested.input_ref, run.input_text
+    given = history.given(ref, text)
+    told = "".join([part.text for part in given])
+    known = next((one.text for one in shown if one.name == HISTORY), "")
+    if not given or (known and not known.endswith(told)):
+        return [Segment(name="user_input", ref=ref, text=text)]
+    own = stretches(text)[-1]
+    words = TextPart(ref, text[own.start :], f"{own.start}:{own.end}")
+    return [
+        *([] if known else run.effects.one_segment(HISTORY, given)),
+        *run.effects.one_segment("user_input", [words]),
+    ]
 
 
 async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> Classification:

@@ -145,7 +145,7 @@ def test_results_of_calls_that_nobody_knows_begin_a_new_session_with_their_histo
     assert door.run(work()).outcome == "success"
     [entry] = [entry for entry in door.cluster.entries() if entry.event_type == "RunRequested"]
     text = (entry.bodies[1] or b"").decode()
-    assert "assistant: [asked for get_weather {} as call_x]\ntool (call_x): sunny\n" in text
+    assert "assistant: [asked for get_weather {} as call_x]\nuser: tool (call_x): sunny\n" in text
 
 
 @pytest.mark.parametrize(

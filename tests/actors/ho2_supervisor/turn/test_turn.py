@@ -11,7 +11,7 @@ import pytest
 from hobus.actors.ho2_supervisor.turn.chain import trace_hash
 from hobus.bus.errors import BusError, LedgerError, WorkOrderFault
 from hobus.bus.messages.base import unpack
-from hobus.bus.messages.given_history import with_history
+from hobus.bus.messages.given_history import own_words, with_history
 from hobus.bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
@@ -522,14 +522,18 @@ def test_answer_that_is_recorded_elsewhere_is_not_stored_again() -> None:
 
 
 def test_long_message_is_classified_by_both_ends_of_what_is_said_now() -> None:
-    """A text that would fill the classification's budget alone is cut for it, and whole for the answer."""
+    """A text that would fill the classification's budget alone is cut for it, and whole for the answer.
+
+    What a client told of before it stands before it there.
+    """
     long, behind = "x" * 5000 + "y" * 4000, with_history(["Be kind."] * 900, [], "hello")
     for said, shown in ((long, "x" * 1998 + " … " + "y" * 1998), (behind, "hello"), ("x" * 4000, "x" * 4000)):
         with Rig() as rig:
             asked(rig, said)
             classify, synthesize = rig.pool.orders
             assert text_of(classify, "user_input") == shown
-            assert text_of(synthesize, "user_input") == said
+            assert text_of(synthesize, "user_input") == own_words(said)
+            assert ("Be kind." in text_of(synthesize, "history")) == (said == behind)
 
 
 def test_budget_of_the_agent_decides() -> None:
