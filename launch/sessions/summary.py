@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
-from hobus.actors.ho2_supervisor.session.snapshot import Packed, packed_in
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.json_text import object_in
 from hobus.bus.messages.base import made_of
@@ -19,8 +19,11 @@ from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import DIRECT_CALL_ID, LOCAL, iso_of_us, position_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HeldCall, SessionConfig
-from hobus.bus.record.journal import agent_in, own_text, recorded
+from hobus.bus.record.journal import Recorded, agent_in, own_text, recorded
 from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
+
+if TYPE_CHECKING:
+    from hobus.actors.ho2_supervisor.session.snapshot import Packed
 
 LAST = 160
 """Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""
@@ -84,8 +87,7 @@ class Standing:
     def take(self, entry: Entry) -> Step:
         """One more entry, and what it did. A snapshot that is whole stands for what was not read or does not read."""
         taken = step(self.state, entry)
-        held = packed_in(taken.recorded, entry.prev) if taken.rejection and taken.recorded is not None else None
-        if isinstance(held, Packed):
+        if taken.rejection and (held := _snapshot_in(taken.recorded, entry)) is not None:
             taken = step(held.state, entry)
         self.state, self.updated_at_us = taken.after, entry.ledger_at_us
         match taken.event:
@@ -155,10 +157,7 @@ class Standing:
 def is_enough(entries: Sequence[Entry], *, has_earlier: bool) -> bool:
     """Whether these last entries say where the session stands, or earlier ones are needed."""
     return not has_earlier or any(
-        entry.event_type == "STATE_SNAPSHOT"
-        and (one := recorded(entry)) is not None
-        and isinstance(packed_in(one, entry.prev), Packed)
-        for entry in entries
+        entry.event_type == "STATE_SNAPSHOT" and _snapshot_in(recorded(entry), entry) is not None for entry in entries
     )
 
 
@@ -168,3 +167,10 @@ def standing_of(entries: Sequence[Entry]) -> Standing:
     for entry in entries:
         standing.take(entry)
     return standing
+
+
+def _snapshot_in(one: Recorded | None, entry: Entry) -> Packed | None:
+    from hobus.actors.ho2_supervisor.session import snapshot  # noqa: PLC0415 - few ends need one; a list loads without
+
+    packed = None if one is None else snapshot.packed_in(one, entry.prev)
+    return packed if isinstance(packed, snapshot.Packed) else None

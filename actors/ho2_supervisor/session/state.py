@@ -219,7 +219,7 @@ def epochs_raised(state: SessionState) -> SessionState:
     return state._replace(session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)
 
 
-_SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True))
+_SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True, defer_build=True))
 
 
 def state_bytes(state: SessionState) -> bytes:
