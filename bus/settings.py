@@ -1,7 +1,5 @@
 """Settings of broker, lanes, endpoints and clients of the ledger, of `admin_config.json` (no field has a default)."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -4,8 +4,6 @@ Control frames are the only bodies that a broker decodes. Every field that anoth
 of a name or a reason stands here, how many there may be in `LIMITED_BY`, which names the setting.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Prompts, responses, budgets."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from pydantic import Field

@@ -4,8 +4,6 @@ Ids are counted or derived, never drawn; the exceptions (`new_id` of the bus por
 started session and what a client makes at its own edge (input ids, command ids).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta

@@ -6,8 +6,6 @@ documents that the payload names by ref (`<submission id>/<n>`). No free text of
 an entry itself.
 """
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 from msgspec.msgpack import Decoder

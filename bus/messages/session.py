@@ -3,8 +3,6 @@
 What happened to a session is `bus/record/session_facts.py`. Exported schema names carry the prefix `aos.agent/`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

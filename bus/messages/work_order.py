@@ -1,7 +1,5 @@
 """Work orders and receipts."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

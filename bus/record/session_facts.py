@@ -3,8 +3,6 @@
 The host writes one of them too, and every reader decodes all. Exported schema names carry the prefix `aos.agent/`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Sections of the processes that the launcher runs, and of the launcher itself."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import Field

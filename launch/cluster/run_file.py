@@ -4,8 +4,6 @@ Written whole and renamed into place, so that a reader never sees half of it. It
 written in, until the next boot: in a copy of a home, or one that was restored, it names processes of another cluster.
 """
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from pathlib import Path

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 from hobus.actors.ho2_supervisor.session.record import EndedRun, KnownInput, SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
+from hobus.actors.ho2_supervisor.session.state import SERIALIZED, SessionState, state_hash
 from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from hobus.bus.messages.ids import body_ref
@@ -29,6 +29,7 @@ VERSION = 9
 """Of the packed record. One of another version is not read; the entries before it are."""
 _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""
+SERIALIZED.rebuild()  # an owner's, before the first fork; a list of sessions has no use for it
 
 
 class _Command(Record):

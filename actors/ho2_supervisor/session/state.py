@@ -219,12 +219,12 @@ def epochs_raised(state: SessionState) -> SessionState:
     return state._replace(session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)
 
 
-_SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True, defer_build=True))
+SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True, defer_build=True))
 
 
 def state_bytes(state: SessionState) -> bytes:
     """The one byte encoding of a state."""
-    return canonical_value(_SERIALIZED.dump_python(state, mode="json"))
+    return canonical_value(SERIALIZED.dump_python(state, mode="json"))
 
 
 def state_hash(state: SessionState) -> str:

@@ -3,8 +3,6 @@
 An entry's provenance names its session, run and order, its reason the code of a failure, its parents what it rests on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 

@@ -39,6 +39,7 @@ def test_help_imports_nothing_heavy():
 READS_FILES = ("hobus.config.load", "hobus.config.assets", "hobus.config.snapshot")
 READS_RECORDS = ("hobus.bus.record.catalog", "hobus.actors", "hobus.ledger_service.reader")
 SHOWS = ("structlog", "rich")
+OWNS_SESSIONS = ("hobus.actors.ho2_supervisor.session.snapshot", "hobus.actors.ho2_supervisor.turn")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,10 @@ SHOWS = ("structlog", "rich")
         ("limits", (*READS_FILES, *READS_RECORDS, *SHOWS, "hobus.bus.messages.memory", "hobus.bus.messages.ledger")),
         ("ask", (*READS_FILES, *READS_RECORDS, "structlog", "hobus.bus.messages.memory", "hobus.bus.messages.ledger")),
         ("tap", (*READS_FILES, *READS_RECORDS, *SHOWS, "hobus.bus.messages.memory")),
-        ("session", (*READS_FILES, *SHOWS, "hobus.ledger_service.reader", "hobus.launch.sessions.account")),
+        (
+            "session",
+            (*READS_FILES, *SHOWS, "hobus.ledger_service.reader", "hobus.launch.sessions.account", *OWNS_SESSIONS),
+        ),
         ("ledger", (*READS_FILES, *SHOWS, "hobus.actors.ho2_supervisor.session")),
     ],
 )
@@ -64,7 +68,8 @@ def test_what_processes_share_is_built_before_the_first_fork() -> None:
     code = (
         "from hobus.launch.launcher.zygote import load; load(); from pydantic import BaseModel\n"
         "def all_of(cls): return [cls, *(one for sub in cls.__subclasses__() for one in all_of(sub))]\n"
-        "print([one.__name__ for one in all_of(BaseModel)[1:] if not one.__pydantic_complete__])"
+        "print([one.__name__ for one in all_of(BaseModel)[1:] if not one.__pydantic_complete__])\n"
+        "from hobus.actors.ho2_supervisor.session.state import SERIALIZED; assert SERIALIZED.pydantic_complete"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
