@@ -35,6 +35,8 @@ class Pieces:
         self._later = later
         self._speaking = speaking
         self._interval_s = interval_s
+        self.said_chars = 0
+        """What came so far."""
         self._chars_left = chars_max  # an answer beyond it cannot be recorded, so it will be none
         self._held = ""
         self._due = self._spoke_at = now()
@@ -44,6 +46,7 @@ class Pieces:
         """The provider's next piece; whatever it holds, it fails nothing."""
         room = text[: self._chars_left]
         self._chars_left -= len(room)
+        self.said_chars += len(text)
         self._held += room.encode("utf-8", "replace").decode("utf-8")
         now = self._spoke_at = self._now()
         self._speaking.add(self)

@@ -267,10 +267,14 @@ class Sender:
             pieces.flush()
         except asyncio.CancelledError:
             had_s = self.bus.clock.monotonic() - started if self._is_due(ask) else pieces.silent_s
-            fault = GatewayError("CANCELLED", "cancelled while the provider worked")
+            came = "; what had come is charged, by its length" if pieces.said_chars else ""
+            fault = GatewayError("CANCELLED", f"cancelled while the provider worked{came}")
             if had_s >= silence_s:  # whoever ended it: callers give up on a provider that hangs
                 fault = _unfinished(ask, had_s, bound)
                 self.last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
+            if pieces.said_chars:
+                said = pricing.text_tokens(pieces.said_chars, self.config.attention.chars_per_token)
+                fault.facts |= {"input_tokens": attempt.estimate, "output_tokens": max(1, said)}
             passage.ended(fault)
             self._failed(attempt, fault)
             raise

@@ -317,6 +317,25 @@ def test_a_provider_that_drips_until_its_turn_is_due_had_its_time(dripping, take
     assert ("provider offline did not finish an answer of offline-rules-1" in told) is (state == "open")
 
 
+def test_a_stream_that_is_taken_back_is_charged_for_what_came(dripping):
+    """Its prompt and the pieces, by their length: less than was reserved, and known; before the first piece, all of it."""
+
+    async def taken_back(name, after_s):
+        asking = asyncio.ensure_future(streamed(dripping, name, due_s=60, timeout_s=60))
+        await asyncio.sleep(after_s)
+        asking.cancel()
+        await asyncio.sleep(1)
+
+    dripping.run(taken_back("a", 3.5))
+    dripping.run(taken_back("b", 0.5))
+    entries = dripping.run(dripping.entries(rests_s=2))
+    reserved = [payload(one).reserved_tokens for one in of_type(entries, "PROMPT_SENT")]
+    early, never = (payload(one) for one in of_type(entries, "PROMPT_FAILED"))
+    assert 0 < early.tokens < reserved[0] and not early.is_unknown and early.cost_usd is not None
+    assert "by its length" in early.message and "by its length" not in never.message
+    assert never.tokens == reserved[1] and never.is_unknown
+
+
 def test_a_provider_that_drips_until_the_deadline_is_at_fault_for_caller_record_and_breaker(dripping):
     """One fault for all three."""
     told = [dripping.run(streamed(dripping, name, due_s=60, timeout_s=7)) for name in "ab"]
