@@ -1,13 +1,15 @@
-"""Tools of an installed Python package in a whole cluster: a turn, and packages that are none."""
+"""Tools of an installed Python package in a whole cluster: a turn, a death while one runs, and packages that are none."""
 
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from bench.cluster import Cluster, cluster_in, eventually
@@ -18,11 +20,11 @@ from tests.process.mcp_servers import ROOT, configure, use
 pytestmark = pytest.mark.process
 
 SOURCE = """
-import datetime, enum, os, sys
+import datetime, enum, os, sys, time
 from dataclasses import dataclass
 from typing import Annotated, Any
 from pydantic import Field
-from hobus import ToolFault, tool
+from hobus import File, Image, Invocation, ToolFault, tool
 
 @tool(idempotent=True, writes=False)
 def double(number: int) -> int:
@@ -41,6 +43,16 @@ def blunder(path: str) -> str:
     print("\\33[31mstill looking", file=sys.stderr)
     return {}[path]
 
+@tool(idempotent=True, writes=False)
+def repeat(times: int) -> str:
+    "Says x."
+    return "x" * times
+
+@tool(idempotent=True, writes=False)
+def draw(at: datetime.date) -> list:
+    "Draws a chart."
+    return [Image(data=b"\\x89PNG\\r\\n\\x1a\\n", name="chart.png"), at.isoformat(), File(data=b"1,2", name="t.csv")]
+
 class Size(enum.Enum):
     SMALL = "small"
     LARGE = "large"
@@ -55,14 +67,31 @@ def invite(size: Size, at: datetime.datetime, guest: Guest, seats: Annotated[int
     "Invites a guest."
     return {"types": [type(one).__name__ for one in (size, at, guest)], "guest": guest, "size": size, "at": at}
 
-@tool(idempotent=False, writes=True)
-def pay(directory: str) -> str:
-    "Pays, once."
-    open(os.path.join(directory, "effects"), "a").close()
+def _effect(directory, call):
+    with open(os.path.join(directory, "effects"), "a") as file:
+        file.write(call.idempotency_key + "\\n")
+    with open(os.path.join(directory, "pid"), "w") as file:
+        file.write(str(os.getpid()))
+    if os.path.exists(os.path.join(directory, "quick")):
+        time.sleep(0.2)
+    else:
+        until = time.monotonic() + 60
+        while not os.path.exists(os.path.join(directory, "release")) and time.monotonic() < until:
+            time.sleep(0.01)
     return "done"
+
+@tool(idempotent=False, writes=True)
+def pay(directory: str, *, call: Invocation) -> str:
+    "Pays, once."
+    return _effect(directory, call)
+
+@tool(idempotent=True, writes=True)
+def put(directory: str, *, call: Invocation) -> str:
+    "Puts something to its place."
+    return _effect(directory, call)
 """
 
-NAMES = ["double", "refuse", "blunder", "invite", "pay"]
+NAMES = ["double", "refuse", "blunder", "invite", "pay", "put", "repeat", "draw"]
 
 
 def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:
@@ -95,6 +124,18 @@ def test_a_tool_of_a_package_answers_in_a_turn(tested: Cluster):
     assert (rows["pay"]["source"], rows["pay"]["idempotent"], rows["pay"]["writes"]) == ("python", False, True)
     assert rows["pay"]["agents"] == ["ADMIN"]
     assert "double" in tested.ask("which tools do you have?")["response"]
+
+
+def test_a_tool_brings_files_beside_its_values(tested: Cluster, tmp_path: Path):
+    """What else is in the list is what it always was; `hobus tools call` writes them, and a name leads nowhere else."""
+    called = tested("tools call", "draw", '{"at": "2026-11-25"}', "--save", str(tmp_path / "out"), "--json").json
+    assert called["value"] == [
+        "[image chart.png, image/png, 8 bytes]", "2026-11-25", "[file t.csv, text/csv, 3 bytes]"
+    ]  # fmt: skip
+    chart, table = map(Path, called["saved"])
+    assert (chart.parents[1], chart.name, table.name) == (tmp_path / "out", "1-chart.png", "2-t.csv")
+    assert table.read_bytes() == b"1,2"
+    assert chart.read_bytes() == b"\x89PNG\r\n\x1a\n"
 
 
 def test_a_tool_gets_what_its_annotations_say(tested: Cluster):
@@ -133,6 +174,37 @@ def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does
     offline = cluster("session show", answer["session_id"], "--json").json["tool_texts"]
     assert offline == [text]
     assert cluster.verify().tail == "clean"
+
+
+@pytest.mark.parametrize(
+    ("whom", "tool"), [("tool process", "pay"), ("tool process", "put"), ("worker", "pay"), ("worker", "put")]
+)
+def test_a_death_while_a_tool_runs(tested: Cluster, tmp_path: Path, whom: str, tool: str):
+    """SIGKILL while it runs: what may not run twice is unknown_outcome and did not; what may runs again with its key.
+
+    The tool's process goes with its worker. One that loses its own process is not tried again by the worker itself.
+    """
+    before = len(tested.entries("WO_FAILED"))
+    asked = tested.start_ask(use(tool, directory=str(tmp_path)))
+    effects, pid = tmp_path / "effects", tmp_path / "pid"
+    eventually(lambda: pid.exists() and pid.read_text() and effects.read_text().count("\n") == 1)
+    (tmp_path / "quick").touch()
+    running = psutil.Process(int(pid.read_text()))
+    if whom == "worker":
+        tested.kill("ho1/1")
+    else:
+        running.send_signal(signal.SIGKILL)
+    eventually(lambda: not psutil.pid_exists(running.pid) or running.status() == psutil.STATUS_ZOMBIE)
+    out, err = asked.communicate(timeout=120)
+    keys = effects.read_text().split()
+    if tool == "put" and whom == "worker":
+        assert b'put: \\"done\\"' in out, (out, err)
+        assert keys == [keys[0]] * 2
+        return
+    assert len(keys) == 1
+    (failed,) = tested.entries("WO_FAILED")[before:]
+    assert failed.reason == ("unknown_outcome" if tool == "pay" else "tool_failed")
+    assert failed.reason.encode() in out, (out, err)
 
 
 def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Path):
