@@ -26,7 +26,7 @@ _LOOK = "session show {session}"
 REFUSALS: dict[str, Refusal] = {
     "not_started": Refusal("the session has not begun: its first message begins it", "chat --session {session}"),
     "session_closed": Refusal("the session has ended, and takes nothing more", "session list --all"),
-    "no_active_run": Refusal("no run is active: there is nothing that could be steered or stopped", _LOOK),
+    "no_active_run": Refusal("there is nothing that could be steered or stopped", _LOOK),
     "stale_target": Refusal("the run that --run names is not the active one", _LOOK),
     "stale_epoch": Refusal("the session has moved on since the epoch that --epoch names", _LOOK),
     "cancelling": Refusal("the run is being cancelled already", _LOOK),
