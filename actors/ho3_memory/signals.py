@@ -8,6 +8,7 @@ anew, that of others too if it is in an hour that had none, and so does a questi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from math import inf
 from typing import Any, NamedTuple
 
@@ -64,8 +65,10 @@ class Known(NamedTuple):
 class Present(NamedTuple):
     """When a principal was there before a moment, for whoever asks about many signals."""
 
-    hours: Hours
-    """The last of them, as far back as a gate may stand open."""
+    since_hour: float
+    """How far back this goes: as far as a gate may stand open."""
+    absences: list[tuple[int, int]]
+    """(hour, next hour with an event, or the moment's) of those that do not count whole."""
     open_since_us: float
     """No gate stands open whose signal had no event since then."""
     is_whole: bool
@@ -136,11 +139,10 @@ class Signals:
         """What is left as of then of a level that stood since an earlier time."""
         if not level.evidence:
             return NOTHING
-        hours: Hours = ()
-        if present is not None and present.hours and present.hours[0] <= since_us // HOUR_US:
-            hours = present.hours
-        elif as_of.at_us - since_us > ABSENCE_MAX_HOURS * HOUR_US:
-            hours = self._hours(whose, as_of, since_us)
+        if present is not None and present.since_hour <= (hour := since_us // HOUR_US):
+            absent = sum([after - before - ABSENCE_MAX_HOURS for before, after in present.absences if before >= hour])
+            return faded(level, as_of.at_us - since_us - absent * HOUR_US, self._config)
+        hours = self._hours(whose, as_of, since_us) if as_of.at_us - since_us > ABSENCE_MAX_HOURS * HOUR_US else ()
         return faded(level, present_us(hours, since_us, as_of.at_us), self._config)
 
     def _hours(self, whose: str | None, as_of: PointInTime, since_us: int = 0) -> Hours:
@@ -178,12 +180,17 @@ class Signals:
         """When a principal was there before a moment."""
         is_whole = not self._has_more(principal, as_of)
         if (reach := open_hours(self._config)) == inf:
-            return Present((), -inf, is_whole)
+            return Present(inf, [], -inf, is_whole)
         count = int(reach) + 3  # each of them is an hour at least
         found = name_of(principal), as_of.at_us // HOUR_US, as_of.seq, count
         rows = self._database.rows(f"{_HOURS} ORDER BY hour DESC LIMIT ?", *found)
         back = [hour for (hour,) in rows]
-        return Present(back[::-1], open_since_us(back, as_of.at_us, self._config), is_whole)
+        absences = [
+            (before, after)
+            for after, before in pairwise((as_of.at_us // HOUR_US, *back))
+            if after - before > ABSENCE_MAX_HOURS
+        ]
+        return Present(back[-1] if back else inf, absences, open_since_us(back, as_of.at_us, self._config), is_whole)
 
     def fresh(self, principal: str | None, since_us: float) -> dict[str, Known]:
         """The signals of a principal that have an event since then."""

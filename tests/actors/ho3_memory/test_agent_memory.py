@@ -452,7 +452,7 @@ def test_what_a_read_leaves_out_unseen_would_not_be_in_force(facts, mode, hours,
     as_of = moment(hours, seq)
     quick, whole = memory_of(*facts, **mode), memory_of(*facts, **mode)
     whole._reach_us = inf
-    whole._signals.present = lambda *_: Present((), -inf, is_whole=False)
+    whole._signals.present = lambda *_: Present(inf, [], -inf, is_whole=False)
     assert [list(one.active_biases(as_of, principal=LOCAL, session_id=None)) for one in (quick, whole)] == [
         list(whole.active_biases(as_of, principal=LOCAL, session_id=None))
     ] * 2
