@@ -15,6 +15,8 @@ class SimClock:
 
     def __init__(self, loop: VirtualLoop, *, seed: int, name: str, epoch_s: Callable[[], float]) -> None:
         self._loop = loop
+        self.monotonic = loop.time
+        """Virtual seconds, the loop's own."""
         self._epoch_s = epoch_s
         self._random = seeded(seed, name)
         self._namespace = uuid.UUID(bytes=digest_of(seed, name)[:16])
@@ -23,10 +25,6 @@ class SimClock:
     def now(self) -> float:
         """Wall-clock seconds: the machine's wall time at virtual 0, which jumps when it is set, plus virtual time."""
         return round(self._epoch_s() + self._loop.time(), 6)
-
-    def monotonic(self) -> float:
-        """Virtual seconds, the loop's own."""
-        return self._loop.time()
 
     def new_id(self) -> str:
         """The next id of this process: same seed, same name, same ids."""

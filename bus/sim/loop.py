@@ -4,18 +4,22 @@ Virtual time starts at 0 and never at a large value: near 1.7e9 a float no longe
 hangs. Tasks hash by creation number, because a TaskGroup cancels its tasks in the order of a set. Every callback runs
 in a context; one that belongs to a killed process never runs, one of a frozen process waits (see
 `bus/sim/process.py`).
+
+asyncio's own pass asks a selector, compares timers in Python and makes a handle for each call: a third of what a
+simulated turn cost. Nothing becomes ready from outside here, so a pass of this loop is a heap and a queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
-import selectors
+import heapq
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, cast
 
-from hobus.bus.sim.process import CURRENT, SimProcess
+from hobus.bus.sim.process import CURRENT
 
 T = TypeVar("T")
 
@@ -35,38 +39,75 @@ class SimTask(asyncio.Task[T]):
         return self._number
 
 
-class _VirtualSelector(selectors.SelectSelector):
-    """Nothing ever becomes ready from outside; waiting moves the clock."""
+_TOGETHER_S = 1e-6
+"""Timers of one microsecond run together; rounding never leaves one behind."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = 0.0
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """No events; the clock stands `timeout` later."""
-        if timeout is None:
-            raise Deadlock("nothing is scheduled: the awaited result can never come")
-        self.now += max(0.0, timeout)
-        return []
+class Step:
+    """A call that waits for its time: what asyncio calls a handle."""
+
+    __slots__ = ("_args", "_callback", "_context", "_loop", "_process", "_when", "is_cancelled")
+
+    def __init__(
+        self, loop: VirtualLoop, when: float, callback: Callable[..., object], args: Any, context: Any
+    ) -> None:
+        self._loop, self._when, self._callback, self._args = loop, when, callback, args
+        self._context: contextvars.Context = contextvars.copy_context() if context is None else context
+        self._process = self._context.get(CURRENT)  # None: nobody's, nothing stops it
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """It never runs."""
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.is_cancelled
+
+    def when(self) -> float:
+        """Virtual seconds at which it is due."""
+        return self._when
+
+    def run(self) -> None:
+        """Calls, if its process lives; a frozen process keeps it until the thaw."""
+        process = self._process
+        if self.is_cancelled or (process is not None and not process.is_alive):
+            return
+        if process is not None and process.is_frozen:
+            process.hold(partial(self._loop.soon.append, self))
+            return
+        try:
+            self._context.run(self._callback, *self._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio's handles: told, and the loop goes on
+            said = {"message": f"exception in callback {self._callback!r}", "exception": error, "handle": self}
+            self._loop.call_exception_handler(said)
+        if process is not None:
+            process.steps += 1
+            if process.steps == process.dies_at:
+                process.end_behind_step()
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Deterministic: same calls, same order, same times."""
 
     def __init__(self) -> None:
-        self._virtual = _VirtualSelector()
-        super().__init__(self._virtual)
-        self._clock_resolution = 1e-6  # timers of one microsecond run together; rounding never leaves one behind
-        self._tasks_created = 0
+        super().__init__()
+        self._now = 0.0
+        self.soon: deque[Step] = deque()
+        """What runs in the next pass, in order."""
+        self._later: list[tuple[float, int, Step]] = []
+        self._timers_made = self._tasks_created = 0
         self.set_task_factory(self._create)
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
-        return self._virtual.now
+        return self._now
 
     def advance(self, seconds: float) -> None:
         """Time passes while nothing runs: what work without an await costs."""
-        self._virtual.now += seconds
+        self._now += seconds
 
     def _create(
         self,
@@ -78,65 +119,53 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         task = SimTask(
             cast("Coroutine[Any, Any, T]", coroutine), loop=self, number=self._tasks_created, context=context
         )
-        process = (context or contextvars.copy_context()).get(CURRENT)
+        process = CURRENT.get() if context is None else context.get(CURRENT)
         if process is not None:
             process.adopt(self._tasks_created, task)
         return task
 
-    def call_soon(
+    def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Step:
         """As asyncio's; a killed process's callback is passed over, a frozen one's waits."""
-        guard = _guard(self, callback, context)
-        if guard is None:
-            return super().call_soon(callback, *args, context=context)
-        guard.handle = super().call_soon(guard, *args, context=guard.context)
-        return guard.handle
+        step = Step(self, self._now, callback, args, context)
+        self.soon.append(step)
+        return step
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        """As asyncio's; a killed process's callback is passed over, a frozen one's waits."""
-        guard = _guard(self, callback, context)
-        if guard is None:
-            return super().call_at(when, callback, *args, context=context)
-        guard.handle = handle = super().call_at(when, guard, *args, context=guard.context)
-        return handle
+    ) -> Step:
+        """As `call_soon`, at this time; of one time in the order of the calls."""
+        self._timers_made += 1
+        step = Step(self, when, callback, args, context)
+        heapq.heappush(self._later, (when, self._timers_made, step))
+        return step
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> Step:
+        """As `call_at`, so many seconds from now."""
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """As asyncio's."""
+        return asyncio.Future(loop=self)
+
+    def _run_once(self) -> None:
+        """One pass: time moves to the next timer where nothing else waits; what is due then runs."""
+        soon, later = self.soon, self._later
+        while later and later[0][2].is_cancelled:
+            heapq.heappop(later)
+        if not soon:
+            if not later:
+                raise Deadlock("nothing is scheduled: the awaited result can never come")
+            self._now = max(self._now, later[0][0])
+        horizon = self._now + _TOGETHER_S
+        while later and later[0][0] < horizon:
+            soon.append(heapq.heappop(later)[2])
+        for _ in range(len(soon)):
+            soon.popleft().run()
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002 - asyncio's signature
         """Refused: a thread would bring real time into the simulation."""
         raise RuntimeError(f"no threads in the simulation ({getattr(func, '__qualname__', func)})")
-
-
-@dataclass(slots=True)
-class _Guard:
-    """A callback of a simulated process."""
-
-    loop: VirtualLoop
-    process: SimProcess
-    callback: Callable[..., object]
-    context: contextvars.Context
-    handle: asyncio.Handle | None = None
-
-    def __call__(self, *args: Any) -> None:
-        if self.process.is_frozen:
-            self.process.hold(lambda: self._again(args))
-        elif self.process.is_alive:
-            self.callback(*args)
-            self.process.stepped()
-
-    def _again(self, args: tuple[Any, ...]) -> None:
-        """After the thaw it is due, unless it was cancelled meanwhile."""
-        self.loop.call_soon(self._unless_cancelled, args, context=self.context)
-
-    def _unless_cancelled(self, args: tuple[Any, ...]) -> None:
-        if self.handle is None or not self.handle.cancelled():
-            self.callback(*args)
-
-
-def _guard(loop: VirtualLoop, callback: Callable[..., object], context: contextvars.Context | None) -> _Guard | None:
-    """None for what belongs to no process."""
-    process = context.get(CURRENT) if context is not None else CURRENT.get()
-    if process is None:
-        return None
-    return _Guard(loop, process, callback, context if context is not None else contextvars.copy_context())

@@ -1,6 +1,6 @@
 """The simulated network: every connection a queue in virtual time, the broker's own core stepped with virtual now.
 
-Order is kept per connection and direction, since all deliveries wait in one queue ordered by (time, number). Each frame
+Order is kept per connection and direction, since timers of one time run in the order of their making. Each frame
 arrives after `DELAY_S` and what `weather` adds. Faults: the broker can be killed and started again, and it can be
 frozen; a connection can break, or be cut off for a while in one direction or both. A killed broker takes with it what
 it had not read, a broken connection what was on its way; what is sent while there is none waits at its sender, and each
@@ -9,10 +9,8 @@ connection comes back after a drawn pause, as a reconnecting socket does: a new 
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import hashlib
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +24,7 @@ from hobus.bus.lane_server import Authenticate, LaneServer
 from hobus.bus.lanes import role_of
 from hobus.bus.link import OnFrames
 from hobus.bus.settings import BusSettings
-from hobus.bus.sim.loop import VirtualLoop
+from hobus.bus.sim.loop import Step, VirtualLoop
 from hobus.bus.sim.process import SimProcess
 from hobus.bus.sim.weather import Weather
 
@@ -141,10 +139,8 @@ class SimNetwork:
     weather: Weather | None = None  # None: nothing happens to frames
     _unread: list[Deliver] = field(default_factory=list[Deliver])  # what came for a frozen broker
     _lanes: dict[str, LaneEnd] = field(default_factory=dict[str, LaneEnd])
-    _queue: list[tuple[float, int, Deliver]] = field(default_factory=list[tuple[float, int, Deliver]])
     _numbers: int = 0
-    _timer: asyncio.TimerHandle | None = None
-    _alarm: asyncio.TimerHandle | None = None
+    _alarm: Step | None = None
     _trace: Any = field(default_factory=hashlib.sha256)
     config_digest: str = ""
     """Of the snapshot that the next broker says that the cluster runs under; empty: it says none."""
@@ -373,23 +369,7 @@ class SimNetwork:
         """Delivered behind everything that went this way before."""
         at = max(self.loop.time() + DELAY_S + extra_s, connection.arrives_at[direction])
         at = connection.arrives_at[direction] = max(at, connection.blocked_until[direction])
-        self._numbers += 1
-        heapq.heappush(self._queue, (at, self._numbers, deliver))
-        if self._timer is None or at < self._timer.when():
-            self._arm()
-
-    def _arm(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_at(self._queue[0][0], self._deliver_due, context=self._context)
-
-    def _deliver_due(self) -> None:
-        self._timer = None
-        horizon = self.loop.time() + 1e-9
-        while self._queue and self._queue[0][0] <= horizon:
-            heapq.heappop(self._queue)[2]()
-        if self._queue and self._timer is None:
-            self._arm()
+        self.loop.call_at(at, deliver, context=self._context)
 
     def _note(self, source: str, target: str, header: bytes, body: bytes, *, is_copy: bool) -> None:
         """Every delivered frame goes into the trace's digest."""

@@ -42,10 +42,9 @@ class SimProcess:
         """This task ends with the process."""
         self._tasks[number] = task
 
-    def stepped(self) -> None:
-        """One more of its callbacks has run."""
-        self.steps += 1
-        if self.steps == self.dies_at and self.on_death is not None:
+    def end_behind_step(self) -> None:
+        """The step behind which it dies has run."""
+        if self.on_death is not None:
             self.on_death()
 
     def hold(self, step: Callable[[], object]) -> None:
