@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from hobus.bus.messages.given_history import own_words
 from hobus.config import forms
 from hobus.config.sections.gateway import Route
 from hobus.config.sections.tools import ToolsConfig
@@ -132,6 +133,12 @@ class Agent(Asset):
         "memory lines and context its labels choose; beside: while it is asked for, so that the first words come as "
         "soon as without; off: never, and there are no labels, intents of the model's or wishes that it reads",
     )
+    errands: tuple[Text, ...] = Field(
+        default=(),
+        description="beginnings of messages that a chat client sends of its own accord, for a title or tags (Open "
+        "WebUI: `### Task:`): the model alone answers them, without tools, memory, looked-up texts or classification; "
+        "nothing is learned from them, and a session that begins with one ends with it",
+    )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
     takes_sampling: bool = Field(
         default=True,
@@ -143,6 +150,14 @@ class Agent(Asset):
         "that was; left out: what the same principal said, in all their sessions",
     )
     approval: Approval = Field(default_factory=Approval, description="of its calls that wait for a person")
+
+    def is_errand(self, message: str) -> bool:
+        """Whether a client sent this of its own accord, for itself."""
+        return own_words(message).startswith(self.errands)
+
+    def on_errand(self) -> Agent:
+        """The agent as it answers such a message."""
+        return self.model_copy(update={"tools": (), "classification": "off"})
 
     def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
         """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""

@@ -7,7 +7,7 @@ from hobus.actors.ho2_supervisor.turn import intent_rules
 from hobus.bus.record.session_facts import RunRequested, SessionEnded
 from hobus.bus.said_by import SaidBy
 
-_CALL_IS_OVER = "tools call"
+_CALL_IS_OVER, _ERRAND_IS_OVER = "tools call", "errand"
 
 
 def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: str) -> None:
@@ -28,12 +28,13 @@ def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: st
     )
 
 
-def end_with_call(session: OwnedSession, requested: RunRequested, *, trace: str) -> None:
-    """A session that began with a call of a tool ends in the write of that call's end, whoever still waits for it.
+def end_with_call(session: OwnedSession, requested: RunRequested, *, trace: str, is_errand: bool = False) -> None:
+    """A session that began with a call of a tool, or an errand, ends in the write of its end, whoever waits for it.
 
     Nobody else would end it: who called may be gone before an operator decided. What was said to it since goes on.
     """
     overrides, state = requested.run_overrides, session.record.state
     is_call = overrides is not None and overrides.calls_tool is not None
-    if is_call and state.next_run_seq == 2 and not state.pending_follow_up:  # noqa: PLR2004 - its first run is over
-        append_end(session, _CALL_IS_OVER, said_by=SaidBy(requested.asked_by, ""), trace=trace)
+    if (is_call or is_errand) and state.next_run_seq == 2 and not state.pending_follow_up:  # noqa: PLR2004 - its first run is over
+        reason = _ERRAND_IS_OVER if is_errand else _CALL_IS_OVER
+        append_end(session, reason, said_by=SaidBy(requested.asked_by, ""), trace=trace)

@@ -246,7 +246,8 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     session_id = await _by_transcript(door, agent, said[: -len(results) or -1], asked)
     if session_id is not None:
         return ChosenTurn(replace(asked, session_id=session_id), said, agent, is_by_transcript=True, goes_on=True)
-    return await _anew(door, ChosenTurn(asked, said, agent, is_by_transcript=True))
+    is_errand = door.snapshot.agents[agent].is_errand(said[-1].text)  # no conversation goes on with its answer
+    return await _anew(door, ChosenTurn(asked, said, agent, is_by_transcript=not is_errand))
 
 
 async def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:

@@ -64,6 +64,8 @@ async def understood(run: Run, limits: HistoryLimits, classify: Classify) -> tup
 
 
 async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, Shown]:
+    if run.is_errand:
+        return Classification(), Shown([], [])
     recorded = await _recorded(run)
     if recorded is not None:
         labels = await classify(())  # its order stands in the journal

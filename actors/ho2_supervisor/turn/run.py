@@ -43,11 +43,14 @@ class Run:
         self.run_id = memo.run_id
         self.requested = memo.requested  # at the turn's event time
         self.input_text: str = memo.input_text
-        self.agent = agent
+        self.is_errand = agent.is_errand(self.input_text)
+        self.agent = agent.on_errand() if self.is_errand else agent
         self.resources = resources
         self.config = resources.config
         self.budget_tokens = agent.budget_tokens("synthesize", resources.config.budget)  # for all rounds of the answer
-        self.learning = None if self.called_tool else learning  # None: memory is off, or nothing is to be learned
+        self.learning = (
+            None if self.called_tool or self.is_errand else learning
+        )  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
         self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
         self.weighed: dict[str, Weighed] = {}  # artifact -> what became of its line

@@ -99,7 +99,7 @@ async def record_answer(
     shared: dict[str, Any] = {"provenance": about, "parents": [completion_id], "trace": run.trace}
     for event_type, decision_of, payload in also:
         run.session.also(run.resources.entry(event_type, payload, decision=decision_of, **shared))
-    end_with_call(run.session, run.requested, trace=run.trace)
+    end_with_call(run.session, run.requested, trace=run.trace, is_errand=run.is_errand)
     if run.learning is None:
         await run.session.barrier()
         return result

@@ -393,3 +393,31 @@ def test_without_a_key_nothing_is_said(door):
         return refused.value
 
     assert door.run(work()).code == "invalid_api_key"
+
+
+def test_a_chat_clients_errand_is_one_call_of_the_model_and_leaves_no_session_open(door):
+    """No tools, context, classification or lesson; the next message is no turn of its session. Words alone are none."""
+
+    async def work(text):
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
+        answer = await door.openai().chat.completions.create(model="ADMIN", messages=messages)
+        said = [*messages, {"role": "assistant", "content": answer.choices[0].message.content}]
+        said += [{"role": "user", "content": "and what did I ask before?"}]
+        return answer, await door.openai().chat.completions.create(model="ADMIN", messages=said)
+
+    errand, behind = door.run(work(f"### Task:\nSuggest a title.\n<chat_history>\n{ASKED}\n</chat_history>"))
+    told, behind_told = door.run(work(f"What does '### Task:' mean? And {ASKED}"))
+    entries = door.cluster.entries()
+
+    def of(answer, *types):
+        about = [one for one in entries if one.provenance.session_id == answer.session_id]
+        return [one for one in about if one.event_type in types]
+
+    assert errand.choices[0].message.content and errand.outcome == "success"
+    (sent,) = of(errand, "PROMPT_SENT")
+    assert payload_in(PromptSent, sent).tools == ()
+    assert not of(errand, "CONTEXT_ASSEMBLED", "HO3_SIGNAL")
+    assert len(of(errand, "SESSION_END")) == 1
+    assert behind.session_id != errand.session_id
+    assert len(of(told, "PROMPT_SENT")) > 1 and of(told, "HO3_SIGNAL") and not of(told, "SESSION_END")
+    assert behind_told.session_id == told.session_id
