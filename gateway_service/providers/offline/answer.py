@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from hobus.gateway_service.providers.offline.grammar import Grammar
-from hobus.gateway_service.providers.offline.reading import Reading, ToolAnswer, ToolOffered, ToolWanted
+from hobus.gateway_service.providers.offline.reading import Reading, ToolAnswer, ToolWanted
 
 SELF = "I am hobus's embedded offline model: fixed rules, no language model"
 PLUG_IN = (
@@ -47,25 +47,26 @@ def answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
     words, steers = reading.words, reading.asked[1:]
     if not reading.done and (named := named_in(words, reading.tools)) is not None:
         return RulesAnswer(*named)
-    asked = words
-    if grammar.says("again", grammar.normal(words)):
+    asked, text = words, grammar.normal(words)
+    if grammar.says("again", text):
         asked = next(
             (one.text for one in reversed(reading.said) if one.who == "user" and _ids(one.text, grammar)), words
         )
-    is_change = grammar.changes.search(grammar.normal(words)) is not None
-    calls = [] if is_change or _look_back(reading, grammar) else _calls(asked, reading, grammar)
-    calls = [one for text in steers for one in _calls(text, reading, grammar) if one not in calls] + calls
+    is_change = grammar.changes.search(text) is not None
+    looked_back = _look_back(reading, text, grammar)
+    calls = [] if is_change or looked_back else _calls(asked, reading, grammar)
+    calls = [one for steer in steers for one in _calls(steer, reading, grammar) if one not in calls] + calls
     if calls and len(reading.done) < _CALLS_MAX:
         return RulesAnswer(calls=tuple(calls))
     told = [told for one in reading.answered if (told := tell(one)) not in reading.draft]
     if not told and not reading.draft:
-        told = [_look_back(reading, grammar) or _alone(reading, asked, grammar, is_change=is_change)]
-    heard = [line for text in steers if (line := f"Meanwhile you said: “{_short(text)}”") not in reading.draft]
-    text = "\n\n".join([*([reading.draft] if reading.draft else []), *told, *heard])
-    wishes = [grammar.normal(wish) for wish in (*steers, words, *reading.blocks.get("preferences", "").splitlines())]
-    forms = (name == "brief" for wish in wishes for name in ("brief", "full") if grammar.says(name, wish))
-    is_brief = next(forms, False)
-    return RulesAnswer(" ".join(text.replace(":\n- ", ": ").replace("\n- ", "; ").split()) if is_brief else text)
+        told = [looked_back or _alone(reading, text, asked, grammar, is_change=is_change)]
+    heard = [line for steer in steers if (line := f"Meanwhile you said: “{_short(steer)}”") not in reading.draft]
+    answer = "\n\n".join([*([reading.draft] if reading.draft else []), *told, *heard])
+    wishes = [*steers, words, *reading.blocks.get("preferences", "").splitlines()]
+    forms = (name for wish in map(grammar.normal, wishes) for name in ("brief", "full") if grammar.says(name, wish))
+    is_brief = next(forms, "") == "brief"
+    return RulesAnswer(" ".join(answer.replace(":\n- ", ": ").replace("\n- ", "; ").split()) if is_brief else answer)
 
 
 def tell(answered: ToolAnswer) -> str:
@@ -147,15 +148,14 @@ def _calls(text: str, reading: Reading, grammar: Grammar) -> list[ToolWanted]:
     return [ToolWanted(tool_id, _arguments(reading.tools[tool_id], text, grammar)) for tool_id in wanted]
 
 
-def _look_back(reading: Reading, grammar: Grammar) -> str:
-    """An answer from the conversation itself; empty if the message does not ask for one."""
-    text = grammar.normal(reading.words)
-    asked = [said.text for said in reading.said if said.who == "user"]
-    answers = [said.text for said in reading.said if said.who == "assistant"]
+def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
+    """An answer from the conversation itself; empty if the normal text of the message does not ask for one."""
     if grammar.says("asked_before", text):
+        asked = [said.text for said in reading.said if said.who == "user"]
         first = "This is the first message of our conversation that I can see."
         return f"You asked: “{_short(asked[0] if grammar.says('first', text) else asked[-1])}”" if asked else first
     if grammar.says("said_before", text):
+        answers = [said.text for said in reading.said if said.who == "assistant"]
         said = "I have not said anything in this conversation yet."
         return f"I said: “{_short(answers[-1])}”" if answers else said
     return _summary(reading) if grammar.says("summarise", text) else ""
@@ -170,9 +170,9 @@ def _summary(reading: Reading) -> str:
     return "\n".join(["In short:", *(f"- {_SENTENCE.split(line.strip().splitlines()[0])[0]}" for line in lines)])
 
 
-def _alone(reading: Reading, asked: str, grammar: Grammar, *, is_change: bool) -> str:
-    """What rules say without tools."""
-    text, abilities = grammar.normal(reading.words), _abilities(reading, grammar)
+def _alone(reading: Reading, text: str, asked: str, grammar: Grammar, *, is_change: bool) -> str:
+    """What rules say without tools to the normal text of the message, which may mean one that was asked before."""
+    abilities = _abilities(reading, grammar)
     if is_change:
         return f"I can look things up in this system, but I change nothing. {abilities}"
     if grammar.says("farewell", text) and grammar.says("closes", text):
@@ -196,13 +196,16 @@ def _abilities(reading: Reading, grammar: Grammar) -> str:
     return f"Ask me about this system: I can {', '.join(before)}{', and ' if before else ''}{last}."
 
 
-def _arguments(tool: ToolOffered, question: str, grammar: Grammar) -> dict[str, Any]:
+def _arguments(parameters: Mapping[str, Any], question: str, grammar: Grammar) -> dict[str, Any]:
     """Arguments that the question names, of those that the tool declares."""
+    declared: Mapping[str, Any] = parameters.get("properties", {})
+    if not declared:
+        return {}
     text = grammar.normal(question)
     found: dict[str, Any] = {}
     if (path := _PATH.search(text)) and path.group().partition(".")[0] in grammar.config_sections:
         found["path"] = path.group()
-    elif section := next((name for name in grammar.config_sections if _names(name, text)), None):
+    elif section := next((name for name, pattern in grammar.config_sections.items() if pattern.search(text)), None):
         found["path"] = section
     if event_type := _EVENT_TYPE.search(question):
         found["event_type"] = event_type.group()
@@ -210,12 +213,7 @@ def _arguments(tool: ToolOffered, question: str, grammar: Grammar) -> dict[str, 
         found["limit"] = int(limit.group(1))
     if "this session" in text:
         found["session_id"] = "this"
-    declared: Mapping[str, Any] = tool.parameters.get("properties", {})
     return {name: _bounded(value, declared[name]) for name, value in found.items() if name in declared}
-
-
-def _names(section: str, text: str) -> bool:
-    return re.search(rf"\b{section.replace('_', '[_ ]')}s?\b", text) is not None
 
 
 def _bounded(value: Any, schema: Any) -> Any:

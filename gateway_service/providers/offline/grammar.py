@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ _FILE = "grammar.json"
 _CUT = " … "
 
 
-_Patterns = tuple[re.Pattern[str], ...]
+_Pattern = re.Pattern[str]
 
 
 class Intent(NamedTuple):
@@ -22,15 +22,8 @@ class Intent(NamedTuple):
     tool_id: str
     domain: str
     says: str
-    any: _Patterns
-    none: _Patterns
-
-    def position_in(self, text: str) -> int | None:
-        """Where the text first speaks of it; None if it does not."""
-        if any(pattern.search(text) for pattern in self.none):
-            return None
-        found = [match.start() for pattern in self.any if (match := pattern.search(text))]
-        return min(found) if found else None
+    any: _Pattern
+    none: _Pattern | None
 
 
 class Grammar(NamedTuple):
@@ -38,11 +31,11 @@ class Grammar(NamedTuple):
 
     read_chars: int
     intents: tuple[Intent, ...]
-    config_sections: tuple[str, ...]
-    speech: dict[str, re.Pattern[str]]
-    tasks: tuple[tuple[str, _Patterns], ...]
-    domains: tuple[tuple[str, _Patterns], ...]
-    changes: re.Pattern[str]
+    config_sections: dict[str, _Pattern]
+    speech: dict[str, _Pattern]
+    tasks: tuple[tuple[str, _Pattern], ...]
+    domains: tuple[tuple[str, _Pattern], ...]
+    changes: _Pattern
 
     def read(self, text: str) -> str:
         """What is read of a text: all of it, or, of a long one, its beginning and its end, in no sentence together."""
@@ -55,14 +48,14 @@ class Grammar(NamedTuple):
         """What is read of the text, as the patterns want it: lower case, straight quotes, single spaces."""
         return " ".join(self.read(text).replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
 
-    def intents_in(self, text: str, tool_ids: Collection[str] | None = None) -> list[Intent]:
-        """What a normal text asks for, in the order in which it speaks of it; only of tools in `tool_ids`, if given."""
+    def intents_in(self, text: str) -> list[Intent]:
+        """What a normal text asks for, in the order in which it speaks of it."""
         found = [
-            (position, intent)
-            for intent in self.intents
-            if (tool_ids is None or intent.tool_id in tool_ids) and (position := intent.position_in(text)) is not None
+            (match.start(), number, intent)
+            for number, intent in enumerate(self.intents)
+            if (match := intent.any.search(text)) and (intent.none is None or intent.none.search(text) is None)
         ]
-        return [intent for _position, intent in sorted(found, key=lambda row: row[0])]
+        return [intent for _position, _number, intent in sorted(found)]
 
     def says(self, name: str, text: str) -> bool:
         """Whether a normal text matches the named pattern of section `speech`."""
@@ -71,7 +64,7 @@ class Grammar(NamedTuple):
     def label(self, kind: str, text: str) -> str | None:
         """The first label of `tasks` or `domains` whose patterns match."""
         rows = self.tasks if kind == "tasks" else self.domains
-        return next((label for label, patterns in rows if any(pattern.search(text) for pattern in patterns)), None)
+        return next((label for label, pattern in rows if pattern.search(text)), None)
 
 
 @functools.cache
@@ -81,16 +74,17 @@ def load_grammar() -> Grammar:
     return Grammar(
         read_chars=data["read_chars"],
         intents=tuple(
-            Intent(row["tool_id"], row["domain"], row["says"], _patterns(row["any"]), _patterns(row["none"]))
+            Intent(row["tool_id"], row["domain"], row["says"], _any(row["any"]), _any(row["none"]) if row["none"] else None)
             for row in data["intents"]
         ),
-        config_sections=tuple(data["config_sections"]),
+        config_sections={name: re.compile(rf"\b{name.replace('_', '[_ ]')}s?\b") for name in data["config_sections"]},
         speech={name: re.compile(pattern) for name, pattern in data["speech"].items()},
-        tasks=tuple((row["label"], _patterns(row["any"])) for row in data["tasks"]),
-        domains=tuple((row["label"], _patterns(row["any"])) for row in data["domains"]),
+        tasks=tuple((row["label"], _any(row["any"])) for row in data["tasks"]),
+        domains=tuple((row["label"], _any(row["any"])) for row in data["domains"]),
         changes=re.compile(data["changes"]),
     )
 
 
-def _patterns(patterns: list[str]) -> _Patterns:
-    return tuple(re.compile(pattern) for pattern in patterns)
+def _any(patterns: Iterable[str]) -> _Pattern:
+    """One that finds the first place where any of them matches."""
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))

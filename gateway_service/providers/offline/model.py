@@ -46,8 +46,8 @@ def _answer(reading: Reading, grammar: Grammar) -> RulesAnswer:
     if answer.calls:
         return answer
     if reading.must_call and reading.tools:
-        first = next(iter(reading.tools.values()))
-        return RulesAnswer(calls=(ToolWanted(first.name, least_instance(dict(first.parameters))),))
+        name, parameters = next(iter(reading.tools.items()))
+        return RulesAnswer(calls=(ToolWanted(name, least_instance(dict(parameters))),))
     if reading.schema is not None:
         return RulesAnswer(_json(filled(dict(reading.schema), reading.words, answer.text)))
     return answer

@@ -7,7 +7,8 @@ words are the person's, with material in tags before them where there is any.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 _BLOCK = re.compile(r"<([a-z_]+)(?: [^<>\n]*)?>\n(.*?)\n</\1>\s*", re.DOTALL)
@@ -31,13 +32,6 @@ class ToolAnswer(NamedTuple):
     text: str
 
 
-class ToolOffered(NamedTuple):
-    """A tool as the request offers it."""
-
-    name: str
-    parameters: Mapping[str, Any]
-
-
 class ToolWanted(NamedTuple):
     """A tool that the model asks for."""
 
@@ -45,24 +39,14 @@ class ToolWanted(NamedTuple):
     arguments: dict[str, Any]
 
 
-class Reading:
-    """A request, taken apart."""
+class Heard:
+    """Messages of a request, read in their order."""
 
-    def __init__(self, request: Mapping[str, Any]) -> None:
-        wanted = request.get("response_format")
-        self.schema: Mapping[str, Any] | None = (
-            None if wanted is None else wanted.get("json_schema", {"schema": {"type": "object"}})["schema"]
-        )
-        self.must_call: bool = request.get("tool_choice") == "required"
-        self.tools = {
-            tool["function"]["name"]: ToolOffered(tool["function"]["name"], tool["function"]["parameters"])
-            for tool in request.get("tools", ())
-        }
-        self.system = ""
+    def __init__(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        self.answers: list[Utterance] = []
+        """What is answered in them, oldest first."""
         self.blocks: dict[str, str] = {}
         """Material before the words that are to be answered, by its tags."""
-        self.said: list[Utterance] = []
-        """What is answered, oldest first."""
         self.asked: list[str] = []
         """What is to be answered, oldest first: the message, then what was said while it was worked on."""
         self.answered: list[ToolAnswer] = []
@@ -73,10 +57,10 @@ class Reading:
         """An answer to it that was not sent."""
         self._sent: tuple[list[str], set[str]] = ([], set())
         waiting: dict[str, str] = {}
-        for message in request["messages"]:
+        for message in messages:
             match message["role"]:
                 case "system":
-                    self.system = message["content"]
+                    pass
                 case "tool":
                     name = waiting.get(message["tool_call_id"], "")
                     self.answered.append(ToolAnswer(name, message["content"]))
@@ -90,19 +74,19 @@ class Reading:
 
     def _answered_by(self, text: str) -> None:
         self._sent = (list(self.asked), set(self.done))
-        self.said += [*(Utterance("user", one) for one in self.asked), Utterance("assistant", text)]
+        self.answers += [*(Utterance("user", one) for one in self.asked), Utterance("assistant", text)]
         self.asked, self.answered, self.done, self.draft = [], [], set(), ""
 
     def _hear(self, content: str) -> None:
         if isinstance(content, list):  # an image of a tool's result
             return
-        if (note := _NOT_SENT.match(content)) and self.said:
+        if (note := _NOT_SENT.match(content)) and self.answers:
             self.asked, self.done = self._sent
-            self.draft = self.said.pop().text
-            del self.said[len(self.said) - len(self.asked) :]
+            self.draft = self.answers.pop().text
+            del self.answers[len(self.answers) - len(self.asked) :]
             content = content[note.end() :]
         if digest := _DIGEST.match(content):
-            self.said += [Utterance("user", line) for line in _DIGEST_LINE.findall(digest[1])]
+            self.answers += [Utterance("user", line) for line in _DIGEST_LINE.findall(digest[1])]
             content = content[digest.end() :]
         self.blocks = {} if content else self.blocks
         at = 0
@@ -112,6 +96,36 @@ class Reading:
         content = content[at:]
         if content.strip() or "message" in self.blocks:
             self.asked.append(content or self.blocks["message"])
+
+
+class Reading(Heard):
+    """A request, taken apart; what was answered in it before is read once somebody asks for it."""
+
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        wanted = request.get("response_format")
+        self.schema: Mapping[str, Any] | None = (
+            None if wanted is None else wanted.get("json_schema", {"schema": {"type": "object"}})["schema"]
+        )
+        self.must_call: bool = request.get("tool_choice") == "required"
+        self.tools: dict[str, Mapping[str, Any]] = {
+            tool["function"]["name"]: tool["function"]["parameters"] for tool in request.get("tools", ())
+        }
+        """Parameters of the tools that are offered, by name."""
+        messages = request["messages"]
+        self.system: str = "".join([one["content"] for one in messages if one["role"] == "system"][-1:])
+        new = len(messages)
+        while new and (messages[new - 1]["role"] != "assistant" or messages[new - 1].get("tool_calls")):
+            new -= 1
+        heard = [one["content"] for one in messages[new:] if one["role"] == "user" and isinstance(one["content"], str)]
+        if not all(heard or [""]) or any(map(_NOT_SENT.match, heard)):  # the last answer is none yet
+            new = 0
+        self._before = messages[:new]
+        super().__init__(messages[new:])
+
+    @cached_property
+    def said(self) -> list[Utterance]:
+        """What is answered, oldest first."""
+        return Heard(self._before).answers + self.answers
 
     @property
     def words(self) -> str:
