@@ -1,10 +1,11 @@
-"""JSON text that somebody else wrote: what is in it, if it is something that a message can carry. Pure."""
+"""JSON text: what is in one that somebody else wrote, if a message can carry it; that of a message's value. Pure."""
 
 from __future__ import annotations
 
 import json
 from typing import Any, NoReturn, cast
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from hobus.bus.messages.base import pack
@@ -24,6 +25,14 @@ def is_object(text: str) -> bool:
     except ValidationError:
         return False
     return True
+
+
+def text_of(value: Any) -> str:
+    """A value that a message carries as text, as HTTP clients send it: without blanks, letters are themselves."""
+    return _encode(value).decode()
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 def value_of(text: str) -> Any:

@@ -6,14 +6,15 @@ settled at its reservation, never passed for free.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from hobus.bus.errors import GatewayError
+from hobus.bus.json_text import text_of
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage
+from hobus.bus.messages.work_order import ToolCall
 from hobus.config.sections.gateway import ModelConfig
 from hobus.gateway_service.limits import IMAGE_TOKENS
 
@@ -41,42 +42,35 @@ def text_tokens(length: int, chars_per_token: int) -> int:
     return length // chars_per_token
 
 
-def texts(prompt: Prompt) -> Iterator[str]:
-    """All that a model reads of a prompt: messages, tool calls in the transcript, tools, schema."""
-    for message in prompt.messages:
-        yield message.text
-        for call in message.tool_calls:
-            yield call.tool_id + _json(call.arguments)
-    for tool in prompt.tools:
-        yield tool.tool_id + tool.description + _json(tool.parameters)
-    if prompt.structured_output:
-        yield _json(prompt.output_schema)
-
-
 def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
-    """Estimate by its length of what a provider counts as input (`texts`), rounded up."""
+    """Estimate by its length of what a provider counts as input, rounded up.
+
+    All that a model reads: messages with their images, tool calls in the transcript, tools, schema.
+    """
     # Tools with their schemas are the same in nearly every prompt; known by their bytes, in which 1 is not 1.0.
     tools = pack([(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools])
     chars = (_counted if len(tools) > _TOOLS_KEPT_BYTES else _counted_once)(tools)
-    for message in prompt.messages:
-        for segment in message.segments:
-            chars += len(segment.text)
-            if segment.files:
-                images = sum([isinstance(file, SeenImage) for file in segment.files])
-                chars += images * IMAGE_TOKENS * chars_per_token
-        for call in message.tool_calls:
-            chars += len(call.tool_id) + len(_json(call.arguments))
+    segments = [segment for message in prompt.messages for segment in message.segments]
+    calls = [call for message in prompt.messages for call in message.tool_calls]
+    chars += len("".join([segment.text for segment in segments])) + _said_chars(calls)
+    images = [file for segment in segments for file in segment.files if isinstance(file, SeenImage)]
+    chars += len(images) * IMAGE_TOKENS * chars_per_token
     if prompt.structured_output:
-        chars += len(_json(prompt.output_schema))
+        chars += len(text_of(prompt.output_schema))
     return max(1, -(-chars // chars_per_token))
 
 
-_json = json.JSONEncoder(ensure_ascii=False).encode
-"""As providers are sent it: letters are themselves."""
+def _said_chars(calls: Sequence[ToolCall]) -> int:
+    if not calls:
+        return 0
+    ids, arguments = "".join([call.tool_id for call in calls]), text_of([call.arguments for call in calls])
+    return len(ids) + len(arguments) - len(calls) - 1  # brackets and commas of the list
 
 
 def _counted(packed: bytes) -> int:
-    return sum(len(tool_id) + len(description) + len(_json(schema)) for tool_id, description, schema in unpack(packed))
+    return sum(
+        len(tool_id) + len(description) + len(text_of(schema)) for tool_id, description, schema in unpack(packed)
+    )
 
 
 _counted_once = lru_cache(maxsize=_TOOLS_KEPT)(_counted)
@@ -88,8 +82,7 @@ def with_usage(
     """The answer with its usage; what nobody counted, or as nothing, is estimated by lengths: never for free."""
     if answer.input_tokens and answer.output_tokens:
         return answer
-    said = sum(len(call.tool_id) + len(_json(call.arguments)) for call in answer.tool_calls)
-    length = len(answer.content) + said + thought_chars
+    length = len(answer.content) + _said_chars(answer.tool_calls) + thought_chars
     return answer.model_copy(
         update={
             "input_tokens": answer.input_tokens or input_tokens(prompt, chars_per_token),

@@ -38,8 +38,11 @@ class PromptMessage(Record):
     @property
     def text(self) -> str:
         """The exact text that the provider gets."""
-        segments = self.segments  # nearly always one
-        return segments[0].text if len(segments) == 1 else "".join([segment.text for segment in segments])
+        match self.segments:
+            case [one]:  # nearly always
+                return one.text
+            case several:
+                return "".join([segment.text for segment in several]) if several else ""
 
     @property
     def images(self) -> list[SeenImage]:

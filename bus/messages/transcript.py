@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -85,12 +85,10 @@ def expanded(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
     return [one for message in messages for one in (_read(message.text) if message.role == NAME else [message])]
 
 
-def _read(text: str) -> Iterator[PromptMessage]:
+def _read(text: str) -> list[PromptMessage]:
     digest, *pieces = text.split(_MARK)
-    if digest:
-        yield _message("user", _SHORTENED + digest.rstrip(_END))
-    for piece in pieces:
-        yield _one(piece) if len(piece) > _KEPT_CHARS else _one_kept(piece)
+    older = [_message("user", _SHORTENED + digest.rstrip(_END))] if digest else []
+    return older + [_one(piece) if piece[_KEPT_CHARS:] else _one_kept(piece) for piece in pieces]
 
 
 def _one(piece: str) -> PromptMessage:

@@ -16,8 +16,8 @@ from hobus.gateway_service.providers.http.wire import (
     a_list,
     a_text,
     an_object,
+    call_ids,
     given_back,
-    with_call_ids,
 )
 
 _KEPT = {"type": "ephemeral"}
@@ -53,7 +53,7 @@ def request(
         body["output_config"] = output
     if prompt.tools:
         body["tools"] = [
-            {"name": names.name(tool.tool_id), "description": tool.description, "input_schema": tool.parameters}
+            {"name": names.names[tool.tool_id], "description": tool.description, "input_schema": tool.parameters}
             for tool in prompt.tools
         ]
         if prompt.tool_choice == "required":
@@ -165,17 +165,23 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
     """In turns: what one side says in a row is one message, and all results of a round stand in one."""
     told: list[dict[str, Any]] = []
     kept: dict[str, Any] = {}
-    for message, ids in with_call_ids(messages):
+    for message, ids in zip(messages, call_ids(messages), strict=True):
         blocks: list[dict[str, Any]] = []
         if message.role == "tool":
-            blocks.append({"type": "tool_result", "tool_use_id": ids[0], "content": _result(message)})
+            blocks.append(
+                {
+                    "type": "tool_result",
+                    "tool_use_id": ids.get(message.tool_call_id, message.tool_call_id),
+                    "content": _result(message),
+                }
+            )
         elif message.tool_calls:
-            blocks += given_back(message.tool_calls[0], model_id).get("message", {}).get("blocks", [])
+            blocks += given_back(message.tool_calls[0], model_id, "message").get("blocks", [])
         if message.role != "tool" and message.text.strip():  # a blank block is refused
             blocks.append({"type": "text", "text": message.text})
         blocks += [
-            {"type": "tool_use", "id": call_id, "name": names.name(call.tool_id), "input": call.arguments}
-            for call, call_id in zip(message.tool_calls, ids if message.tool_calls else [], strict=True)
+            {"type": "tool_use", "id": ids[call.call_id], "name": names.names[call.tool_id], "input": call.arguments}
+            for call in message.tool_calls
         ]
         role = "assistant" if message.role == "assistant" else "user"
         if told and told[-1]["role"] == role:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
-from collections.abc import Iterable
 from typing import Any
 
+from hobus.bus.json_text import text_of
 from hobus.bus.messages.gateway import Prompt, SeenImage
 from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid
@@ -16,8 +15,8 @@ from hobus.gateway_service.providers.http.wire import (
     a_list,
     a_text,
     an_object,
+    call_ids,
     given_back,
-    with_call_ids,
 )
 
 PATH = "/chat/completions"
@@ -28,7 +27,7 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
     """The body of the request."""
     body: dict[str, Any] = {
         "model": model_id,
-        "messages": _in_turns(_messages(prompt, model_id, names)),
+        "messages": _messages(prompt, model_id, names),
         config.max_tokens_field: prompt.max_tokens,
     }
     if "temperature" not in config.omit:
@@ -42,7 +41,7 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
             {
                 "type": "function",
                 "function": {
-                    "name": names.name(tool.tool_id),
+                    "name": names.names[tool.tool_id],
                     "description": tool.description,
                     "parameters": tool.parameters,
                 },
@@ -110,46 +109,36 @@ def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
         kept[name] = kept[name] + value if name in kept and type(kept[name]) is type(value) else value
 
 
-def _in_turns(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the user's side says in a row as one message: templates of many models refuse two."""
+def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> list[dict[str, Any]]:
+    """What the user's side says in a row is one message: templates of many models refuse two."""
     told: list[dict[str, Any]] = []
-    for one in messages:
-        before = told[-1] if told else {"role": ""}
-        is_one = one["role"] == before["role"] == "user"
-        if is_one and isinstance(one["content"], str) and isinstance(before["content"], str):
-            told[-1] = {"role": "user", "content": f"{before['content']}\n\n{one['content']}"}
-        else:
-            told.append(one)
-    return told
-
-
-def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> Iterable[dict[str, Any]]:
     images: list[dict[str, Any]] = []  # of the results so far: a message of a tool holds text alone
-    for message, ids in with_call_ids(prompt.messages):
+    for message, ids in zip(prompt.messages, call_ids(prompt.messages), strict=True):
         if images and message.role != "tool":
-            yield {"role": "user", "content": images}
+            told.append({"role": "user", "content": images})
             images = []
-        match message.role:
-            case "tool":
-                images += [part for image in message.images for part in _image(image)]
-                yield {"role": "tool", "tool_call_id": ids[0], "content": message.text}
-            case "assistant" if message.tool_calls:
-                given = [given_back(call, model_id) for call in message.tool_calls]
-                calls = [
-                    {
-                        "id": call_id,
-                        "type": "function",
-                        "function": {"name": names.name(call.tool_id), "arguments": json.dumps(call.arguments)},
-                        **one.get("call", {}),
-                    }
-                    for call, call_id, one in zip(message.tool_calls, ids, given, strict=True)
-                ]
-                kept = given[0].get("message", {})
-                yield {"role": "assistant", "content": message.text or None, "tool_calls": calls, **kept}
-            case role:
-                yield {"role": role, "content": message.text}
-    if images:
-        yield {"role": "user", "content": images}
+        one: dict[str, Any] = {"role": message.role, "content": message.text}
+        if message.role == "tool":
+            one["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
+            for image in message.images:
+                images += _image(image)
+        elif message.role == "assistant" and (calls := message.tool_calls):
+            one["content"] = one["content"] or None
+            one["tool_calls"] = [
+                {
+                    "id": ids[call.call_id],
+                    "type": "function",
+                    "function": {"name": names.names[call.tool_id], "arguments": text_of(call.arguments)},
+                    **given_back(call, model_id, "call"),
+                }
+                for call in calls
+            ]
+            one |= given_back(calls[0], model_id, "message")
+        elif message.role == "user" and told and told[-1]["role"] == "user" and type(told[-1]["content"]) is str:
+            told[-1]["content"] += f"\n\n{one['content']}"
+            continue
+        told.append(one)
+    return [*told, {"role": "user", "content": images}] if images else told
 
 
 def _image(image: SeenImage) -> list[dict[str, Any]]:

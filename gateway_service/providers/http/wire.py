@@ -7,7 +7,7 @@ id of its own, while calls are numbered anew in each answer here.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -65,27 +65,24 @@ class ToolNames:
     """Tool ids of one prompt under names that a provider takes: each its own, the same ones for the same ids."""
 
     def __init__(self, tool_ids: Sequence[str]) -> None:
-        self._names: dict[str, str] = {}
+        self.names: dict[str, str] = {}
+        """Under which the provider knows a tool id."""
         self._ids: dict[str, str] = {}
         for tool_id in tool_ids:
-            if tool_id in self._names:
+            if tool_id in self.names:
                 continue
             wanted = _FOREIGN.sub("_", tool_id)[:_NAME_MAX_CHARS] or "_"
             name, number = wanted, 1
             while name in self._ids:
                 number += 1
                 name = f"{wanted[: _NAME_MAX_CHARS - 1 - len(str(number))]}_{number}"
-            self._names[tool_id], self._ids[name] = name, tool_id
+            self.names[tool_id], self._ids[name] = name, tool_id
 
     @staticmethod
     def of(prompt: Prompt) -> ToolNames:
         """Of the tools that a prompt offers, and those of the calls in its transcript."""
         asked = [call.tool_id for message in prompt.messages for call in message.tool_calls]
         return _names_of((*[tool.tool_id for tool in prompt.tools], *asked))
-
-    def name(self, tool_id: str) -> str:
-        """The name under which the provider knows a tool id."""
-        return self._names[tool_id]
 
     def tool_id(self, name: str) -> str:
         """The tool id behind a provider's name for it; a name that a model made up is left as it is."""
@@ -96,30 +93,28 @@ _names_of = lru_cache(maxsize=64)(ToolNames)
 """Only speed depends on the number kept: nearly every prompt of an agent offers the same tools."""
 
 
-def with_call_ids(messages: Sequence[PromptMessage]) -> Iterator[tuple[PromptMessage, list[str]]]:
-    """Each message with the provider's ids of its calls, or of the call that it answers: the provider's own if there.
+def call_ids(messages: Sequence[PromptMessage]) -> list[dict[str, str]]:
+    """For each message, by call id, the provider's ids of the newest calls at it: the provider's own if there.
 
     An id that stood in an earlier answer too (some servers count anew each time) is made different.
     """
-    used: set[str] = set()
-    current: dict[str, str] = {}
-    for message in messages:
-        if message.role == "assistant":
-            current = {}
-            for call in message.tool_calls:
-                own = _FOREIGN.sub("_", call.provider_call_id)[:_NAME_MAX_CHARS]
-                current[call.call_id] = own if own and own not in used else f"call_{len(used)}_{call.call_id}"
-                used.add(current[call.call_id])
-            yield message, [current[call.call_id] for call in message.tool_calls]
-        elif message.role == "tool":
-            yield message, [current.get(message.tool_call_id, message.tool_call_id)]
-        else:
-            yield message, []
+    used, newest = dict[str, None](), dict[str, str]()
+    return [newest := _ids_of(one.tool_calls, used) if one.role == "assistant" else newest for one in messages]
 
 
-def given_back(call: ToolCall, model_id: str) -> dict[str, Any]:
-    """What this model wants back with its call; nothing of another model's."""
-    return call.given_back if call.given_back.get("model") == model_id else {}
+def _ids_of(calls: Sequence[ToolCall], used: dict[str, None]) -> dict[str, str]:
+    ids: dict[str, str] = {}
+    for call in calls:
+        own = _FOREIGN.sub("_", call.provider_call_id)[:_NAME_MAX_CHARS]
+        ids[call.call_id] = own = own if own and own not in used else f"call_{len(used)}_{call.call_id}"
+        used[own] = None
+    return ids
+
+
+def given_back(call: ToolCall, model_id: str, part: str) -> dict[str, Any]:
+    """This part of what this model wants back with its call; nothing of another model's."""
+    kept = call.given_back
+    return kept[part] if part in kept and kept.get("model") == model_id else {}
 
 
 _WINDOW = (

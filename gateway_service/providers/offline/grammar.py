@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _FILE = "grammar.json"
+_NEVER = "(?!)"
 _CUT = " … "
 
 
@@ -23,7 +24,7 @@ class Intent(NamedTuple):
     domain: str
     says: str
     any: _Pattern
-    none: _Pattern | None
+    none: _Pattern
 
 
 class Grammar(NamedTuple):
@@ -53,7 +54,7 @@ class Grammar(NamedTuple):
         found = [
             (match.start(), number, intent)
             for number, intent in enumerate(self.intents)
-            if (match := intent.any.search(text)) and (intent.none is None or intent.none.search(text) is None)
+            if (match := intent.any.search(text)) and intent.none.search(text) is None
         ]
         return [intent for _position, _number, intent in sorted(found)]
 
@@ -74,7 +75,7 @@ def load_grammar() -> Grammar:
     return Grammar(
         read_chars=data["read_chars"],
         intents=tuple(
-            Intent(row["tool_id"], row["domain"], row["says"], _any(row["any"]), _any(row["none"]) if row["none"] else None)
+            Intent(row["tool_id"], row["domain"], row["says"], _any(row["any"]), _any(row["none"] or [_NEVER]))
             for row in data["intents"]
         ),
         config_sections={name: re.compile(rf"\b{name.replace('_', '[_ ]')}s?\b") for name in data["config_sections"]},

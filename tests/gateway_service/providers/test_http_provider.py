@@ -120,7 +120,7 @@ async def test_openai_is_asked_with_everything_that_the_prompt_says():
                 "role": "assistant",
                 "content": None,
                 "tool_calls": [
-                    {"id": "c-7", "type": "function", "function": {"name": "time_now", "arguments": '{"tz": "UTC"}'}}
+                    {"id": "c-7", "type": "function", "function": {"name": "time_now", "arguments": '{"tz":"UTC"}'}}
                 ],
             },
             {"role": "tool", "tool_call_id": "c-7", "content": "noon"},
