@@ -253,7 +253,7 @@ class TemplateBudget(Asset):
     timeout_ms: Positive = Field(description="wall time")
 
 
-class Fallback(Asset):
+class PipelineFallback(Asset):
     """What becomes of a pipeline that did not end well."""
 
     on_timeout: Literal["return_partial", "fail", "use_cached"] = Field(
@@ -273,7 +273,7 @@ class Template(Asset):
     applies_to: AppliesTo = Field(description="whose prompts it fills; nothing stated: everybody's")
     pipeline: tuple[Annotated[AnyStage, Field(discriminator="type")], ...] = Field(description="stages in order")
     budget: TemplateBudget
-    fallback: Fallback
+    fallback: PipelineFallback
 
 
 def template_schema() -> dict[str, Any]:

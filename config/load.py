@@ -62,7 +62,7 @@ Further = Callable[[AdminConfig], list[str]]
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadLayers:
     """What lies in these layers, as far as it is sound, and every fault of it."""
 
     files: Mapping[str, GovernedFile]
@@ -121,7 +121,7 @@ def settings(layers: Layers) -> AdminConfig:
     return config
 
 
-def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> Reading:
+def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: []) -> ReadLayers:
     """Everything governed in these layers, with every fault of a file; where there is none, those between files.
 
     Of these are those of `further`. An admin_config.json of one's own is laid over the shipped one (`config.merge`).
@@ -151,7 +151,7 @@ def read(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _config: [
         )
         told += further(config)
         faults += [_placed(mcp_block.where_written(fault, pasted), found) for fault in told]
-    return Reading(found, config, assets, prompt_packs, tuple(faults), of_place, beneath)
+    return ReadLayers(found, config, assets, prompt_packs, tuple(faults), of_place, beneath)
 
 
 def _placed(fault: str, found: Mapping[str, GovernedFile]) -> str:

@@ -9,7 +9,7 @@ from hobus.config.assets import HOME_PACKAGE, FileInForce, Framework, Package, S
 from hobus.config.files import kind_of
 
 
-class Row(NamedTuple):
+class RegistryRow(NamedTuple):
     """One row: what can be asked of it, and what a prompt shows."""
 
     row_id: str
@@ -36,13 +36,13 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 """Registry -> what its rows can be filtered by; the first one is their id."""
 
 
-def rows_of(registry: str, manifests: Manifests, filters: Mapping[str, str]) -> list[Row]:
+def rows_of(registry: str, manifests: Manifests, filters: Mapping[str, str]) -> list[RegistryRow]:
     """The rows of a registry whose fields are all equal to those of the filters, in order of their ids."""
     found = _ROWS[registry](manifests)
     return [row for row in found if all(row.fields.get(name) == value for name, value in filters.items())]
 
 
-def _frameworks(manifests: Manifests) -> list[Row]:
+def _frameworks(manifests: Manifests) -> list[RegistryRow]:
     return [
         _row(
             "frameworks",
@@ -58,41 +58,41 @@ def _frameworks(manifests: Manifests) -> list[Row]:
     ]
 
 
-def _specs(manifests: Manifests) -> list[Row]:
+def _specs(manifests: Manifests) -> list[RegistryRow]:
     return [
         _row("specs", spec, f"{spec.spec_id} {spec.version}: {spec.title} (of {spec.framework_id})")
         for _, spec in sorted(manifests.specs.items())
     ]
 
 
-def _packages(manifests: Manifests) -> list[Row]:
+def _packages(manifests: Manifests) -> list[RegistryRow]:
     found = [
         _row("packages", package, f"{package.package_id} {package.version}: {package.title}")
         for _, package in sorted(manifests.packages.items())
     ]
     if any(file.package_id == HOME_PACKAGE for file in manifests.files.values()):
         told = dict.fromkeys(FIELDS["packages"], "") | {"package_id": HOME_PACKAGE, "title": _HOME_TITLE}
-        found.append(Row(HOME_PACKAGE, told, f"{HOME_PACKAGE}: {_HOME_TITLE}"))
+        found.append(RegistryRow(HOME_PACKAGE, told, f"{HOME_PACKAGE}: {_HOME_TITLE}"))
     return sorted(found, key=lambda row: row.row_id)
 
 
 _HOME_TITLE = "This home's own files"
 
 
-def _file_ownership(manifests: Manifests) -> list[Row]:
+def _file_ownership(manifests: Manifests) -> list[RegistryRow]:
     listed = {
         (package_id, asset.path): asset
         for package_id, package in manifests.packages.items()
         for asset in package.assets
     }
-    found: list[Row] = []
+    found: list[RegistryRow] = []
     for path, file in sorted(manifests.files.items()):
         package_id = file.package_id
         asset = listed.get((package_id, path))
         kind = kind_of(path)
         classification = asset.classification if asset is not None else _CLASSIFICATIONS.get(kind or "doc", "doc")
         fields = {"path": path, "package_id": package_id, "classification": classification, "sha256": file.sha256}
-        found.append(Row(path, fields, f"{path}: {package_id} ({classification})"))
+        found.append(RegistryRow(path, fields, f"{path}: {package_id} ({classification})"))
     return found
 
 
@@ -100,10 +100,10 @@ _CLASSIFICATIONS = {kind: kind for kind in ("config", "agent", "contract", "prom
 """Kind of a file that no manifest lists -> its classification; any other is a text for people."""
 
 
-def _invariants(manifests: Manifests) -> list[Row]:
+def _invariants(manifests: Manifests) -> list[RegistryRow]:
     """Numbered in their framework, as its manifest has them."""
     return [
-        Row(
+        RegistryRow(
             f"{framework_id}.{number}",
             {
                 "invariant_id": f"{framework_id}.{number}",
@@ -119,12 +119,12 @@ def _invariants(manifests: Manifests) -> list[Row]:
     ]
 
 
-def _row(registry: str, asset: Any, text: str) -> Row:
+def _row(registry: str, asset: Any, text: str) -> RegistryRow:
     fields = {name: str(getattr(asset, name)) for name in FIELDS[registry]}
-    return Row(fields[FIELDS[registry][0]], fields, text)
+    return RegistryRow(fields[FIELDS[registry][0]], fields, text)
 
 
-_ROWS: Mapping[str, Callable[[Manifests], list[Row]]] = {
+_ROWS: Mapping[str, Callable[[Manifests], list[RegistryRow]]] = {
     "frameworks": _frameworks,
     "specs": _specs,
     "packages": _packages,

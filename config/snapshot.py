@@ -21,7 +21,7 @@ from hobus.bus.record.entry import Provenance
 from hobus.config.assets import Agent, Contract, ContractPurpose, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
-from hobus.config.load import Further, Governed, Reading, read
+from hobus.config.load import Further, Governed, ReadLayers, read
 from hobus.config.model_choice import choose_model
 from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.prompt_pack import parse_pack
@@ -153,7 +153,7 @@ def load_snapshot(layers: Layers = SHIPPED_ALONE, *, further: Further = lambda _
     return frozen(read(layers, further=further))
 
 
-def frozen(reading: Reading) -> Snapshot:
+def frozen(reading: ReadLayers) -> Snapshot:
     """The snapshot of what was read. Raises ConfigError as `load_snapshot`."""
     origins = _read_only({name: file.origin for name, file in reading.files.items()})
     return replace(_frozen(reading.governed()), origins=origins, contents=reading.contents())

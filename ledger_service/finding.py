@@ -41,7 +41,7 @@ TextAt = Callable[[int, int], tuple[Entry, SearchedText] | None]
 """(sequence, body number) -> the text there, and its entry; None where it is gone."""
 
 
-class Passage(NamedTuple):
+class BestPassage(NamedTuple):
     """The part of a text that answers best, as long as an excerpt."""
 
     score: float  # 0 to 1
@@ -55,7 +55,7 @@ class Scored(NamedTuple):
     sequence: int
     entry: Entry
     text: SearchedText
-    passage: Passage
+    passage: BestPassage
 
 
 def indexed(sequence: int, entry: Entry, text: SearchedText, config: SearchConfig, *, principal: str) -> IndexedText:
@@ -153,7 +153,7 @@ def _first(
     return [row for _, row in nlargest(count, [(scores[kind], row) for row, kind in kinds.items()])]
 
 
-def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> Passage:
+def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars: int) -> BestPassage:
     """The stretch of so many characters of a text in which the weightiest words stand together; the first of equals."""
     value_of_best, best, first, behind = 0.0, 0, 0, 0
     held = dict.fromkeys(known.rarity, 0)
@@ -169,7 +169,7 @@ def passage_of(words: Sequence[Word], known: Weights, chars: int, passage_chars:
         if value > value_of_best:
             value_of_best, best = value, start
     inside = tuple([one for one in words if best <= one.start < best + passage_chars])
-    return Passage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), best, inside)
+    return BestPassage(score(Counter([one.term for one in inside]), known, min(chars, passage_chars)), best, inside)
 
 
 def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:

@@ -35,7 +35,7 @@ from hobus.config import recorded
 from hobus.config.snapshot import Snapshot
 
 
-class Snapshots(recorded.Snapshots):
+class OrderSnapshots(recorded.Snapshots):
     """The snapshots that orders name."""
 
     async def get(self, digest: str) -> Snapshot:
@@ -78,7 +78,7 @@ class Executor(Actor):
         self._bus = bus
         self._ledger = LedgerClient(bus, self._config.ledger)
         self._ends = OrderEnds(self._ledger, retry_s=SPOOL_RETRY_MS / 1000)
-        self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
+        self._snapshots = OrderSnapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
         known = KnownTools(bus, self._specs, self._config)
         outage = Outage(self._config.ho1.gateway_wait_ms / 1000)
         self._model_step = ModelStep(bus=bus, tools=known, config=self._config, outage=outage)

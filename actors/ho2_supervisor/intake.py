@@ -22,7 +22,7 @@ from hobus.bus.fair import FairQueue
 K = TypeVar("K", int, str)
 
 
-class Intake(Generic[K]):
+class RunIntake(Generic[K]):
     """The runs of one supervisor: those that have begun, and those that wait to."""
 
     def __init__(self, *, wait_max_s: float, weight: Callable[[str], int]) -> None:

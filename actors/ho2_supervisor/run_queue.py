@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from hobus.actors.ho2_supervisor.intake import Intake
+from hobus.actors.ho2_supervisor.intake import RunIntake
 from hobus.actors.ho2_supervisor.limits import ORDER_STALE_S
 from hobus.bus.fair import FairQueue, weight_of
 
@@ -48,7 +48,7 @@ class RunQueue:
     """The runs of one supervisor."""
 
     def __init__(self, *, wait_max_s: float) -> None:
-        self._intake: Intake[int] = Intake(wait_max_s=wait_max_s, weight=weight_of)
+        self._intake: RunIntake[int] = RunIntake(wait_max_s=wait_max_s, weight=weight_of)
         self.steps = StepQueue()
         self._tickets: dict[int, RunTicket] = {}  # of those that wait
         self._timer: asyncio.TimerHandle | None = None

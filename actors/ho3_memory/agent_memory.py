@@ -17,9 +17,9 @@ from hobus.actors.ho3_memory.database import Databases
 from hobus.actors.ho3_memory.event_time import PointInTime, decay
 from hobus.actors.ho3_memory.evidence import Level, reach_us
 from hobus.actors.ho3_memory.failures import Failures
-from hobus.actors.ho3_memory.gate import STATED, GateFacts, Learned, judge
+from hobus.actors.ho3_memory.gate import STATED, GateFacts, LearnedStatement, judge
 from hobus.actors.ho3_memory.records import Fact, signal_entry_id
-from hobus.actors.ho3_memory.signals import Signals
+from hobus.actors.ho3_memory.signals import SignalTable
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import Accumulator, Bias, GateResult, Quarantined
 from hobus.config.sections.memory import Ho3Config
@@ -37,7 +37,7 @@ class AgentMemory:
         self._config = config
         self._event_prefix = signal_entry_id(agent_id, "")
         self._database = (databases or Databases()).open()
-        self._signals = Signals(config, self._database)
+        self._signals = SignalTable(config, self._database)
         self._failures = Failures(self._database)
         self._reach_us = reach_us(config)
         self.artifacts = Artifacts(agent_id, config, self._database)
@@ -132,7 +132,7 @@ class AgentMemory:
         )
         return judge(signal_id, facts, as_of.at_us, self._config)
 
-    def _learned(self, signal_id: str, principal: str | None, as_of: PointInTime) -> Learned | None:
+    def _learned(self, signal_id: str, principal: str | None, as_of: PointInTime) -> LearnedStatement | None:
         """What a principal's statement became: what is in force, or else the newest."""
         if principal is None:
             return None
@@ -142,7 +142,7 @@ class AgentMemory:
             return None
         share, _ = self.weighed(signal_id, principal=principal, as_of=as_of)
         is_faded = last.is_active and share < self._config.bias_decay_floor
-        return Learned(last.artifact.artifact_id, "faded" if is_faded else last.state)
+        return LearnedStatement(last.artifact.artifact_id, "faded" if is_faded else last.state)
 
     def open_gate(self, signal_id: str, principal: str, as_of: PointInTime) -> GateResult:
         """A principal's own gate; everybody's in its place, where that one alone is open."""

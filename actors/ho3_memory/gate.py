@@ -28,7 +28,7 @@ _NOT_IN_FORCE: dict[str, str] = {
 }
 
 
-class Learned(NamedTuple):
+class LearnedStatement(NamedTuple):
     """What was learned of a statement."""
 
     artifact_id: str
@@ -44,7 +44,9 @@ class GateFacts(NamedTuple):
     failed_us: int | None  # newest recorded failure, not after the moment
     principal: str | None  # whose events; None: everybody's, as for the types that are shared
     switched_off: str = ""  # the artifact by which a person switched it off; empty: nobody did
-    learned: Learned | None = None  # of a statement alone: how what was learned of it stands; None: nothing was
+    learned: LearnedStatement | None = (
+        None  # of a statement alone: how what was learned of it stands; None: nothing was
+    )
 
 
 def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) -> GateResult:
@@ -102,7 +104,7 @@ def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Confi
     return ""
 
 
-def _stated(learned: Learned | None) -> str:
+def _stated(learned: LearnedStatement | None) -> str:
     if learned is None:
         return "stated by its principal, which needs no gate; nothing that was learned of it is there"
     if learned.state == "active":

@@ -46,7 +46,7 @@ class EventTally(NamedTuple):
     principal_count: int = 0
 
 
-class Known(NamedTuple):
+class KnownSignal(NamedTuple):
     """A signal's row."""
 
     number: int
@@ -93,7 +93,7 @@ _HOURS = "SELECT hour FROM presence WHERE whose = ? AND hour <= ? AND first_seq 
 _NO_EVENT = EventTally(0, 0, None)
 
 
-class Signals:
+class SignalTable:
     """Grows by `insert`."""
 
     def __init__(self, config: Ho3Config, database: Database) -> None:
@@ -168,13 +168,13 @@ class Signals:
         )
         return levels[-1]
 
-    def _known(self, whose: Whose) -> Known | None:
+    def _known(self, whose: Whose) -> KnownSignal | None:
         row = self._database.row(_KNOWN, name_of(whose[0]), whose[1])
-        return row and Known(*row)
+        return row and KnownSignal(*row)
 
-    def _new(self, whose: Whose) -> Known:
+    def _new(self, whose: Whose) -> KnownSignal:
         new = f"INSERT INTO signals (whose, signal_id) VALUES (?, ?) RETURNING {_COLUMNS}"
-        return Known(*self._database.row(new, name_of(whose[0]), whose[1]))
+        return KnownSignal(*self._database.row(new, name_of(whose[0]), whose[1]))
 
     def present(self, principal: str | None, as_of: PointInTime) -> Present:
         """When a principal was there before a moment."""
@@ -192,10 +192,10 @@ class Signals:
         ]
         return Present(back[-1] if back else inf, absences, open_since_us(back, as_of.at_us, self._config), is_whole)
 
-    def fresh(self, principal: str | None, since_us: float) -> dict[str, Known]:
+    def fresh(self, principal: str | None, since_us: float) -> dict[str, KnownSignal]:
         """The signals of a principal that have an event since then."""
         rows = self._database.rows(_FRESH, name_of(principal), since_us)
-        return {signal_id: Known(*row) for signal_id, *row in rows}
+        return {signal_id: KnownSignal(*row) for signal_id, *row in rows}
 
     def origins(self, event_ids: Iterable[str]) -> dict[str, tuple[str, str]]:
         """Of these events those that were logged, each with its principal and signal."""
@@ -239,7 +239,7 @@ class Signals:
         return EventTally(count, sessions, last_us, principals if whose[0] is None else min(count, 1)), level
 
     def last(
-        self, whose: Whose, as_of: PointInTime, known: Known | None = None, present: Present | None = None
+        self, whose: Whose, as_of: PointInTime, known: KnownSignal | None = None, present: Present | None = None
     ) -> tuple[int | None, Level | None]:
         """When its newest event was as of then, None before the first; and its decayed evidence. `known`: its row."""
         known = known or self._known(whose)
@@ -250,7 +250,7 @@ class Signals:
         return last_us, level
 
     def _level(
-        self, whose: str | None, known: Known | None, as_of: PointInTime, present: Present | None = None
+        self, whose: str | None, known: KnownSignal | None, as_of: PointInTime, present: Present | None = None
     ) -> Level | None:
         if self._config.gate_mode == "counting":
             return None

@@ -9,12 +9,12 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hobus.config.attention_template import AnyStage, AppliesTo, Fallback, Template, TemplateBudget
+from hobus.config.attention_template import AnyStage, AppliesTo, PipelineFallback, Template, TemplateBudget
 
 _PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("applies_to", AppliesTo),
     ("budget", TemplateBudget),
-    ("fallback", Fallback),
+    ("fallback", PipelineFallback),
 )
 
 

@@ -22,14 +22,14 @@ _BEGINS = re.compile(rf"^(?:(user|assistant): |{_EXCHANGE}$|({_WORDS})$)", re.MU
 """Where a part begins, once the whole begins as one with a history does."""
 
 
-class Said(Record):
+class GivenMessage(Record):
     """One message of a conversation that was held elsewhere."""
 
     role: Literal["system", "user", "assistant"] = Field(description="who said it; system: instructions of the caller")
     content: str = Field(description="the words")
 
 
-def told(messages: Sequence[Said]) -> str:
+def told(messages: Sequence[GivenMessage]) -> str:
     """The words of a turn that goes on from there: the user's last message behind what was said before it.
 
     Raises ValueError for a conversation that does not end with one.

@@ -359,7 +359,7 @@ class OverlayLogged(Message, wire="memory.overlay_logged"):
     is_active: bool = Field(description="as all that was said about it has it; false: it is pending, or stayed off")
 
 
-class OverlayChange(Record):
+class OverlayCommand(Record):
     """That a person changes an artifact. Unknown id: refused, nothing appended."""
 
     agent_id: AgentId
@@ -369,18 +369,18 @@ class OverlayChange(Record):
     principal: ItsPrincipal = None
 
 
-class DeactivateOverlay(OverlayChange, Message, wire="memory.deactivate_overlay"):
+class DeactivateOverlay(OverlayCommand, Message, wire="memory.deactivate_overlay"):
     """A person switches an artifact off, or rejects one that waits. Unknown id: refused, nothing appended.
 
     Its signals make no new one either, until a person switches it on again.
     """
 
 
-class ActivateOverlay(OverlayChange, Message, wire="memory.activate_overlay"):
+class ActivateOverlay(OverlayCommand, Message, wire="memory.activate_overlay"):
     """A person switches an artifact on again that is off. Unknown id: refused, nothing appended."""
 
 
-class ConfirmOverlay(OverlayChange, Message, wire="memory.confirm_overlay"):
+class ConfirmOverlay(OverlayCommand, Message, wire="memory.confirm_overlay"):
     """A person confirms a constraint that waits: it is in force from then on. Unknown id: refused, nothing appended."""
 
 

@@ -43,7 +43,7 @@ _TOGETHER_S = 1e-6
 """Timers of one microsecond run together; rounding never leaves one behind."""
 
 
-class Step:
+class SimHandle:
     """A call that waits for its time: what asyncio calls a handle."""
 
     __slots__ = ("_args", "_callback", "_context", "_loop", "_process", "_when", "is_cancelled")
@@ -95,9 +95,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         super().__init__()
         self._now = 0.0
-        self.soon: deque[Step] = deque()
+        self.soon: deque[SimHandle] = deque()
         """What runs in the next pass, in order."""
-        self._later: list[tuple[float, int, Step]] = []
+        self._later: list[tuple[float, int, SimHandle]] = []
         self._timers_made = self._tasks_created = 0
         self.set_task_factory(self._create)
 
@@ -126,24 +126,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> Step:
+    ) -> SimHandle:
         """As asyncio's; a killed process's callback is passed over, a frozen one's waits."""
-        step = Step(self, self._now, callback, args, context)
+        step = SimHandle(self, self._now, callback, args, context)
         self.soon.append(step)
         return step
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> Step:
+    ) -> SimHandle:
         """As `call_soon`, at this time; of one time in the order of the calls."""
         self._timers_made += 1
-        step = Step(self, when, callback, args, context)
+        step = SimHandle(self, when, callback, args, context)
         heapq.heappush(self._later, (when, self._timers_made, step))
         return step
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
-    ) -> Step:
+    ) -> SimHandle:
         """As `call_at`, so many seconds from now."""
         return self.call_at(self._now + delay, callback, *args, context=context)
 

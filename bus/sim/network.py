@@ -24,7 +24,7 @@ from hobus.bus.lane_server import Authenticate, LaneServer
 from hobus.bus.lanes import role_of
 from hobus.bus.link import OnFrames
 from hobus.bus.settings import BusSettings
-from hobus.bus.sim.loop import Step, VirtualLoop
+from hobus.bus.sim.loop import SimHandle, VirtualLoop
 from hobus.bus.sim.process import SimProcess
 from hobus.bus.sim.weather import Weather
 
@@ -140,7 +140,7 @@ class SimNetwork:
     _unread: list[Deliver] = field(default_factory=list[Deliver])  # what came for a frozen broker
     _lanes: dict[str, LaneEnd] = field(default_factory=dict[str, LaneEnd])
     _numbers: int = 0
-    _alarm: Step | None = None
+    _alarm: SimHandle | None = None
     _trace: Any = field(default_factory=hashlib.sha256)
     config_digest: str = ""
     """Of the snapshot that the next broker says that the cluster runs under; empty: it says none."""

@@ -35,7 +35,7 @@ _CURVE = b"CURVE"
 _KEY_BYTES = 32
 
 
-class Question(NamedTuple):
+class ConnectionQuestion(NamedTuple):
     """What is asked about one connection."""
 
     request_id: bytes
@@ -50,13 +50,13 @@ class Stranger(NamedTuple):
     address: str
 
 
-def question_of(parts: list[bytes]) -> Question | None:
+def question_of(parts: list[bytes]) -> ConnectionQuestion | None:
     """The question in a ZAP request (without its routing); None for what is none about CURVE in our domain."""
     if len(parts) != 7 or parts[0] != _VERSION or parts[2] != DOMAIN or parts[5] != _CURVE:  # noqa: PLR2004 - RFC 27
         return None
     if len(parts[6]) != _KEY_BYTES:
         return None
-    return Question(parts[1], parts[3].decode("ascii", "replace")[:64], curve.text(parts[6]))
+    return ConnectionQuestion(parts[1], parts[3].decode("ascii", "replace")[:64], curve.text(parts[6]))
 
 
 class ZapHandler:

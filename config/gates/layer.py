@@ -21,7 +21,7 @@ SEAL = "packages/sealed.json"
 LayerKind = Literal["shipped", "package", "own"]
 
 
-class Held(NamedTuple):
+class LayerFile(NamedTuple):
     """One governed file of a layer."""
 
     path: Path
@@ -47,7 +47,7 @@ class Layer(NamedTuple):
 
     kind: LayerKind
     root: Path
-    held: Mapping[str, Held]
+    held: Mapping[str, LayerFile]
     listed: tuple[Listed, ...]
     unreadable: Mapping[str, str]
     """Package manifest that cannot be read as one -> why."""
@@ -124,20 +124,20 @@ def _sealed(root: Path) -> dict[str, str]:
     return {str(name): str(sha256) for name, sha256 in value.items()} if isinstance(value, dict) else {}
 
 
-def _held(name: str, path: Path, loaded: GovernedFile | None, max_bytes: int | None, *, may_be_link: bool) -> Held:
+def _held(name: str, path: Path, loaded: GovernedFile | None, max_bytes: int | None, *, may_be_link: bool) -> LayerFile:
     try:
         about = path.stat() if may_be_link else path.lstat()
         if not stat.S_ISREG(about.st_mode):
-            return Held(path, "", "is no plain file")
+            return LayerFile(path, "", "is no plain file")
         if said := too_long(about.st_size, max_bytes):
-            return Held(path, "", said)
+            return LayerFile(path, "", said)
         content = plain_bytes(path, max_bytes) if loaded is None else loaded.content
-        return Held(path, digest_of(content), content=content if files.kind_of(name) == "package" else b"")
+        return LayerFile(path, digest_of(content), content=content if files.kind_of(name) == "package" else b"")
     except OSError as error:
-        return Held(path, "", f"cannot be read: {error.strerror}")
+        return LayerFile(path, "", f"cannot be read: {error.strerror}")
 
 
-def _listed(held: Held) -> Iterable[Listed]:
+def _listed(held: LayerFile) -> Iterable[Listed]:
     """What a manifest lists, whatever else is wrong with it. Raises BadText, ValueError."""
     if held.fault:
         raise BadText(held.fault)

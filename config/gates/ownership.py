@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hobus.config import files
 from hobus.config.assets import HOME_PACKAGE
 from hobus.config.gates.finding import Finding
-from hobus.config.gates.layer import SEAL, Held, Layer, Listed
+from hobus.config.gates.layer import SEAL, Layer, LayerFile, Listed
 
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _BARE = re.compile(r"[0-9a-fA-F]{64}")
@@ -33,7 +33,7 @@ def owners_of(layers: Sequence[Layer]) -> dict[str, str]:
 
 def ownership(layers: Sequence[Layer], *, is_checkout: bool) -> Iterator[Finding]:
     """Every breach, layer by layer from the bottom. `is_checkout`: what is shipped is worked on, not installed."""
-    below: dict[str, tuple[Held, str]] = {}
+    below: dict[str, tuple[LayerFile, str]] = {}
     for layer in layers:
         yield from _of_layer(layer, is_checkout=is_checkout)
         for name in layer.hidden:
@@ -114,7 +114,7 @@ def _missing(layer: Layer, one: Listed, *, is_checkout: bool) -> str:
     return _restored(layer, is_checkout=is_checkout)
 
 
-def _changed(layer: Layer, one: Listed, held: Held, *, is_checkout: bool) -> str:
+def _changed(layer: Layer, one: Listed, held: LayerFile, *, is_checkout: bool) -> str:
     if layer.kind == "own":
         return (
             f"state {held.sha256} in {one.manifest}, or remove that manifest: what is this home's own needs none, and "
@@ -131,7 +131,7 @@ def _restored(layer: Layer, *, is_checkout: bool, changed: bool = False) -> str:
     return "if on purpose: python -m hobus.config.manifests --write" if changed else "restore it, or unlist it"
 
 
-def _stand_ins(layer: Layer, below: Mapping[str, tuple[Held, str]]) -> Iterator[Finding]:
+def _stand_ins(layer: Layer, below: Mapping[str, tuple[LayerFile, str]]) -> Iterator[Finding]:
     """What a home has in place of others' files. Settings are laid over the shipped ones, and replace nothing.
 
     A package is never replaced: its files would be without an owner, whom no gate had missed.

@@ -22,7 +22,7 @@ from hobus.config.gates.links import Linked, links
 from hobus.config.gates.ownership import owners_of, ownership
 from hobus.config.gates.prompts import prompts, unused_parts
 from hobus.config.gates.secrets import secrets
-from hobus.config.load import Further, Reading, read
+from hobus.config.load import Further, ReadLayers, read
 from hobus.config.registries import Manifests
 
 _OF_PROMPTS = ("contract", "prompt_pack", "template")
@@ -46,7 +46,7 @@ CheckRecord = Callable[[], RecordFault | None]
 class View:
     """Everything that the gates look at, as it was read."""
 
-    reading: Reading
+    reading: ReadLayers
     layers: Sequence[Layer]
 
     @property
@@ -111,7 +111,7 @@ def run_outside(view: View, *, verify: Verify | None = None, check_record: Check
     return found if fault is None else [*found, Finding("G6", *fault)]
 
 
-def _of_load(reading: Reading) -> Iterator[Finding]:
+def _of_load(reading: ReadLayers) -> Iterator[Finding]:
     """G0 for what lies where nothing may, G3 for what a prompt is made of, G2 for the rest."""
     places = {str(file.path): file for file in reading.files.values()}
     faults = list(reading.faults)
@@ -152,11 +152,11 @@ def _named(file: GovernedFile) -> str:
     return part.partition("_")[0] if file.kind == "framework" else part
 
 
-def _known(reading: Reading) -> frozenset[str]:
+def _known(reading: ReadLayers) -> frozenset[str]:
     return frozenset(name for one in reading.assets.values() for name in one)
 
 
-def _of_prompts(reading: Reading, *, has_tests: bool) -> Iterator[Finding]:
+def _of_prompts(reading: ReadLayers, *, has_tests: bool) -> Iterator[Finding]:
     if reading.config is None:
         return
     paths = {name: str(file.path) for name, file in reading.files.items()}

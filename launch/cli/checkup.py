@@ -28,7 +28,7 @@ from hobus.launch.cluster.installed import in_force as installed_in
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError, next_command
-from hobus.launch.console.finding import Finding, Verdict, fail, ok, warn
+from hobus.launch.console.finding import DoctorFinding, Verdict, fail, ok, warn
 from hobus.launch.console.output import counted
 from hobus.launch.launcher.gates import findings_in
 from hobus.launch.launcher.stop import living
@@ -44,12 +44,12 @@ _YEAR_2024 = 1_704_067_200.0
 _CLOCK_SLACK_S = 60.0
 
 
-def machine() -> list[Finding]:
+def machine() -> list[DoctorFinding]:
     """Python, libzmq, limits of the system."""
     return [_python(), _libzmq(), _open_files()]
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < _PYTHON:
         return fail("python", version, "hobus needs Python 3.11 or newer")
@@ -57,7 +57,7 @@ def _python() -> Finding:
     return ok("python", f"{version} on {sys.platform}; {how}")
 
 
-def _libzmq() -> Finding:
+def _libzmq() -> DoctorFinding:
     found = features()
     if not found.has_ipc:
         fix = "install a pyzmq whose libzmq has ipc"
@@ -68,7 +68,7 @@ def _libzmq() -> Finding:
     return ok("libzmq", f"{found.version} with CURVE")
 
 
-def _open_files() -> Finding:
+def _open_files() -> DoctorFinding:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # a cluster raises the soft one itself
     if 0 <= hard < _FILES_MIN:
         fix = f"raise the hard limit, as root: ulimit -Hn {_FILES_MIN}"
@@ -76,7 +76,7 @@ def _open_files() -> Finding:
     return ok("open files", f"at most {'any number' if hard < 0 else hard} per process")
 
 
-def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
+def configuration(home: Home) -> tuple[DoctorFinding, Snapshot | None]:
     """Whether everything governed loads, and what it is."""
     try:
         snapshot = load_snapshot(layers_of(home))
@@ -90,7 +90,7 @@ def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
     return ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
 
 
-def gates(home: Home, *, is_loaded: bool) -> list[Finding]:
+def gates(home: Home, *, is_loaded: bool) -> list[DoctorFinding]:
     """One for each thing that a gate says, with its mend, else one for all; nothing where nobody knows what is there.
 
     Of a configuration that does not load `configuration` tells what G2 and G3 would.
@@ -99,7 +99,7 @@ def gates(home: Home, *, is_loaded: bool) -> list[Finding]:
         found = findings_in(home)
     except ConfigError:
         return []
-    told: list[Finding] = []
+    told: list[DoctorFinding] = []
     for gate in TITLES if is_loaded else (one for one in TITLES if one not in ("G2", "G3")):
         of_gate = [one for one in found if one.gate == gate and one.severity != "note"]
         for one in of_gate:
@@ -109,7 +109,7 @@ def gates(home: Home, *, is_loaded: bool) -> list[Finding]:
     return told if told or not is_loaded else [ok("gates", "; ".join([f"{min(TITLES)} to {max(TITLES)} pass", *notes]))]
 
 
-def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:
+def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[DoctorFinding]:
     """The home: writable, room, length of its path, clock beside its record."""
     found = [_writable(home), _sockets(home), _clock(home, clock), *_keys(home), *_record(home), *_spools(home)]
     if snapshot is not None:
@@ -117,7 +117,7 @@ def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:
     return found
 
 
-def _writable(home: Home) -> Finding:
+def _writable(home: Home) -> DoctorFinding:
     there = _nearest(home.root)
     try:
         with tempfile.TemporaryFile(dir=there):
@@ -133,7 +133,7 @@ def _writable(home: Home) -> Finding:
     return ok("home", f"{home.root} is writable")
 
 
-def _disk(home: Home, snapshot: Snapshot) -> Finding:
+def _disk(home: Home, snapshot: Snapshot) -> DoctorFinding:
     ledger = snapshot.config.ledger
     needed = ledger.segment_bytes + ledger.reserve_bytes
     free = shutil.disk_usage(_nearest(home.ledger)).free
@@ -145,7 +145,7 @@ def _disk(home: Home, snapshot: Snapshot) -> Finding:
     return ok("disk", said)
 
 
-def _sockets(home: Home) -> Finding:
+def _sockets(home: Home) -> DoctorFinding:
     length = len(os.fsencode(longest_socket(home.run)))
     if length <= IPC_PATH_MAX_BYTES:
         said = f"paths of {length} bytes, at most {IPC_PATH_MAX_BYTES}"
@@ -154,13 +154,13 @@ def _sockets(home: Home) -> Finding:
     return warn("sockets", said, "a shorter --home avoids that")
 
 
-def _keys(home: Home) -> list[Finding]:
+def _keys(home: Home) -> list[DoctorFinding]:
     """Tokens and workers that cannot be read; nothing to say where there are none."""
     fix = "restore a copy, or remove it; the workers that it names then have to join again"
     return [warn("keys", f"{path} is damaged and lets nobody in", fix) for path in damaged_in(home.keys)]
 
 
-def _record(home: Home) -> list[Finding]:
+def _record(home: Home) -> list[DoctorFinding]:
     """Whether this version reads it at all; nothing to say where there is none."""
     try:
         fault = other_format(home.ledger)
@@ -169,11 +169,11 @@ def _record(home: Home) -> list[Finding]:
     return [] if fault is None else [fail("record", f"{fault.file}: {fault.what}", fault.fix)]
 
 
-def _spools(home: Home) -> list[Finding]:
+def _spools(home: Home) -> list[DoctorFinding]:
     return [warn("spool", *said.rsplit("; ", 1)) for said in spools.unread(home)]
 
 
-def _clock(home: Home, clock: Clock) -> Finding:
+def _clock(home: Home, clock: Clock) -> DoctorFinding:
     now = clock.now()
     newest = max((at.st_mtime for path in _files(home.ledger) if (at := _stat(path)) is not None), default=0.0)
     if now < _YEAR_2024:
@@ -184,7 +184,7 @@ def _clock(home: Home, clock: Clock) -> Finding:
     return ok("clock", "not behind the record")
 
 
-def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
+def cluster(home: Home) -> tuple[list[DoctorFinding], RunFile | None]:
     """Who holds the home, what an earlier run left, and, if one runs, its run file."""
     pid = holder(home)
     try:
@@ -218,7 +218,7 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
     return found, run
 
 
-def in_force(home: Home, run: RunFile) -> list[Finding]:
+def in_force(home: Home, run: RunFile) -> list[DoctorFinding]:
     """Whether what is configured is what runs; a configuration with faults is told of above."""
     try:
         changed = config_changed.changed_since(home, run)
@@ -239,14 +239,14 @@ def health(
     home: Home,
     damaged: Collection[str] = (),
     elsewhere: Collection[str] = (),
-) -> list[Finding]:
+) -> list[DoctorFinding]:
     """Of (actor, state, note) of every process.
 
     `damaged` failed because what they need is damaged; of the roles `elsewhere` another host has a ready process.
     """
     everybody = list(rows)
     served = {_role(actor) for actor, state, _ in everybody if state == "ready"} | set(elsewhere)
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     if not broker_answers:
         fix = next_command("logs broker", home.root)
         found.append(fail("broker", "it does not answer", fix))
@@ -258,13 +258,13 @@ def health(
         if _role(actor) not in served:
             said = f"{said} (no {_role(actor)} is ready)"
         fix = _fix(actor, state, home, is_damaged=actor in damaged)
-        found.append(Finding(check=actor, verdict=verdict, detail=said, fix=fix))
+        found.append(DoctorFinding(check=actor, verdict=verdict, detail=said, fix=fix))
     if not found:
         found.append(ok("processes", "all are ready"))
     return found
 
 
-def breakers(rows: Iterable[Breaker], home: Home) -> list[Finding]:
+def breakers(rows: Iterable[Breaker], home: Home) -> list[DoctorFinding]:
     """One line for each model that is left alone, or tried again; nothing where all are called."""
     return [
         warn(

@@ -51,7 +51,7 @@ def read(home: Home) -> Settings:
     return value
 
 
-class Changed(NamedTuple):
+class ChangedFile(NamedTuple):
     """The file as it is now."""
 
     value: Settings
@@ -67,7 +67,7 @@ def change(
     *,
     beside: AbstractContextManager[None] | None = None,
     may_stay_broken: bool = False,
-) -> Changed:
+) -> ChangedFile:
     """It says what `changed` makes of it; whoever changes it meanwhile waits.
 
     What is made `beside` it stays only if it is replaced. Raises CommandError, also for what is no valid
@@ -91,7 +91,7 @@ def change(
                 candidate.replace(own)
     except OSError as error:
         raise of_os_error(error, doing=f"{own} cannot be written") from error
-    return Changed(value, digest, faults)
+    return ChangedFile(value, digest, faults)
 
 
 def _checked(home: Home, before: Settings, after: Settings, *, may_stay_broken: bool) -> tuple[str, list[str]]:

@@ -9,7 +9,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import printable, table
 from hobus.launch.sessions.provenance import (
     SNAPSHOT,
-    Changed,
+    ChangedAsset,
     Configuration,
     Used,
     configuration_in,
@@ -84,6 +84,6 @@ def show_used(used: Sequence[Used]) -> None:
     table(MADE_UNDER, rows_of(used), spare=("VERSION",))
 
 
-def change_in_words(one: Changed) -> tuple[str, str]:
+def change_in_words(one: ChangedAsset) -> tuple[str, str]:
     """Before and after."""
     return short_digest(one.before) or "not there", short_digest(one.after) or "not there"

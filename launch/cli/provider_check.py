@@ -12,7 +12,7 @@ from hobus.bus.errors import GatewayError
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider
 from hobus.gateway_service.providers.http.provider import HttpProvider
-from hobus.launch.console.finding import Finding, fail, ok, warn
+from hobus.launch.console.finding import DoctorFinding, fail, ok, warn
 from hobus.launch.process.roles.gateway import provider
 
 _UNKNOWN_HERE = frozenset({400, 404, 405, 501})
@@ -21,13 +21,15 @@ _UNKNOWN_HERE = frozenset({400, 404, 405, 501})
 _REFUSED_KEY = frozenset({401, 403})
 
 
-def check(provider_id: str, whole: AdminConfig, given: Mapping[str, str]) -> list[Finding]:
+def check(provider_id: str, whole: AdminConfig, given: Mapping[str, str]) -> list[DoctorFinding]:
     """What was looked at, in order, until something fails that the rest needs; `given`: the variables of this shell."""
     config = whole.gateway.providers[provider_id]
     return asyncio.run(_check(provider_id, config, whole, given))
 
 
-async def _check(provider_id: str, config: AnyProvider, whole: AdminConfig, given: Mapping[str, str]) -> list[Finding]:
+async def _check(
+    provider_id: str, config: AnyProvider, whole: AdminConfig, given: Mapping[str, str]
+) -> list[DoctorFinding]:
     made = provider(provider_id, config, whole, given)
     try:
         await made.prepare()
@@ -41,13 +43,13 @@ async def _check(provider_id: str, config: AnyProvider, whole: AdminConfig, give
     return found
 
 
-def _failed(check: str, detail: str) -> Finding:
+def _failed(check: str, detail: str) -> DoctorFinding:
     """A fault whose last part is its fix."""
     what, _, fix = detail.rpartition("; ")
     return fail(check, what or detail, fix)
 
 
-async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, whole: AdminConfig) -> list[Finding]:
+async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, whole: AdminConfig) -> list[DoctorFinding]:
     timeout_s = whole.launcher.client_timeout_ms / 1000
     try:
         offered = await made.models(timeout_s=timeout_s)
@@ -68,7 +70,7 @@ async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, whol
     return found
 
 
-def _refused(provider_id: str, fault: GatewayError) -> Finding:
+def _refused(provider_id: str, fault: GatewayError) -> DoctorFinding:
     status = fault.facts.get("status")
     if status in _REFUSED_KEY:
         return fail(f"{provider_id} key", fault.detail, "give it a valid key")

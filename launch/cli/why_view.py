@@ -15,7 +15,7 @@ from hobus.launch.console.output import counted, note, printable, say, styled, t
 from hobus.launch.sessions.why import ContextSeen, Explanation, Span
 from hobus.launch.sessions.why_failed import FailureSeen, WaitSeen
 from hobus.launch.sessions.why_memory import MemoryShown
-from hobus.launch.sessions.why_prompts import PromptShown, Shown
+from hobus.launch.sessions.why_prompts import PromptShown, ShownStretch
 
 
 class Heading(NamedTuple):
@@ -299,7 +299,7 @@ def _whose(order: str) -> str:
     return order if order.startswith("of ") else f"of order {order}"
 
 
-def _source(one: Shown) -> str:
+def _source(one: ShownStretch) -> str:
     return f"{one.source} {_entries(one.sequences)}".rstrip()
 
 

@@ -26,7 +26,7 @@ _NAMED = 5
 _SHIPPED = "shipped"
 
 
-class Changed(NamedTuple):
+class ChangedConfig(NamedTuple):
     """What differs between the configuration on disk and the one that runs."""
 
     said: str
@@ -34,7 +34,7 @@ class Changed(NamedTuple):
     """The command that brings it in force."""
 
 
-def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> Changed | None:
+def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> ChangedConfig | None:
     """What a start of the same kind would take otherwise than this run does, and how that gets in force; None: nothing.
 
     `config_file`: where that start would have another one. Raises ConfigError for a configuration with faults.
@@ -50,7 +50,7 @@ def changed_since(home: Home, run: RunFile, config_file: Path | None = None) -> 
     is_other = config_file is not None and config_file != given_file(home, run)
     needs_a_stop = is_other or bool(effects_of(found).refused)
     mend = after_a_stop(home, given) if needs_a_stop else next_command("reload", home.root)
-    return Changed(f"its configuration was changed after its start: {in_words(found)}", mend)
+    return ChangedConfig(f"its configuration was changed after its start: {in_words(found)}", mend)
 
 
 def in_words(found: Sequence[Difference], *, is_done: bool = False) -> str:

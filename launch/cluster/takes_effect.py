@@ -15,7 +15,7 @@ from hobus.config.difference import Difference
 How = Literal["at once", "restart", "later", "scale", "stop"]
 
 
-class Rule(NamedTuple):
+class EffectRule(NamedTuple):
     """What holds of a setting and all below it, unless a longer path says otherwise."""
 
     path: str
@@ -26,32 +26,34 @@ class Rule(NamedTuple):
 
 
 RULES = (
-    Rule("", "at once"),  # agents, contracts, prompt packs, templates, packages, and all settings not named below
-    Rule("bus", "stop", why="every process speaks by it with every other one"),
-    Rule("ledger", "stop", why="every process writes by it into the record"),
-    Rule("launcher", "stop", why="the launcher goes by it from its start to its end"),
-    Rule("http.listen", "stop", why="the door is bound to its address"),
-    Rule("ho3.enabled", "stop", why="memory is a process of its own, or there is none"),
-    Rule("ho3.memory_dir", "stop", why="memory's checkpoints lie there"),
-    Rule("ho1.count", "scale", ("ho1",)),
-    Rule("ho2.count", "scale", ("ho2",)),
-    Rule("http.count", "scale", ("http",)),
-    Rule("tools", "restart", ("ho1",), why="tool processes and MCP servers are started with an executor"),
-    Rule("tools.approval", "at once"),
-    Rule("ho1", "restart", ("ho1",), why="an executor has as many slots as it began with"),
-    Rule("ho2", "restart", ("ho2",), why="a supervisor's places are made at its start"),
-    Rule("ho3", "restart", ("ho3", "ho2"), why="memory's state is derived by it"),
-    Rule("classify_labels", "restart", ("ho3",), why="memory takes no line with another label"),
-    Rule("http", "restart", ("http",), why="a door's server is made at its start"),
+    EffectRule("", "at once"),  # agents, contracts, prompt packs, templates, packages, and all settings not named below
+    EffectRule("bus", "stop", why="every process speaks by it with every other one"),
+    EffectRule("ledger", "stop", why="every process writes by it into the record"),
+    EffectRule("launcher", "stop", why="the launcher goes by it from its start to its end"),
+    EffectRule("http.listen", "stop", why="the door is bound to its address"),
+    EffectRule("ho3.enabled", "stop", why="memory is a process of its own, or there is none"),
+    EffectRule("ho3.memory_dir", "stop", why="memory's checkpoints lie there"),
+    EffectRule("ho1.count", "scale", ("ho1",)),
+    EffectRule("ho2.count", "scale", ("ho2",)),
+    EffectRule("http.count", "scale", ("http",)),
+    EffectRule("tools", "restart", ("ho1",), why="tool processes and MCP servers are started with an executor"),
+    EffectRule("tools.approval", "at once"),
+    EffectRule("ho1", "restart", ("ho1",), why="an executor has as many slots as it began with"),
+    EffectRule("ho2", "restart", ("ho2",), why="a supervisor's places are made at its start"),
+    EffectRule("ho3", "restart", ("ho3", "ho2"), why="memory's state is derived by it"),
+    EffectRule("classify_labels", "restart", ("ho3",), why="memory takes no line with another label"),
+    EffectRule("http", "restart", ("http",), why="a door's server is made at its start"),
     *(
-        Rule(f"gateway.{name}", "later", ("gateway",), why="made at its start, and its calls are not cut short for it")
+        EffectRule(
+            f"gateway.{name}", "later", ("gateway",), why="made at its start, and its calls are not cut short for it"
+        )
         for name in ("rebuild_page", "snapshot_entries", "spool_after_ms")
     ),
 )
 """The longest path that a setting begins with decides."""
 
 
-class Effects(NamedTuple):
+class ChangeEffects(NamedTuple):
     """What a change means for a cluster that runs."""
 
     at_once: list[str]
@@ -67,7 +69,7 @@ class Effects(NamedTuple):
     refused: dict[str, str]
     """Setting -> why it cannot be changed without a stop."""
 
-    def with_roles(self, further: Iterable[str]) -> Effects:
+    def with_roles(self, further: Iterable[str]) -> ChangeEffects:
         """The processes of these roles are started anew as well."""
         wanted = {*self.roles, *further}
         return self._replace(roles=tuple(role for role in _ROLL_ORDER if role in wanted))
@@ -76,15 +78,15 @@ class Effects(NamedTuple):
 _ROLL_ORDER = ("ho3", "ho1", "ho2", "http")
 
 
-def rule_of(path: str) -> Rule:
+def rule_of(path: str) -> EffectRule:
     """The rule for a setting by its dotted path."""
     found = [rule for rule in RULES if not rule.path or path == rule.path or path.startswith(f"{rule.path}.")]
     return max(found, key=lambda rule: len(rule.path))
 
 
-def effects_of(changes: Iterable[Difference]) -> Effects:
+def effects_of(changes: Iterable[Difference]) -> ChangeEffects:
     """What these differences mean; assets take effect at once, whatever they are."""
-    found = Effects([], [], (), {}, {}, {})
+    found = ChangeEffects([], [], (), {}, {}, {})
     roles: set[str] = set()
     for change in changes:
         rule = rule_of(change.name) if change.is_setting else RULES[0]

@@ -15,7 +15,7 @@ Verdict = Literal["ok", "warn", "fail"]
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
-class Finding(Record):
+class DoctorFinding(Record):
     """One line of `hobus doctor`; the shape of `--json` is stable."""
 
     check: str = Field(description="what was looked at")
@@ -24,27 +24,27 @@ class Finding(Record):
     fix: str = Field(default="", description="what to do about it; empty when nothing is to be done")
 
 
-def ok(check: str, said: str) -> Finding:
+def ok(check: str, said: str) -> DoctorFinding:
     """All is as it should be."""
-    return Finding(check=check, verdict="ok", detail=said)
+    return DoctorFinding(check=check, verdict="ok", detail=said)
 
 
-def warn(check: str, said: str, fix: str = "") -> Finding:
+def warn(check: str, said: str, fix: str = "") -> DoctorFinding:
     """It works, and something is to be said of it."""
-    return Finding(check=check, verdict="warn", detail=said, fix=fix)
+    return DoctorFinding(check=check, verdict="warn", detail=said, fix=fix)
 
 
-def fail(check: str, said: str, fix: str = "") -> Finding:
+def fail(check: str, said: str, fix: str = "") -> DoctorFinding:
     """It does not work."""
-    return Finding(check=check, verdict="fail", detail=said, fix=fix)
+    return DoctorFinding(check=check, verdict="fail", detail=said, fix=fix)
 
 
-def code_of(findings: Iterable[Finding]) -> int:
+def code_of(findings: Iterable[DoctorFinding]) -> int:
     """The exit code: 0 unless something fails."""
     return exit_codes.FAILED if any(one.verdict == "fail" for one in findings) else exit_codes.OK
 
 
-def show(findings: Sequence[Finding]) -> None:
+def show(findings: Sequence[DoctorFinding]) -> None:
     """Each with its verdict and its fix, one below the other."""
     width = max(len(one.check) for one in findings)
     for one in findings:

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages import session as messages
 from hobus.bus.messages.base import Chosen, Sendable
-from hobus.bus.messages.given_history import Said, told
+from hobus.bus.messages.given_history import GivenMessage, told
 from hobus.bus.messages.ids import KEY_PREFIX, CommandId, InputId, RunId, iso
 from hobus.bus.messages.session import (
     Approve,
@@ -54,7 +54,7 @@ class StartBody(_NativeBody):
 class TurnBody(messages.TurnInput):
     """`POST /v1/sessions/{session_id}/turns`."""
 
-    messages: list[Said] | None = Field(
+    messages: list[GivenMessage] | None = Field(
         default=None, description="in place of text: what was said elsewhere before, and the user's message last"
     )
     input_id: InputId | None = Field(default=None, description="null: from the Idempotency-Key, else drawn")

@@ -35,7 +35,7 @@ _WHO = re.compile(r"([a-z0-9]+)(?:/([1-9][0-9]?))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class DrillMoment:
     """One word of `--during`."""
 
     word: str
@@ -56,22 +56,22 @@ class Moment:
 MOMENTS = {
     moment.word: moment
     for moment in (
-        Moment(
+        DrillMoment(
             "turn", "ho2", "before-send:wo.execute:1",
             "the turn has begun and its first order has not left its supervisor",
             "RunRequested, the first WO_DISPATCHED",
         ),
-        Moment(
+        DrillMoment(
             "prompt", "gateway", "on-receive:ledger.written:1",
             "the first prompt is recorded and the model is being called",
             "PROMPT_SENT, without its end",
         ),
-        Moment(
+        DrillMoment(
             "tool", "ho1", "before-send:gateway.read_budget:1",
             "the tool runs: it has begun and has not returned",
             "TOOL_STARTED, without an end of its order",
         ),
-        Moment(
+        DrillMoment(
             "reply", "ho2", "before-send:ho2.turn_reply:1",
             "the answer is recorded and has not left its supervisor",
             "RunCompleted",
@@ -111,7 +111,7 @@ def victim_of(who: str) -> Victim:
     return Victim(said[1], int(said[2]) if said[2] else None)
 
 
-def stands_at(victim: Victim, moment: Moment) -> str:
+def stands_at(victim: Victim, moment: DrillMoment) -> str:
     """Whether the victim itself is the one at the frame."""
     if victim.role == moment.holder:
         return f"{victim.role} is itself held at the frame {moment.point().moment} {moment.point().type}"

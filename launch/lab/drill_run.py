@@ -26,8 +26,8 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, RunningProcess, running
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.http import keys as http_keys
-from hobus.launch.lab.drill_moments import QUESTION, Moment, Victim
-from hobus.launch.lab.story import Checks, Evidence, Kill, judged, orders_in
+from hobus.launch.lab.drill_moments import QUESTION, DrillMoment, Victim
+from hobus.launch.lab.story import Checks, Kill, TurnEvidence, judged, orders_in
 from hobus.launch.lab.temporary_cluster import left_of, ring_of, up
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.stop import stop
@@ -59,7 +59,7 @@ class CrashDrill:
 
     home: Home
     victim: Victim
-    moment: Moment
+    moment: DrillMoment
     config: Path | None
     """A directory of governed files that replace shipped ones; None: the shipped ones."""
     packages: Path | None = None
@@ -70,7 +70,7 @@ class CrashDrill:
     _runs: list[RunFile] = field(default_factory=list[RunFile], init=False)
     _frames: list[TapRecord] = field(default_factory=list[TapRecord], init=False)
 
-    def carry_out(self) -> tuple[Evidence, Checks]:
+    def carry_out(self) -> tuple[TurnEvidence, Checks]:
         """What was seen, and each guarantee with whether it held. Raises CommandError when it was no drill."""
         for source, target in ((self.config, self.home.config), (self.packages, self.home.packages)):
             if source is not None:
@@ -101,7 +101,7 @@ class CrashDrill:
                 hint="more of a role: --scale ho2=2",
             )
 
-    async def _turn_with_kill(self, run: RunFile) -> Evidence:
+    async def _turn_with_kill(self, run: RunFile) -> TurnEvidence:
         """The turn is asked, held at its moment, goes on without the victim, and is answered."""
         place = place_of(self.home, run)
         async with connected(place, "door") as door, self._asker(door, place) as ask:
@@ -111,7 +111,7 @@ class CrashDrill:
                 self._frames += await ring_of(place, since_s=_RING_S)
                 kill = self._struck(run, holder_process)
             result, answered_at = asking.result()
-            evidence = Evidence(kill=kill, result=result, answered_at=answered_at)
+            evidence = TurnEvidence(kill=kill, result=result, answered_at=answered_at)
             if self.victim.role != "launcher":
                 evidence.restarts = await self._whole_again(door, place, kill)
                 self._frames += await ring_of(place, since_s=_RING_S)
@@ -196,7 +196,7 @@ class CrashDrill:
 
 
 @contextmanager
-def _armed(moment: Moment) -> Generator[None]:
+def _armed(moment: DrillMoment) -> Generator[None]:
     """Processes that are started meanwhile, and their successors, carry the drill's point."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = str(moment.point())

@@ -37,7 +37,7 @@ class Kill:
 
 
 @dataclass(slots=True, kw_only=True)
-class Evidence:
+class TurnEvidence:
     """Everything that was written down about the turn, and how it was answered; gathered while it goes on."""
 
     kill: Kill
@@ -81,7 +81,7 @@ def orders_in(records: Iterable[TapRecord]) -> list[TapRecord]:
     return sorted(found.values(), key=lambda one: one.at)
 
 
-def timeline(evidence: Evidence) -> list[tuple[int, str]]:
+def timeline(evidence: TurnEvidence) -> list[tuple[int, str]]:
     """(milliseconds since the question was recorded, what happened then), in order."""
     kill = evidence.kill
     begin = next((one.ledger_at_us / _US for one in evidence.entries if one.event_type == "RunRequested"), kill.at)
@@ -102,7 +102,7 @@ def timeline(evidence: Evidence) -> list[tuple[int, str]]:
     return [(round((at - begin) * 1000), text) for at, text in sorted(told, key=lambda item: item[0])]
 
 
-def outcome_of_order(wo_id: str, evidence: Evidence) -> list[str]:
+def outcome_of_order(wo_id: str, evidence: TurnEvidence) -> list[str]:
     """What became of the order whose executor was killed, each a fact that was counted.
 
     Raises Unproved unless it was delivered again, ended once by its second executor, and its turn fully answered once.
@@ -127,7 +127,7 @@ def outcome_of_order(wo_id: str, evidence: Evidence) -> list[str]:
     ]
 
 
-def counts_of(evidence: Evidence) -> Counts:
+def counts_of(evidence: TurnEvidence) -> Counts:
     """Counted over the whole record of a cluster that was asked this one thing."""
     entries = evidence.entries
     handed = Counter(one.message_id for one in evidence.deliveries)
@@ -139,7 +139,7 @@ def counts_of(evidence: Evidence) -> Counts:
     )
 
 
-def judged(evidence: Evidence, *, record_fault: str, left: Sequence[str]) -> Checks:
+def judged(evidence: TurnEvidence, *, record_fault: str, left: Sequence[str]) -> Checks:
     """What the guarantees demand, each with whether it held."""
     sent = Counter(call_of(one) for one in evidence.entries if one.event_type == "PROMPT_SENT")
     ended = Counter(call_of(one) for one in evidence.entries if one.event_type in PROMPT_ENDS)

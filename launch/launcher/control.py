@@ -71,29 +71,31 @@ class CommandAnswer(Record):
     detail: str = ""
 
 
-class Sender(NamedTuple):
+class CommandSender(NamedTuple):
     """Who wrote a command, as the kernel says."""
 
     pid: int
     user: str
 
 
-_UNKNOWN = Sender(0, "")
+_UNKNOWN = CommandSender(0, "")
 
 
-def _sender_of(connection: Any) -> Sender:
+def _sender_of(connection: Any) -> CommandSender:
     """Linux tells it; elsewhere it is not known."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return _UNKNOWN
     pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("3i")))
     try:
-        return Sender(pid, pwd.getpwuid(uid).pw_name)
+        return CommandSender(pid, pwd.getpwuid(uid).pw_name)
     except KeyError:
-        return Sender(pid, str(uid))
+        return CommandSender(pid, str(uid))
 
 
-async def serve(sockets: Path, take: Callable[[Command, Sender], None], *, timeout_s: float) -> asyncio.AbstractServer:
+async def serve(
+    sockets: Path, take: Callable[[Command, CommandSender], None], *, timeout_s: float
+) -> asyncio.AbstractServer:
     """Each connection may give one command within `timeout_s`; `take` raises BusError to refuse it. Raises OSError."""
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -43,13 +43,13 @@ from hobus.launch.cluster.home import (
 )
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, ReloadCommand, Sender
+from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, CommandSender, ReloadCommand
 from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, StartBegun, already_up
-from hobus.launch.launcher.recording import Run, command_entry, record, snapshot_entry
-from hobus.launch.launcher.spawner import Nursery
+from hobus.launch.launcher.recording import ClusterRun, command_entry, record, snapshot_entry
+from hobus.launch.launcher.spawner import ProcessNursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.stop import clean_up
 from hobus.launch.launcher.supervision import (
@@ -106,7 +106,7 @@ class Launcher:
         self._log = structlog.get_logger()
         self._first_zygote = zygote
         self._ends_with_reader_of = ends_with_reader_of
-        self._run_under = Run(plan.snapshot, plan.origin, given)
+        self._run_under = ClusterRun(plan.snapshot, plan.origin, given)
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
         self._to_record: asyncio.Queue[tuple[OperatorCommand, float]] = asyncio.Queue()
@@ -152,7 +152,7 @@ class Launcher:
             self._door.descriptor()
         members = members_of(self._plan.counts)
         first, self._first_zygote = self._first_zygote, None
-        nursery = Nursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
+        nursery = ProcessNursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
         self._board.zygote = nursery.zygote
         crew = Crew(
             members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
@@ -200,7 +200,7 @@ class Launcher:
         timeout_s = self._config.client_timeout_ms / 1000
         self._server = await control.serve(self._sockets, partial(self._take, crew), timeout_s=timeout_s)
 
-    def _take(self, crew: Crew, command: Command, sender: Sender) -> None:
+    def _take(self, crew: Crew, command: Command, sender: CommandSender) -> None:
         """Begins what a command asks for, and has recorded who asked. Raises BusError where it is refused."""
         if not isinstance(command, ReloadCommand):
             crew.take(command)
@@ -231,7 +231,7 @@ class Launcher:
         self._plan = replace(self._plan, snapshot=self._run_under.snapshot, origin=self._run_under.origin)
         self._board.use(self._plan)
 
-    def _take_signals(self, nursery: Nursery) -> None:
+    def _take_signals(self, nursery: ProcessNursery) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._asked_to_stop)

@@ -23,7 +23,7 @@ from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.options import SCALABLE, too_many
-from hobus.launch.launcher.spawner import Nursery
+from hobus.launch.launcher.spawner import ProcessNursery
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import (
     FINISHES_BY_ITSELF,
@@ -63,7 +63,7 @@ class Crew:
         config: LauncherConfig,
         clock: Clock,
         board: Board,
-        nursery: Nursery,
+        nursery: ProcessNursery,
         door: DoorSocket,
         tell: Callable[[Message], None],
         given: Callable[[str], Mapping[str, str]],

@@ -36,7 +36,7 @@ class StateChanged(Record):
     about: str = Field(default="", description="what it works with, where it is ready: its model, the end of the chain")
 
 
-class UnderWay(Record):
+class StartUnderWay(Record):
     """A process that starts says how far it is."""
 
     event: Literal["under_way"] = "under_way"
@@ -45,7 +45,7 @@ class UnderWay(Record):
     text: str
 
 
-class Said(Record):
+class ProgressWord(Record):
     """Something else that whoever looks at a cluster in the foreground is told."""
 
     event: Literal["said"] = "said"
@@ -79,7 +79,7 @@ class StartRefused(Record):
     exit_code: int
 
 
-Progress = StartBegun | StateChanged | UnderWay | Said | StartSettled | StartRefused
+Progress = StartBegun | StateChanged | StartUnderWay | ProgressWord | StartSettled | StartRefused
 
 PROGRESS: TypeAdapter[Progress] = TypeAdapter(Annotated[Progress, Field(discriminator="event")])
 """Reads one line of JSON."""

@@ -15,7 +15,7 @@ from hobus.config.snapshot import Snapshot
 
 
 @dataclass(slots=True)
-class Run:
+class ClusterRun:
     """Under what a cluster runs; the launcher's, changed here."""
 
     snapshot: Snapshot

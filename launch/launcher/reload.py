@@ -20,7 +20,7 @@ from hobus.launch.cluster.client import place_of
 from hobus.launch.cluster.config_changed import changed_beside
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ReloadRow, RunFile, running, stalled
-from hobus.launch.cluster.takes_effect import Effects, effects_of
+from hobus.launch.cluster.takes_effect import ChangeEffects, effects_of
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault, next_command
 from hobus.launch.launcher import operate
 from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, ReloadCommand
@@ -40,7 +40,7 @@ class Reloaded(NamedTuple):
     changes: list[Difference]
     beside: list[str]
     """What was changed that no configuration holds: code of tools, files with secrets."""
-    effects: Effects
+    effects: ChangeEffects
     warnings: tuple[str, ...]
     """What the gates say of it, which they let pass."""
     elapsed_ms: int
@@ -114,7 +114,7 @@ def _plan(home: Home, run: RunFile, runs_under: Snapshot) -> Plan:
     return replace(plan, snapshot=config_changed.as_started(runs_under, plan.snapshot))
 
 
-def _require_possible(home: Home, run: RunFile, effects: Effects) -> None:
+def _require_possible(home: Home, run: RunFile, effects: ChangeEffects) -> None:
     if not effects.refused:
         return
     lines = "\n".join(f"- {name}: {why}" for name, why in effects.refused.items())

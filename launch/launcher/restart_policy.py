@@ -22,7 +22,7 @@ class CrashHistory:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RestartDecision:
     """What to do after a crash: restart after `delay_s`, or give up (None)."""
 
     history: CrashHistory
@@ -35,7 +35,7 @@ _NO_ROOM = ("disk_full", *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EF
 
 def after_crash(  # noqa: PLR0913 - what a crash is judged by
     history: CrashHistory, *, started_at: float, now: float, draw: float, config: LauncherConfig, reason: str = ""
-) -> Decision:
+) -> RestartDecision:
     """What follows from a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
 
     `reason`: its last words. One that ended because there is no room is never given up, and does not count.
@@ -49,8 +49,8 @@ def after_crash(  # noqa: PLR0913 - what a crash is judged by
     streak = 1 if was_healthy else history.streak + 1
     following = CrashHistory(crashes=crashes, streak=streak)
     if len(crashes) >= config.crash_budget and not lacks_room:
-        return Decision(following, None)
-    return Decision(following, backoff_s(streak, draw=draw, config=config))
+        return RestartDecision(following, None)
+    return RestartDecision(following, backoff_s(streak, draw=draw, config=config))
 
 
 def backoff_s(streak: int, *, draw: float, config: LauncherConfig) -> float:

@@ -26,13 +26,13 @@ from hobus.config.secret_refs import referred_to
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import Home, keep_snapshot
 from hobus.launch.cluster.run_file import ReloadRow
-from hobus.launch.cluster.takes_effect import Effects, effects_of
+from hobus.launch.cluster.takes_effect import ChangeEffects, effects_of
 from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import children, inherited
 from hobus.launch.launcher.control import ReloadCommand
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.options import SCALABLE
-from hobus.launch.launcher.recording import Run, record_snapshot
+from hobus.launch.launcher.recording import ClusterRun, record_snapshot
 from hobus.launch.launcher.status import Board
 from hobus.launch.launcher.supervision import RUNNING, LeaveAsked, Member, number_of
 from hobus.launch.limits import COMMAND_POLL_MS
@@ -52,7 +52,7 @@ class Rolling:
     """Takes one change at a time."""
 
     home: Home
-    run: Run
+    run: ClusterRun
     crew: Crew
     board: Board
     bus: Bus
@@ -86,7 +86,7 @@ class Rolling:
         if effects.refused:
             raise BusError("rejected", f"not without a stop: {', '.join(effects.refused)}")
         effects = effects.with_roles(command.restarts)
-        following = Run(snapshot, command.origin, self._given_under(snapshot.config))
+        following = ClusterRun(snapshot, command.origin, self._given_under(snapshot.config))
         _log.info("reload_begun", was=self.run.snapshot.digest, digest=snapshot.digest, restarts=effects.roles)
         self.crew.is_rolling = True
         self._said("going", snapshot.digest, step="the record")
@@ -119,8 +119,8 @@ class Rolling:
 
     # --- the steps --------------------------------------------------------------------------------------------------
 
-    async def _rolled(self, following: Run, effects: Effects) -> None:
-        former, self._begun = Run(self.run.snapshot, self.run.origin, self.run.given), {}
+    async def _rolled(self, following: ClusterRun, effects: ChangeEffects) -> None:
+        former, self._begun = ClusterRun(self.run.snapshot, self.run.origin, self.run.given), {}
         digest = following.snapshot.digest
         try:
             await self._recorded(following.snapshot)
@@ -149,7 +149,7 @@ class Rolling:
             detail = f"the record does not take the configuration ({fault.code}: {fault.detail}); nothing was changed"
             raise BusError(fault.code, detail) from None
 
-    async def _gone_over(self, to: Run) -> None:
+    async def _gone_over(self, to: ClusterRun) -> None:
         """Every process here begins new work under it. Raises NotTaken, OSError before anybody knows of it."""
         keep_snapshot(self.home, to.snapshot.to_bytes())
         self.run.snapshot, self.run.origin, self.run.given = to.snapshot, to.origin, to.given
@@ -221,7 +221,7 @@ class Rolling:
                 raise NotTaken(f"not in time: {what}")
             await asyncio.sleep(self._look_s)
 
-    async def _gone_back(self, former: Run, why: NotTaken) -> None:
+    async def _gone_back(self, former: ClusterRun, why: NotTaken) -> None:
         """Whoever had begun under the new one ends, and begins under the former one. Raises NotTaken, RuntimeFault."""
         _log.warning("reload_taken_back", reason=str(why))
         self.board.say(f"the new configuration is taken back: {why}", self.clock.now())

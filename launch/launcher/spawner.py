@@ -25,7 +25,7 @@ from hobus.launch.cluster.kernel import become_subreaper
 from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.zygote import Fork, Forked
-from hobus.launch.launcher.zygotes import Held, Shown, Zygotes
+from hobus.launch.launcher.zygotes import HeldZygote, ShownZygote, Zygotes
 from hobus.launch.limits import FORK_ATTEMPTS_MAX, FORK_POLL_MS, FORK_TIMEOUT_MS, WATCH_INTERVAL_MS
 from hobus.launch.logs import writing
 from hobus.launch.process.options import ProcessOptions
@@ -44,7 +44,7 @@ class _Order:
     read_fd: int
     listening_fds: tuple[int, ...] = ()
     """Of an HTTP door: the socket that it accepts from; the maker's own."""
-    asked: Held | None = None
+    asked: HeldZygote | None = None
     asked_at: float = 0.0
     asked_count: int = 0
     timer: asyncio.TimerHandle | None = None
@@ -69,7 +69,7 @@ class _Order:
         os.close(self.read_fd)
 
 
-class Nursery:
+class ProcessNursery:
     """Made on the launcher's running loop; `close` ends the zygotes."""
 
     def __init__(self, config: LauncherConfig, clock: Clock, *, log: Path, first: zygote.Newborn | None) -> None:
@@ -87,9 +87,9 @@ class Nursery:
         elif first is not None:
             zygote.end_unused(first)
 
-    def zygote(self) -> Shown:
+    def zygote(self) -> ShownZygote:
         """The present zygote, if processes are forked here."""
-        return self._zygotes.shown() if self._zygotes is not None else Shown()
+        return self._zygotes.shown() if self._zygotes is not None else ShownZygote()
 
     def start(
         self,
@@ -175,13 +175,13 @@ class Nursery:
     def _is_given_up(self, order: _Order) -> bool:
         return order.asked_count >= FORK_ATTEMPTS_MAX
 
-    def _ask(self, order: _Order, keeper: Zygotes, present: Held) -> None:
+    def _ask(self, order: _Order, keeper: Zygotes, present: HeldZygote) -> None:
         order.asked, order.asked_at = present, asyncio.get_running_loop().time()
         order.asked_count += 1
         keeper.order(present, Fork(order.number, order.options), [order.log_fd, order.read_fd, *order.listening_fds])
         self._watch(order, keeper, present)
 
-    def _watch(self, order: _Order, keeper: Zygotes, asked: Held) -> None:
+    def _watch(self, order: _Order, keeper: Zygotes, asked: HeldZygote) -> None:
         """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time.
 
         On a busy machine it may load for long, and whoever loads beside it would make that longer still. One that was

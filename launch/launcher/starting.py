@@ -41,12 +41,12 @@ from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.progress import (
     PROGRESS,
     Progress,
-    Said,
+    ProgressWord,
     StartBegun,
     StartRefused,
     StartSettled,
+    StartUnderWay,
     StateChanged,
-    UnderWay,
     WaitingLine,
 )
 from hobus.launch.logs import tail, writing
@@ -80,9 +80,9 @@ def start_here(home: Home, options: StartOptions) -> int:
 
     def tell(word: Progress) -> None:
         nonlocal has_settled
-        if not isinstance(word, UnderWay):
+        if not isinstance(word, StartUnderWay):
             rows.hide()
-        if isinstance(word, (StateChanged, Said)) and has_settled:
+        if isinstance(word, (StateChanged, ProgressWord)) and has_settled:
             say(line_of(word))
         elif isinstance(word, StartSettled):
             has_settled = True
@@ -225,7 +225,7 @@ class _Rows:
 
     def take(self, word: Progress) -> None:
         """What is to be seen of it."""
-        if isinstance(word, UnderWay):
+        if isinstance(word, StartUnderWay):
             if not self._is_quiet:
                 self._line.show(f"{word.actor} {word.text}", word.at)
             return
@@ -325,10 +325,10 @@ def _show_all(run: RunFile) -> None:
 _SOON_S = 0.05
 
 
-def line_of(word: StateChanged | Said) -> str:
+def line_of(word: StateChanged | ProgressWord) -> str:
     """Time, process and what became of it."""
     clock = f"{clock_time(word.at)}  "
-    if isinstance(word, Said):
+    if isinstance(word, ProgressWord):
         return joined(clock, word.text)
     row = word.row
     name = styled(row.actor.ljust(len("gateway/1")), actor_colour(row.actor))

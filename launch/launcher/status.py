@@ -10,9 +10,9 @@ from hobus.bus.messages.control import PeerRow
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.plan import Plan
-from hobus.launch.launcher.progress import Progress, Said, StartSettled, StateChanged, UnderWay
+from hobus.launch.launcher.progress import Progress, ProgressWord, StartSettled, StartUnderWay, StateChanged
 from hobus.launch.launcher.supervision import Member, drain_bound_s
-from hobus.launch.launcher.zygotes import Shown
+from hobus.launch.launcher.zygotes import ShownZygote
 from hobus.launch.limits import LOG_TAIL_LINES, START_CRASHES
 from hobus.launch.logs.tail import tail
 
@@ -36,7 +36,7 @@ class Board:
         self.sockets = home.run
         self.logs_begin_at: dict[str, int] = {}
         """Where this run's lines begin in the log of each process."""
-        self.zygote: Callable[[], Shown] = Shown
+        self.zygote: Callable[[], ShownZygote] = ShownZygote
         self.report = report
         self.has_reported = False
         self._home = home
@@ -99,11 +99,11 @@ class Board:
 
     def report_under_way(self, member: Member, now: float) -> None:
         """It starts, and has come further."""
-        self.report(UnderWay(at=now, actor=member.actor, text=member.note))
+        self.report(StartUnderWay(at=now, actor=member.actor, text=member.note))
 
     def say(self, text: str, now: float) -> None:
         """Whoever has this cluster in the foreground reads it."""
-        self.report(Said(at=now, text=text))
+        self.report(ProgressWord(at=now, text=text))
 
     def _about(self, role: str, peer: PeerRow | None) -> str:
         """What a process of this role works with."""

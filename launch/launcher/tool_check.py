@@ -24,7 +24,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.config.tool_faults import TOOL_ID
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import next_command
-from hobus.launch.console.finding import Finding, fail, ok, warn
+from hobus.launch.console.finding import DoctorFinding, fail, ok, warn
 from hobus.launch.launcher.inherited import for_tools
 
 _MODULE = "hobus.actors.ho1_executor.tools.entry_points"
@@ -107,9 +107,9 @@ def _loaded(names: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> lis
     return found if len(found) == len(names) else [*found, (_ENDED, False)]
 
 
-def configured(config: AdminConfig) -> list[Finding]:
+def configured(config: AdminConfig) -> list[DoctorFinding]:
     """Of every server and entry point; nothing where none is configured."""
-    tools, found = config.tools, list[Finding]()
+    tools, found = config.tools, list[DoctorFinding]()
     if tools.mcp_servers and importlib.util.find_spec("mcp") is None:
         found.append(fail("mcp", "the MCP SDK is not installed, and servers are configured", _EXTRA))
     for name, server in tools.mcp_servers.items():
@@ -134,7 +134,7 @@ def server_faults(server: McpServerConfig) -> list[tuple[str, str]]:
     return faults
 
 
-def running(tools: Tools, home: Home) -> list[Finding]:
+def running(tools: Tools, home: Home) -> list[DoctorFinding]:
     """Sources of tools that are not in order at some worker, each once."""
     found: dict[tuple[str, str], list[str]] = {}
     for source in tools.sources:

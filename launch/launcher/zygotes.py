@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class HeldZygote:
     """One zygote, from its birth until it is reaped."""
 
     pid: int
@@ -48,7 +48,7 @@ class Held:
     """It has said so."""
 
 
-class Shown(NamedTuple):
+class ShownZygote(NamedTuple):
     """The present zygote as the run file shows it; all empty where processes are not forked."""
 
     pid: int = 0
@@ -67,8 +67,8 @@ class Zygotes:
     on_answer: Callable[[Forked], None]
     on_end: Callable[[], None]
     """Some zygote has ended, and whatever follows it is present; or a pause without any is over."""
-    present: Held | None = None
-    living: list[Held] = field(default_factory=list[Held])
+    present: HeldZygote | None = None
+    living: list[HeldZygote] = field(default_factory=list[HeldZygote])
     _history: CrashHistory = field(default_factory=CrashHistory)
     _retry: asyncio.TimerHandle | None = None
     _is_given_up: bool = False
@@ -80,12 +80,12 @@ class Zygotes:
         """Whether there is a zygote, or will be one after a pause that is worth waiting for."""
         return self._is_open and not self._is_given_up
 
-    def shown(self) -> Shown:
+    def shown(self) -> ShownZygote:
         """What the run file says of the zygote."""
         if self.present is None:
-            return Shown(restarts=self._replacements, state="failed" if self._is_given_up else "backoff")
+            return ShownZygote(restarts=self._replacements, state="failed" if self._is_given_up else "backoff")
         state = "ready" if self.present.is_loaded else "starting"
-        return Shown(self.present.pid, self.present.mark, self._replacements, state)
+        return ShownZygote(self.present.pid, self.present.mark, self._replacements, state)
 
     def begin(self, first: zygote.Newborn | None) -> None:
         """`first` was forked before there was a loop and is loading; without it one is started."""
@@ -94,7 +94,7 @@ class Zygotes:
         else:
             self.present = self._adopt(first, state_of())
 
-    def order(self, to: Held, word: Fork, descriptors: list[int]) -> bool:
+    def order(self, to: HeldZygote, word: Fork, descriptors: list[int]) -> bool:
         """Whether it is on its way; a zygote that cannot be told is ending, or hangs."""
         try:
             socket.send_fds(to.control, [packed(word)], descriptors)
@@ -112,7 +112,7 @@ class Zygotes:
             self._replacements += 1
             self._start()
 
-    def dismiss(self, one: Held) -> None:
+    def dismiss(self, one: HeldZygote) -> None:
         """Kills a zygote that hangs, or that nobody needs any more."""
         if not one.ended.done():
             with suppress(ProcessLookupError):
@@ -154,11 +154,11 @@ class Zygotes:
         self._start()
         self.on_end()
 
-    def _adopt(self, born: zygote.Newborn, loaded: State) -> Held:
+    def _adopt(self, born: zygote.Newborn, loaded: State) -> HeldZygote:
         born.control.settimeout(0)
         loop = asyncio.get_running_loop()
         mark = identity.start_mark(born.pid) or ""
-        held = Held(
+        held = HeldZygote(
             born.pid, mark, born.control, loaded, self.clock.now(), loop.create_future(), loop.time(), is_loaded=False
         )
         self.living.append(held)
@@ -168,14 +168,14 @@ class Zygotes:
 
     # --- answers and ends ---------------------------------------------------------------------------------------
 
-    def _answered(self, held: Held) -> None:
+    def _answered(self, held: HeldZygote) -> None:
         """Everything that it has said."""
         while word := self._heard(held):
             answer = Forked(*json.loads(word))
             held.is_loaded, held.heard_at = True, asyncio.get_running_loop().time()
             self.on_answer(answer)
 
-    def _heard(self, held: Held) -> bytes:
+    def _heard(self, held: HeldZygote) -> bytes:
         try:
             word = held.control.recv(WORD_MAX_BYTES)
         except BlockingIOError:
@@ -186,7 +186,7 @@ class Zygotes:
             asyncio.get_running_loop().remove_reader(held.control)  # it ends; what follows is told by its exit
         return word
 
-    def _ended(self, gone: Held) -> None:
+    def _ended(self, gone: HeldZygote) -> None:
         """Reaps a zygote that ended; if it was the present one, another follows."""
         how = children.reap(gone.pid)
         self._answered(gone)
@@ -217,7 +217,7 @@ class Zygotes:
         self._retry = asyncio.get_running_loop().call_later(delay_s, self._start_again)
 
 
-def _let_go(one: Held) -> None:
+def _let_go(one: HeldZygote) -> None:
     """What it was asked for it still answers for: its socket is closed behind the last order."""
     with suppress(OSError):
         one.control.shutdown(socket.SHUT_WR)

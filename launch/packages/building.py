@@ -37,7 +37,7 @@ _CLASSES: Mapping[files.Kind, str] = {
 """Kind of a file -> what a manifest says of it where its draft says nothing."""
 
 
-class Built(NamedTuple):
+class BuiltPackage(NamedTuple):
     """A bundle that was written."""
 
     path: Path
@@ -47,7 +47,7 @@ class Built(NamedTuple):
     """Names below the directory that begin with a dot; a directory's ends with a slash."""
 
 
-def build(home: Home, source: Path, key_file: Path, target: Path | None) -> Built:
+def build(home: Home, source: Path, key_file: Path, target: Path | None) -> BuiltPackage:
     """The package below `source`, signed with this key, lies in a new file; `source` stays as it is.
 
     It is judged as it would be in this home, beside what is installed there. Raises CommandError: there is no file.
@@ -62,7 +62,7 @@ def build(home: Home, source: Path, key_file: Path, target: Path | None) -> Buil
     _demand_passed(home, incoming)
     path = target or Path(f"{package.package_id}-{package.version}{SUFFIX}")
     _write_new(path, data)
-    return Built(path, incoming, len(data), hidden)
+    return BuiltPackage(path, incoming, len(data), hidden)
 
 
 def drafted(source: Path, limits: GovernanceConfig) -> tuple[bytes, dict[str, bytes], list[str]]:

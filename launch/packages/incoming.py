@@ -15,7 +15,7 @@ from hobus.launch.cluster.installed import HEX
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.packages.bundle import Bundle, NoPackage, decode, manifest_name, manifest_of, package_in
 from hobus.launch.packages.judging import PackageRefused
-from hobus.launch.packages.signing import BadSignature, Signature, checked_signature
+from hobus.launch.packages.signing import BadSignature, PackageSignature, checked_signature
 
 _AGAIN = "get the bundle again from its maker"
 _MADE_BY = "name a bundle, as `package build` makes one"
@@ -26,7 +26,7 @@ class Incoming(NamedTuple):
 
     package: Package
     bundle: Bundle
-    signature: Signature
+    signature: PackageSignature
 
     @property
     def directory(self) -> str:

@@ -25,9 +25,9 @@ from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
 from hobus.launch.packages.building import write_tree
 from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
 from hobus.launch.packages.incoming import Incoming, read_bundle
-from hobus.launch.packages.judging import Judgement, PackageRefused, clashes, config_of, judged
+from hobus.launch.packages.judging import LayerJudgement, PackageRefused, clashes, config_of, judged
 from hobus.launch.packages.signing import BadSignature, checked_signature, fingerprint
-from hobus.launch.packages.store import Store, changing, doing
+from hobus.launch.packages.store import PackageStore, changing, doing
 from hobus.launch.packages.trust import trusted
 
 
@@ -48,7 +48,7 @@ class Installed(NamedTuple):
         return [] if self.package is None else sorted(asset.path for asset in self.package.assets)
 
 
-class Change(NamedTuple):
+class PackageChange(NamedTuple):
     """What became of a command."""
 
     now: Installed | None
@@ -89,7 +89,7 @@ def state_faults(home: Home) -> dict[Path, str]:
     return found
 
 
-def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Change:
+def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> PackageChange:
     """The package in this bundle is in force, and was not before. Raises CommandError, ConfigError: nothing changed."""
     incoming = read_bundle(path, config_of(home).governance)
     with changing(home, disk) as store:
@@ -100,7 +100,7 @@ def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Chang
         return _put(store, home, incoming, None)
 
 
-def upgrade(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Change:
+def upgrade(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> PackageChange:
     """The package in this bundle is in force in place of a lower version. Raises as `install` does."""
     incoming = read_bundle(path, config_of(home).governance)
     package = incoming.package
@@ -117,7 +117,7 @@ def upgrade(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Chang
         return _put(store, home, incoming, before)
 
 
-def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> Change:
+def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> PackageChange:
     """The package is no longer in force. Raises as `install` does: something here needs it, or there is none."""
     _removed(package_id, installed_in(home))
     with changing(home, disk) as store:
@@ -133,7 +133,7 @@ def remove(home: Home, package_id: str, *, disk: type[RealDisk] = RealDisk) -> C
             raise PackageRefused(f"{package_id} stays", _with_own_mend(failures, layers, before))
         with doing("the package cannot be removed, and is in force as before"):
             store.put_in_force(path.name for path in rest.packages)
-        return Change(None, before, after.warnings)
+        return PackageChange(None, before, after.warnings)
 
 
 def candidate_layers(home: Home, staged: Path, replaced: Installed | None) -> Layers:
@@ -143,7 +143,9 @@ def candidate_layers(home: Home, staged: Path, replaced: Installed | None) -> La
     return Layers((*kept, staged), layers.own)
 
 
-def refusals(home: Home, incoming: Incoming, staged: Path, before: Installed | None) -> tuple[list[Finding], Judgement]:
+def refusals(
+    home: Home, incoming: Incoming, staged: Path, before: Installed | None
+) -> tuple[list[Finding], LayerJudgement]:
     """Why this package may not come into force, though it is what its maker signed; and all that the gates say."""
     layers = candidate_layers(home, staged, before)
     package_id = incoming.package.package_id
@@ -193,14 +195,14 @@ def order_of(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _as_it_came(store: Store, home: Home, incoming: Incoming, before: Installed) -> Change:
+def _as_it_came(store: PackageStore, home: Home, incoming: Incoming, before: Installed) -> PackageChange:
     """What is in force already holds what the bundle does, and nothing else: nothing is done, or it is repaired."""
     if store.holds(incoming.directory, incoming.files):
-        return Change(before, before)
+        return PackageChange(before, before)
     return _put(store, home, incoming, before)._replace(is_repair=True)
 
 
-def _put(store: Store, home: Home, incoming: Incoming, before: Installed | None) -> Change:
+def _put(store: PackageStore, home: Home, incoming: Incoming, before: Installed | None) -> PackageChange:
     package_id = incoming.package.package_id
     try:
         with doing(f"{package_id} cannot be written, and nothing was changed"):
@@ -219,7 +221,7 @@ def _put(store: Store, home: Home, incoming: Incoming, before: Installed | None)
         _swept(store)
         raise
     now = _installed(home.packages / incoming.directory)
-    return Change(now, before, judgement.warnings)
+    return PackageChange(now, before, judgement.warnings)
 
 
 def _upgraded_by(home: Home, package_id: str, path: Path) -> Installed:
@@ -241,7 +243,7 @@ def _removed(package_id: str, there: Mapping[str, Installed]) -> Installed:
     raise UsageFault(f"no package {package_id[:80]!r} is installed; there: {known}", hint=next_here("package list"))
 
 
-def _swept(store: Store) -> None:
+def _swept(store: PackageStore) -> None:
     """What was begun is gone, or goes with the next command: it counts for nothing."""
     with suppress(OSError):
         store.sweep()

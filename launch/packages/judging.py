@@ -22,7 +22,7 @@ from hobus.launch.console.output import counted
 from hobus.launch.packages.trust import signature_fault, trusted
 
 
-class Judgement(NamedTuple):
+class LayerJudgement(NamedTuple):
     """Of one set of layers."""
 
     findings: Sequence[Finding]
@@ -48,7 +48,7 @@ class Judgement(NamedTuple):
         rest = [one for one in self.failures if one.file not in named]
         return [one for one in rest if not clashes or one.file.partition("/")[0] == package_id]
 
-    def failures_beside(self, other: Judgement) -> list[Finding]:
+    def failures_beside(self, other: LayerJudgement) -> list[Finding]:
         """Failures that the other one has not: what a change would bring, not what it finds.
 
         What fails in another file is another failure. So a package has one name in both (`judged`, `called`).
@@ -96,7 +96,7 @@ def _sound(config: AdminConfig | None) -> AdminConfig:
 _TRUST = "have its maker's key from the maker, then: hobus package trust add NAME KEY"
 
 
-def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = None, maker: str = "") -> Judgement:
+def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = None, maker: str = "") -> LayerJudgement:
     """All gates but that of the record, over these layers, by the keys that this home trusts.
 
     `called`: what a directory that nobody knows yet is called in what is said; `maker`: a key that is trusted for once.
@@ -107,7 +107,7 @@ def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = No
     found = run_gates(view, has_tests=False, verify=verify_of({**trusted(home), "": maker}, config.governance))
     for path, name in (called or {}).items():
         found = [_of_candidate(one, path, name) for one in found]
-    return Judgement(found, config)
+    return LayerJudgement(found, config)
 
 
 def _of_candidate(one: Finding, path: Path, name: str) -> Finding:

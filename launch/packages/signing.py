@@ -29,7 +29,7 @@ class BadSignature(ValueError):
     """Not this key's signature of these bytes; the message says why, as the end of a sentence."""
 
 
-class Signature(NamedTuple):
+class PackageSignature(NamedTuple):
     """What signature.json holds."""
 
     public_key: str
@@ -63,13 +63,13 @@ def make_key(path: Path) -> str:
     return _public_text(private.public_key())
 
 
-def signed(manifest: bytes, key_file: Path) -> Signature:
+def signed(manifest: bytes, key_file: Path) -> PackageSignature:
     """The signature of this manifest with the key in the file. Raises CommandError."""
     private = _private_key(key_file)
-    return Signature(_public_text(private.public_key()), private.sign(_CONTEXT + manifest).hex())
+    return PackageSignature(_public_text(private.public_key()), private.sign(_CONTEXT + manifest).hex())
 
 
-def checked_signature(data: bytes, manifest: bytes) -> Signature:
+def checked_signature(data: bytes, manifest: bytes) -> PackageSignature:
     """The signature in these bytes of a signature.json, which is that of this manifest. Raises BadSignature."""
     signature = stated_signature(data)
     ed25519, _ = _library()
@@ -85,17 +85,17 @@ def checked_signature(data: bytes, manifest: bytes) -> Signature:
     return signature
 
 
-def stated_signature(data: bytes) -> Signature:
+def stated_signature(data: bytes) -> PackageSignature:
     """What these bytes of a signature.json state, whether it holds or not; loads no library.
 
     Raises BadSignature.
     """
     try:
         value = json.loads(data)
-        signature = Signature(value["public_key"], value["signature"])
+        signature = PackageSignature(value["public_key"], value["signature"])
         is_one = all(form.fullmatch(getattr(signature, name)) for name, form in _HEX.items())
     except (ValueError, LookupError, TypeError, RecursionError):
-        is_one, signature = False, Signature("", "")
+        is_one, signature = False, PackageSignature("", "")
     if not is_one or signature.to_bytes() != data:
         raise BadSignature("signature.json is not as they are made: it was changed, or is of another version of hobus")
     return signature

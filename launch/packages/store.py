@@ -22,7 +22,7 @@ _LOCK = ".lock"
 _STAGING = ".staging"
 
 
-class Store:
+class PackageStore:
     """The packages of one home, for whoever holds its lock."""
 
     def __init__(self, home: Home, disk: RealDisk) -> None:
@@ -139,7 +139,7 @@ def _is_ours(name: str) -> bool:
 
 
 @contextmanager
-def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[Store]:
+def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[PackageStore]:
     """The packages of this home, for this command alone.
 
     What earlier commands left is gone. Raises CommandError: somebody else is changing them, or the disk refuses.
@@ -155,7 +155,7 @@ def changing(home: Home, disk: type[RealDisk] = RealDisk) -> Generator[Store]:
             f"another command is changing the packages of {home.root}", hint="wait until it has ended, then do it again"
         )
     try:
-        store = Store(home, at)
+        store = PackageStore(home, at)
         with doing("what an earlier command left cannot be taken away"):
             store.sweep()
         yield store

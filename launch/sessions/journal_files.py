@@ -10,7 +10,7 @@ from hobus.bus.messages.ledger import EVERY_SESSION, Entry, session_stream
 from hobus.launch.sessions.journal import first_of_each
 from hobus.launch.sessions.named import BEGINNINGS
 from hobus.launch.sessions.provenance import SNAPSHOT, Configuration, configuration_in
-from hobus.launch.sessions.summary import Standing
+from hobus.launch.sessions.summary import SessionStanding
 from hobus.launch.sessions.which import full_session_id, no_such, the_one
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
@@ -54,11 +54,11 @@ class FromDirectory:
         found = map(configuration_in, snapshots)
         return {one.digest: one for one in found if one.digest in set(digests)}
 
-    def standings(self) -> dict[str, Standing]:
+    def standings(self) -> dict[str, SessionStanding]:
         """Stream of each session -> where it stands, by one pass over the record."""
-        found: dict[str, Standing] = {}
+        found: dict[str, SessionStanding] = {}
         for entry in read_entries(self._path, EntryFilter(stream=EVERY_SESSION), with_bodies=True):
-            found.setdefault(entry.stream, Standing()).take(entry)
+            found.setdefault(entry.stream, SessionStanding()).take(entry)
         return found
 
 

@@ -27,7 +27,7 @@ from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.output import as_json, printable
 from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.journal import FromLedger, end_of
-from hobus.launch.sessions.summary import Standing
+from hobus.launch.sessions.summary import SessionStanding
 
 Line = tuple[str, str]
 Answer = Literal["resume", "cancel", "approve", "deny"]
@@ -60,7 +60,7 @@ class Noticed:
         self._own = own if own is not None else set[str]()
         self._texts: dict[str, str] = {}  # of steers, by their refs
         self._shown = shown if shown is not None else set[str]()
-        self.standing = Standing()
+        self.standing = SessionStanding()
 
     def catch_up(self, entries: Iterable[Entry], *, input_id: str) -> list[Line]:
         """The journal's end as it is found: what happened since this input was admitted, or else how it stands.

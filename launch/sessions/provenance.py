@@ -204,7 +204,7 @@ def _payloads(turn: Iterable[Entry], kind: type[P]) -> Iterator[P]:
             yield said
 
 
-class Changed(NamedTuple):
+class ChangedAsset(NamedTuple):
     """A governed file that is not the same under two configurations; empty: it is not there."""
 
     path: str
@@ -212,13 +212,13 @@ class Changed(NamedTuple):
     after: str
 
 
-def changed_between(before: Configuration | None, after: Configuration | None) -> list[Changed]:
+def changed_between(before: Configuration | None, after: Configuration | None) -> list[ChangedAsset]:
     """Files by path whose digests differ; nothing where either is not in the record."""
     if before is None or after is None:
         return []
     digests = [{path: one.digest for path, one in found.versions.items()} for found in (before, after)]
     paths = sorted({*digests[0], *digests[1]})
-    found = [Changed(path, digests[0].get(path, ""), digests[1].get(path, "")) for path in paths]
+    found = [ChangedAsset(path, digests[0].get(path, ""), digests[1].get(path, "")) for path in paths]
     return [one for one in found if one.before != one.after]
 
 
@@ -226,7 +226,7 @@ def changed_between(before: Configuration | None, after: Configuration | None) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class RecordedSnapshot:
     """Everything that the record has of one digest."""
 
     digest: str
@@ -252,14 +252,14 @@ def meant(given: str, digests: Iterable[str]) -> list[str]:
     return [one for one in digests if one.removeprefix(_SCHEME).startswith(wanted)]
 
 
-def held(digest: str, known: Iterable[Configuration]) -> Held:
+def held(digest: str, known: Iterable[Configuration]) -> RecordedSnapshot:
     """What there is of one digest."""
     having = [one for one in known if one.digest == digest or _with(one, digest)]
     versions = dict.fromkeys(version for one in having for version in _with(one, digest))
     of_file = (one.contents.get(version.path) for one in having for version in _with(one, digest))
     of_itself = (one.body or None for one in having if one.digest == digest)
     content = next((data for data in (*of_file, *of_itself) if data is not None), None)
-    return Held(digest=digest, versions=tuple(versions), configurations=tuple(having), content=content)
+    return RecordedSnapshot(digest=digest, versions=tuple(versions), configurations=tuple(having), content=content)
 
 
 def _with(one: Configuration, digest: str) -> list[Version]:

@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeV
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from hobus.bus.messages.base import faults_in
-from hobus.bus.messages.given_history import Said, told
+from hobus.bus.messages.given_history import GivenMessage, told
 from hobus.bus.messages.session import CommandVerdict, ProcessTurn, SessionConfig, SessionView, TurnResult
 from hobus.launch.sessions.client_errors import RequestError
 from hobus.launch.sessions.summary import SessionRow
@@ -22,7 +22,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-_SAID = TypeAdapter(list[Said])
+_SAID = TypeAdapter(list[GivenMessage])
 
 
 class Piece(BaseModel):
@@ -58,7 +58,7 @@ class Question(NamedTuple):
     model: str | None = None
 
     @property
-    def said(self) -> list[Said]:
+    def said(self) -> list[GivenMessage]:
         """The conversation that it goes on from, the question last. Raises RequestError for what is none."""
         if self.text:
             raise RequestError("invalid_input", "messages: in place of a text")

@@ -53,7 +53,7 @@ class SessionRow(BaseModel):
     end: SessionEnded | None = Field(description="why, by whom and after what it has ended")
 
     @classmethod
-    def of(cls, start: Entry, standing: Standing) -> SessionRow:
+    def of(cls, start: Entry, standing: SessionStanding) -> SessionRow:
         """By its first entry, and the fold of its last ones."""
         state = standing.state
         return made_of(
@@ -74,7 +74,7 @@ class SessionRow(BaseModel):
 
 
 @dataclass(slots=True)
-class Standing:
+class SessionStanding:
     """The fold of a journal's end."""
 
     state: SessionState = NOTHING
@@ -161,9 +161,9 @@ def is_enough(entries: Sequence[Entry], *, has_earlier: bool) -> bool:
     )
 
 
-def standing_of(entries: Sequence[Entry]) -> Standing:
+def standing_of(entries: Sequence[Entry]) -> SessionStanding:
     """The fold of the last entries of a journal, oldest of them first."""
-    standing = Standing()
+    standing = SessionStanding()
     for entry in entries:
         standing.take(entry)
     return standing

@@ -31,7 +31,7 @@ from hobus.launch.sessions.evidence import Evidence, body_of
 from hobus.launch.sessions.provenance import Configuration, Used, named_by_run, used_in
 from hobus.launch.sessions.why_failed import FailureSeen, WaitSeen, event_of, failures_in, orders_of_type, waits_in
 from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_shown
-from hobus.launch.sessions.why_prompts import PromptShown, Shown, prompt_shown, with_learned
+from hobus.launch.sessions.why_prompts import PromptShown, ShownStretch, prompt_shown, with_learned
 
 _SPANS = {
     "WO_DISPATCHED": ("order", ("WO_COMPLETED", "WO_FAILED", "WO_LATE")),
@@ -207,7 +207,7 @@ def _ends(begin: Entry, end: Entry) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class PromptDifference:
     """A stretch of the last prompt of two turns, where it is not the same in both; None: it is not there."""
 
     name: str
@@ -215,18 +215,18 @@ class Difference:
     after: str | None
 
 
-def differences(before: Explanation, after: Explanation) -> list[Difference]:
+def differences(before: Explanation, after: Explanation) -> list[PromptDifference]:
     """Between the prompts that asked for the two answers, by the names of their stretches, in their order."""
     left, right = (_by_name(one.prompts[-1].shown if one.prompts else ()) for one in (before, after))
     names = dict.fromkeys([*right, *left])
     return [
-        Difference(name=name, before=left.get(name), after=right.get(name))
+        PromptDifference(name=name, before=left.get(name), after=right.get(name))
         for name in names
         if left.get(name) != right.get(name)
     ]
 
 
-def _by_name(shown: Iterable[Shown]) -> dict[str, str]:
+def _by_name(shown: Iterable[ShownStretch]) -> dict[str, str]:
     """Stretches of one name are one text."""
     texts: dict[str, list[str]] = {}
     for one in shown:

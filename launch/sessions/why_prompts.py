@@ -31,7 +31,7 @@ _LEARNED = "HO3_OVERLAY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class ShownStretch:
     """A stretch of a prompt."""
 
     role: str
@@ -59,7 +59,7 @@ class PromptShown:
     model_id: str
     tools: tuple[str, ...]
     reserved_tokens: int
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownStretch, ...]
     as_sent: bool | None = None
     """Whether these texts have the digest that was recorded when they were sent; None: not all of them are there."""
     input_tokens: int | None = None
@@ -124,7 +124,7 @@ def prompt_shown(
     messages = () if request is None else request.messages
     shown = [
         [
-            Shown(
+            ShownStretch(
                 role=message.role,
                 tokens=-(-len(text) // chars),
                 name=name,
@@ -158,7 +158,7 @@ def prompt_shown(
 _OF_AN_ANSWER = ("input_tokens", "output_tokens", "cached_tokens", "latency_ms", "cost_usd", "budget_remaining")
 
 
-def _readable(one: Shown) -> Shown:
+def _readable(one: ShownStretch) -> ShownStretch:
     """Earlier turns as the messages that a provider got."""
     if one.role != transcript.NAME:
         return one
@@ -166,7 +166,7 @@ def _readable(one: Shown) -> Shown:
     return replace(one, text="\n".join(f"{message.role}: {message.text}" for message in said if message.text))
 
 
-def _is_as_sent(request: SentRequest, shown: Sequence[Sequence[Shown]]) -> bool | None:
+def _is_as_sent(request: SentRequest, shown: Sequence[Sequence[ShownStretch]]) -> bool | None:
     found = messages_sha256(
         (message.role, "".join([one.text for one in stretches]), message.tool_calls, message.tool_call_id)
         for message, stretches in zip(request.messages, shown, strict=True)
@@ -182,7 +182,7 @@ def with_learned(prompt: PromptShown, learned: Mapping[str, int]) -> PromptShown
     return replace(prompt, shown=tuple(_learned(one, learned) for one in prompt.shown))
 
 
-def _learned(one: Shown, learned: Mapping[str, int]) -> Shown:
+def _learned(one: ShownStretch, learned: Mapping[str, int]) -> ShownStretch:
     if one.name != LEARNED or one.text not in learned:
         return one
     kinds = f"{_LEARNED}, {one.source}" if one.sequences else _LEARNED

@@ -19,7 +19,7 @@ from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.launcher import spawner, zygote, zygotes
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.spawner import Nursery
+from hobus.launch.launcher.spawner import ProcessNursery
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES
 from hobus.launch.launcher.zygotes import Zygotes
 from hobus.launch.process.options import ProcessOptions
@@ -51,7 +51,7 @@ def is_zombie(pid: int) -> bool:
 async def test_a_stranger_behind_one_of_ours_is_reaped(tmp_path: Path):
     """Both ended before anybody looked, and no further signal comes: the kernel tells of the older one first."""
     exits: list[str] = []
-    nursery = Nursery(launcher(start_method="spawn"), SystemClock(), log=tmp_path / "zygote.log", first=None)
+    nursery = ProcessNursery(launcher(start_method="spawn"), SystemClock(), log=tmp_path / "zygote.log", first=None)
     child = nursery.start(
         ProcessOptions("no role", "", "", ""), log=tmp_path / "log", on_born=lambda _: None, on_exit=exits.append
     )
@@ -82,7 +82,7 @@ async def test_what_follows_a_change_of_the_software_is_asked_of_a_new_zygote_al
     body.returncode = 0  # reaped by the nursery
     ours, control = zygote.pair()
     monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
-    nursery = Nursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
+    nursery = ProcessNursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
     monkeypatch.setattr(zygotes, "state_of", lambda: (("changed.py", 1, 1),))
     for name in ("ho1/1@a", "ho1/2@a"):
         options = ProcessOptions("ho1", name, "", "")

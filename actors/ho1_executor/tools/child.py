@@ -10,14 +10,14 @@ from typing import Any
 
 from hobus.actors.ho1_executor.tools.definition import Bounds, Request, ToolResult
 from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, Start
-from hobus.actors.ho1_executor.tools.print_pipe import Caller, PrintPipe, caller_of
+from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, PrintPipe, caller_of
 
-OWN = Caller("", "")
+OWN = PrintCaller("", "")
 """Of what a shared process prints by its descriptors: nobody knows for which call."""
 
 
 @dataclass(slots=True)
-class Attempt:
+class ProcessAttempt:
     """To run one thing in some process, and how far that came."""
 
     timeout_s: float
@@ -40,7 +40,7 @@ class ToolChild(HostProcess):
         leftovers_max: int,
         is_shared: bool,
         on_blocked: Callable[[str], None],
-        on_late: Callable[[Caller, str], None],
+        on_late: Callable[[PrintCaller, str], None],
     ) -> None:
         """`leftovers_max`: calls of a process of its own that are over and of which something may still print.
 
@@ -80,7 +80,7 @@ class ToolChild(HostProcess):
             for pipe in self._over:
                 pipe.close()
 
-    async def run(self, fields: Mapping[str, Any], attempt: Attempt) -> ToolResult:
+    async def run(self, fields: Mapping[str, Any], attempt: ProcessAttempt) -> ToolResult:
         """The result of one call; what it printed stands in the attempt, whatever happens. Raises HostGone."""
         await self._is_ready.wait()
         pipe = self._handed(caller_of(fields))
@@ -107,7 +107,7 @@ class ToolChild(HostProcess):
                 self._on_late(pipe.caller, text)
         self._over = [pipe for pipe in self._over if not pipe.is_over]
 
-    def _handed(self, caller: Caller) -> PrintPipe:
+    def _handed(self, caller: PrintCaller) -> PrintPipe:
         """The pipe for what is asked next. Raises HostGone."""
         pipe = PrintPipe(self._said_bytes, caller)
         try:

@@ -14,11 +14,11 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho1_executor.mcp_servers.secrets import without
-from hobus.actors.ho1_executor.tools.child import Attempt, ToolChild
+from hobus.actors.ho1_executor.tools.child import ProcessAttempt, ToolChild
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolResult, no_request, not_done
 from hobus.actors.ho1_executor.tools.host_process import HostGone
 from hobus.actors.ho1_executor.tools.nursery import Nursery
-from hobus.actors.ho1_executor.tools.print_pipe import Caller, caller_of
+from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, caller_of
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
 from hobus.bus.messages.ids import turn_in
 from hobus.bus.messages.work_order import ToolCall
@@ -98,7 +98,9 @@ class ChildToolRunner:
 
     async def describe(self, name: str, *, timeout_s: float) -> ToolResult:
         """What the entry point of this name is, as JSON text, or why it is none; loaded within `timeout_s`."""
-        result = await self._told({"tool_id": name}, Attempt(timeout_s, no_request, op="describe"), is_alone=True)
+        result = await self._told(
+            {"tool_id": name}, ProcessAttempt(timeout_s, no_request, op="describe"), is_alone=True
+        )
         return result or not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
@@ -110,7 +112,7 @@ class ChildToolRunner:
         """
         plain = {name: value for name, value in context.items() if name != "request"}
         fields = {"tool_id": call.tool_id, "arguments": call.arguments, "context": plain}
-        attempt = Attempt(timeout_s, context["request"])
+        attempt = ProcessAttempt(timeout_s, context["request"])
         result = await self._told(fields, attempt, is_alone=call.tool_id in self._alone)
         over = f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped; what it had done by then is not known"
         busy = f"no tool process was free for {call.tool_id} within {timeout_s:.3f} s; nothing was run"
@@ -118,7 +120,7 @@ class ChildToolRunner:
         result.printed = attempt.printed
         return result
 
-    async def _told(self, fields: Mapping[str, Any], attempt: Attempt, *, is_alone: bool) -> ToolResult | None:
+    async def _told(self, fields: Mapping[str, Any], attempt: ProcessAttempt, *, is_alone: bool) -> ToolResult | None:
         """The result of a process that was free in time, None over time; what the tool told people is in the log."""
         result: ToolResult | None = None
         try:
@@ -182,7 +184,7 @@ class ChildToolRunner:
         if child.idle is not None:
             child.idle.cancel()
 
-    async def _run_in(self, child: ToolChild, fields: Mapping[str, Any], attempt: Attempt) -> ToolResult:
+    async def _run_in(self, child: ToolChild, fields: Mapping[str, Any], attempt: ProcessAttempt) -> ToolResult:
         attempt.has_begun = True
         child.users += 1
         if child.idle is not None:
@@ -218,11 +220,11 @@ class ChildToolRunner:
         """Of what the processes were given, nothing whose name says that it is a secret gets into log or record."""
         return without(text, [value for name, value in self._environment.items() if is_secret_name(name)])
 
-    def _log_late(self, caller: Caller, printed: str) -> None:
+    def _log_late(self, caller: PrintCaller, printed: str) -> None:
         """What is printed for a call that has its end already, by what it left running."""
         self._context.run(self._log, caller, self._without_secrets(printed), "", is_late=True)
 
-    def _log(self, caller: Caller, printed: str, traceback_text: str, *, is_late: bool = False) -> None:
+    def _log(self, caller: PrintCaller, printed: str, traceback_text: str, *, is_late: bool = False) -> None:
         """A tool's own words, marked as such, with the turn and the call that they belong to."""
         if not printed and not traceback_text:
             return

@@ -49,16 +49,16 @@ def both_ends(text: str, max_bytes: int) -> str:
     return kept.text()
 
 
-class Caller(NamedTuple):
+class PrintCaller(NamedTuple):
     """Whose words they are: the tool, and the order of its call; empty while it is described."""
 
     tool_id: str
     wo_id: str
 
 
-def caller_of(fields: Mapping[str, Any]) -> Caller:
+def caller_of(fields: Mapping[str, Any]) -> PrintCaller:
     """Of what a tool process is asked."""
-    return Caller(fields["tool_id"], fields.get("context", {}).get("wo_id", ""))
+    return PrintCaller(fields["tool_id"], fields.get("context", {}).get("wo_id", ""))
 
 
 class PrintPipe:
@@ -67,7 +67,7 @@ class PrintPipe:
     Its tool process has the other end, and so has whatever the call starts: that goes on writing here when it is over.
     """
 
-    def __init__(self, max_bytes: int, caller: Caller) -> None:
+    def __init__(self, max_bytes: int, caller: PrintCaller) -> None:
         """On the running loop. `max_bytes`: kept of what comes between two questions."""
         self.caller = caller
         self.is_over = False

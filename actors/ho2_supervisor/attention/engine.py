@@ -21,7 +21,7 @@ from hobus.actors.ho2_supervisor.attention.context import (
     ChosenBy,
 )
 from hobus.actors.ho2_supervisor.attention.merging import Required
-from hobus.actors.ho2_supervisor.attention.pipeline import Pipeline, Sources
+from hobus.actors.ho2_supervisor.attention.pipeline import Sources, StageRun
 from hobus.bus.window import remember
 from hobus.config.attention_rules import choose, context_tokens
 from hobus.config.attention_template import AnyStage, Template
@@ -123,7 +123,7 @@ class Engine:
             now=self.now,
             began_at=self.now(),
         )
-        run = Pipeline(self.config, pipeline, required, sources, account)
+        run = StageRun(self.config, pipeline, required, sources, account)
         stopped_by = await run.through()
         context = AssembledContext(
             template_id=template.template_id,

@@ -15,11 +15,11 @@ from hobus.config.attention_rules import required_queries
 from hobus.config.attention_template import (
     AnyStage,
     AppliesTo,
-    Fallback,
     FileRead,
     FileReadStage,
     LedgerQuery,
     LedgerQueryStage,
+    PipelineFallback,
     RegistryQuery,
     RegistryQueryStage,
     Template,
@@ -91,7 +91,7 @@ def minimal(tokens_max: int, required: Required) -> Template:
             max_queries=limits.REQUIRED_QUERIES_MAX,
             timeout_ms=limits.REQUIRED_TIMEOUT_MS,
         ),
-        fallback=Fallback(on_timeout="return_partial", on_empty="proceed_empty"),
+        fallback=PipelineFallback(on_timeout="return_partial", on_empty="proceed_empty"),
     )
 
 

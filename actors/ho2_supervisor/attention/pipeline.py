@@ -56,7 +56,7 @@ Sources = Mapping[str, FragmentSource]
 
 
 @dataclass(slots=True)
-class Pipeline:
+class StageRun:
     """One run of stages over one account."""
 
     config: AdminConfig

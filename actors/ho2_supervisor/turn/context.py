@@ -43,7 +43,7 @@ OTHER = "assembled_context"
 _NAMES = (recall.SEGMENT, HISTORY, OTHER)
 
 
-class Shown(NamedTuple):
+class PromptContext(NamedTuple):
     """What a turn's prompts show beside system and message, and what leaves with the first order that shows it."""
 
     segments: list[Segment]
@@ -53,7 +53,7 @@ class Shown(NamedTuple):
 Classify = Callable[[Sequence[Segment]], Coroutine[Any, Any, Classification]]
 
 
-async def understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, Shown]:
+async def understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
     """The message's labels, and the context of its prompts; memory is read while the message is classified."""
     try:
         return await _understood(run, limits, classify)
@@ -63,13 +63,13 @@ async def understood(run: Run, limits: HistoryLimits, classify: Classify) -> tup
         raise
 
 
-async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, Shown]:
+async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tuple[Classification, PromptContext]:
     if run.is_errand:
-        return Classification(), Shown([], [])
+        return Classification(), PromptContext([], [])
     recorded = await _recorded(run)
     if recorded is not None:
         labels = await classify(())  # its order stands in the journal
-        return labels, Shown(recorded, [])
+        return labels, PromptContext(recorded, [])
     is_classified = run.classification != "off"
     beside = await classify_context.assembled(run, limits) if is_classified else classify_context.NOTHING
     named = run.named_template
@@ -98,7 +98,7 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
         other = replace(request, work_order_id=f"{request.work_order_id}/projection")
         projection = await attention.tried(other, template, sources | _liveness(run, alive))
         entries = [projected.computed(run, mode, projection), projected.compared(run, context, projection)]
-    return labels, Shown(segments_of(run, context), entries)
+    return labels, PromptContext(segments_of(run, context), entries)
 
 
 async def _recorded(run: Run) -> list[Segment] | None:

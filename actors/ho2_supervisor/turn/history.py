@@ -204,7 +204,7 @@ def one_line(text: str, chars_max: int) -> str:
     return line if len(line) <= chars_max else line[: max(0, chars_max - 1)] + "…"
 
 
-class Shown(NamedTuple):
+class ShownTurn(NamedTuple):
     """A turn as a prompt shows it, or the lines of all that stand before the first whole one."""
 
     source_id: str
@@ -212,7 +212,7 @@ class Shown(NamedTuple):
     parts: tuple[TextPart, ...]
 
 
-def shown(history: History, limits: HistoryLimits) -> list[Shown]:
+def shown(history: History, limits: HistoryLimits) -> list[ShownTurn]:
     """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn.
 
     What is shown whole, and which lines, moves on by steps of `step_turns`: in between a prompt begins as the one
@@ -223,11 +223,11 @@ def shown(history: History, limits: HistoryLimits) -> list[Shown]:
     left = limits.budget_tokens - sum(tokens[first:])
     lines = [line for _, line in history.digests]
     lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
-    found: list[Shown] = []
+    found: list[ShownTurn] = []
     if told := _lines_that_fit(lines, left, history.count - len(history.turns) + first, limits):
         newest = history.turns[first - 1].input_id if first else history.digests[-1][0]
-        found.append(Shown(newest, (TextPart(None, told),)))
-    return found + [Shown(turn.input_id, turn.verbatim) for turn in history.turns[first:]]
+        found.append(ShownTurn(newest, (TextPart(None, told),)))
+    return found + [ShownTurn(turn.input_id, turn.verbatim) for turn in history.turns[first:]]
 
 
 def _first_whole(history: History, tokens: Sequence[int], limits: HistoryLimits) -> int:

@@ -81,7 +81,7 @@ class Provisional:
         return shown, bool(text.strip())
 
 
-class View(Protocol):
+class AnswerView(Protocol):
     """Where one answer is seen; `finish` or `abandon` ends it."""
 
     def begin(self) -> None:
@@ -144,15 +144,15 @@ def streams_to_stdout() -> bool:
     return is_terminal(sys.stdout) and can_be_commanded()
 
 
-def view_on_stdout(*, is_live: bool) -> View:
+def view_on_stdout(*, is_live: bool) -> AnswerView:
     """A view of one answer."""
     if not is_live:
         return PlainView(_write, is_terminal=is_terminal(sys.stdout))
-    view: View = importlib.import_module("hobus.launch.cli.chat.live_view").LiveView()  # by name, as below
+    view: AnswerView = importlib.import_module("hobus.launch.cli.chat.live_view").LiveView()  # by name, as below
     return view
 
 
-def show_end(view: View, result: TurnResult) -> None:
+def show_end(view: AnswerView, result: TurnResult) -> None:
     """The answer stands; the sentence of an error is no answer, and is told elsewhere."""
     if result.outcome == "error":
         view.abandon()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hobus.bus.errors import RuntimeFault
-from hobus.launch.cli.chat.answer_view import View
+from hobus.launch.cli.chat.answer_view import AnswerView
 from hobus.launch.cli.chat.outcome import failed
 from hobus.launch.cli.chat.piped import PipedLines, readable
 from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.slash import LEAVING, told
-from hobus.launch.cli.chat.talk import Other, Said, Talk
+from hobus.launch.cli.chat.talk import Other, Talk, TypedLine
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.notifications import Noticed, follow, in_chat, in_shell
@@ -22,7 +22,7 @@ class Meanwhile:
     """What goes on beside one waiting; `pipe` is where lines come from that nobody types."""
 
     def __init__(
-        self, talk: Talk, view: View, *, pipe: tuple[int, PipedLines] | None = None, is_fresh: bool = True
+        self, talk: Talk, view: AnswerView, *, pipe: tuple[int, PipedLines] | None = None, is_fresh: bool = True
     ) -> None:
         self._talk = talk
         self._view = view
@@ -62,7 +62,7 @@ class Meanwhile:
         while await self._heard(await sayings.first(), place, session_id, input_id):
             sayings.lines.popleft()
 
-    async def _heard(self, said: Said, place: Place, session_id: str, input_id: str) -> bool:
+    async def _heard(self, said: TypedLine, place: Place, session_id: str, input_id: str) -> bool:
         """Whether nothing of it is left to be done after the turn."""
         if said.text in _FOR_LATER:
             return False

@@ -24,7 +24,7 @@ from hobus.bus.messages.session import (
     SessionView,
     TurnResult,
 )
-from hobus.launch.cli.chat.answer_view import View, show_end
+from hobus.launch.cli.chat.answer_view import AnswerView, show_end
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line
 from hobus.launch.cli.chat.run_commands import applied, command_of, is_command, is_run_command, needs_held, refused
 from hobus.launch.cluster.client import asked, connected, place_of
@@ -33,13 +33,13 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import RunFile, running
 from hobus.launch.sessions.commands import Fences, host_command, verdict_on, view_of
 from hobus.launch.sessions.notifications import Noticed, body_text, in_chat, newest
-from hobus.launch.sessions.summary import Standing, standing_of
+from hobus.launch.sessions.summary import SessionStanding, standing_of
 from hobus.launch.sessions.turns import beside
 from hobus.launch.sessions.watched_turn import ROLE, answer_of
 
 
 @dataclass(slots=True)
-class Said:
+class TypedLine:
     """One line; its command id makes it count once, however often it has to be sent."""
 
     line: str
@@ -62,16 +62,16 @@ class Said:
         return is_run_command(self.line)
 
 
-def said(line: str) -> Said:
+def said(line: str) -> TypedLine:
     """The line, with an id of its own."""
-    return Said(line, f"chat-{SystemClock().new_id()}")
+    return TypedLine(line, f"chat-{SystemClock().new_id()}")
 
 
 class Sayings:
     """What was said and not heard yet, in its order."""
 
     def __init__(self) -> None:
-        self.lines: deque[Said] = deque()
+        self.lines: deque[TypedLine] = deque()
         self._is_news = asyncio.Event()
 
     def add(self, line: str) -> None:
@@ -80,7 +80,7 @@ class Sayings:
             self.lines.append(said(line))
             self._is_news.set()
 
-    async def first(self) -> Said:
+    async def first(self) -> TypedLine:
         """The one to be heard next, which stays; waits for it."""
         while not self.lines:
             self._is_news.clear()
@@ -138,7 +138,7 @@ class Talk:
         """The next turn, under an input id of its own."""
         return self._turn(self.session_id, SystemClock().new_id(), text)
 
-    async def answer(self, turn: ProcessTurn, view: View, others: Sequence[Other] = ()) -> TurnResult:
+    async def answer(self, turn: ProcessTurn, view: AnswerView, others: Sequence[Other] = ()) -> TurnResult:
         """The turn's one answer, shown; an error's sentence is none. It waits for a turn of somebody else to be over.
 
         Interrupted or without an answer, the turn stays the unfetched one; one that was refused begins no session.
@@ -170,7 +170,7 @@ class Talk:
             self.session_id = result.session_id
         return result
 
-    async def _answered(self, place: Place, turn: ProcessTurn, view: View) -> TurnResult:
+    async def _answered(self, place: Place, turn: ProcessTurn, view: AnswerView) -> TurnResult:
         """Asked again where the turn stands still longer than one asking takes, unless a time was given."""
         limit_s = self._timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
         while True:
@@ -199,7 +199,7 @@ class Talk:
             if not self._is_active:
                 await asyncio.sleep(config.host.retry_interval_ms / 1000)
 
-    async def commanded(self, place: Place, session_id: str, said: Said) -> list[Line]:
+    async def commanded(self, place: Place, session_id: str, said: TypedLine) -> list[Line]:
         """What became of a line that acts on the run, a message as a follow-up. Raises RuntimeFault, CommandError."""
         if said.is_message:
             command = FollowUp(text=said.text)
@@ -217,13 +217,13 @@ class Talk:
             self.follow_ups.append(self._turn(session_id, verdict.input_id, command.text))
         return [applied(verdict, command)]
 
-    async def command(self, said: Said) -> list[Line]:
+    async def command(self, said: TypedLine) -> list[Line]:
         """`commanded` in the session of the last turn, while nothing is waited for."""
         if self.session_id is None:
             return [("there is no session yet: the first message begins one", "bright_black")]
         return await self.commanded(self.place(), self.session_id, said)
 
-    async def _standing(self, place: Place, session_id: str) -> Standing:
+    async def _standing(self, place: Place, session_id: str) -> SessionStanding:
         async with connected(place, "operator") as bus:
             return standing_of(await newest(place, bus, session_id))
 

@@ -13,7 +13,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
-from hobus.launch.cli.chat.answer_view import PlainView, View, show_end, streams_to_stdout, view_on_stdout
+from hobus.launch.cli.chat.answer_view import AnswerView, PlainView, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
 from hobus.launch.cli.commands.cluster_options import (
     known_agent,
@@ -131,7 +131,9 @@ async def _ask(place: Place, turn: ProcessTurn, session: str | None, timeout_s: 
     return result
 
 
-async def _watched(place: Place, turn: ProcessTurn, timeout_s: float, view: View, *, is_shown: bool) -> TurnResult:
+async def _watched(
+    place: Place, turn: ProcessTurn, timeout_s: float, view: AnswerView, *, is_shown: bool
+) -> TurnResult:
     """The answer; meanwhile it is told when the turn waits for somebody."""
     on_stream = view.on_frame if is_shown else None
     session_id = turn.session_id or session_id_of(ROLE, turn.input_id)

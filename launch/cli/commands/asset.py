@@ -23,7 +23,7 @@ from hobus.launch.console.output import as_json, counted, note, note_coloured, p
 from hobus.launch.sessions.journal import sessions_meant
 from hobus.launch.sessions.provenance import (
     Configuration,
-    Held,
+    RecordedSnapshot,
     Version,
     digests_in,
     held,
@@ -163,7 +163,7 @@ def _meant(given: str, known: Sequence[Configuration]) -> str:
     raise UsageFault("\n".join([f"{said}; give more of it, at least {_LEAST_CHARS} digits", *rows]), hint=hint)
 
 
-def _not_there(found: Held) -> CommandError:
+def _not_there(found: RecordedSnapshot) -> CommandError:
     faults = _faults(found.configurations)
     if faults:
         return _tampered(f"{found.digest} cannot be printed", faults)
@@ -185,7 +185,7 @@ def _places(versions: Sequence[Version]) -> str:
     return ", ".join(dict.fromkeys(version.path for version in versions)) or "a configuration"
 
 
-def _text_of(found: Held, content: bytes) -> str | None:
+def _text_of(found: RecordedSnapshot, content: bytes) -> str | None:
     """A configuration by its settings; None for what is no text."""
     if not found.versions:
         return as_json(redacted(unpack(content)["config"]), indent=1)
@@ -195,7 +195,7 @@ def _text_of(found: Held, content: bytes) -> str | None:
         return None
 
 
-def _document(found: Held, content: bytes) -> dict[str, Any]:
+def _document(found: RecordedSnapshot, content: bytes) -> dict[str, Any]:
     text = _text_of(found, content)
     return {
         "digest": found.digest,
@@ -210,7 +210,7 @@ def _document(found: Held, content: bytes) -> dict[str, Any]:
     }
 
 
-def _show(found: Held, content: bytes) -> None:
+def _show(found: RecordedSnapshot, content: bytes) -> None:
     note(f"{found.digest}, {counted(len(content), 'byte')}")
     for version in found.versions:
         owner = f"{version.package_id} {version.package_version}".strip() or "no package"

@@ -23,7 +23,7 @@ from hobus.launch.cli.chat.piped import PipedLines
 from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
-from hobus.launch.cli.chat.talk import Said, Talk, said
+from hobus.launch.cli.chat.talk import Talk, TypedLine, said
 from hobus.launch.cli.commands.cluster_options import (
     known_agent,
     known_wishes,
@@ -135,7 +135,7 @@ class _Conversation:
         else:
             self._waiting.reschedule(0)
 
-    async def _handle(self, said: Said) -> None:
+    async def _handle(self, said: TypedLine) -> None:
         """One line, and the answers to what was said meanwhile."""
         try:
             async with asyncio.timeout(None) as self._waiting:
@@ -151,7 +151,7 @@ class _Conversation:
         finally:
             self._waiting = None
 
-    async def _do(self, said: Said) -> None:
+    async def _do(self, said: TypedLine) -> None:
         talk, name = self._talk, said.text.split(maxsplit=1)[0]
         asked, self._to_confirm = self._to_confirm, ""
         if asked and said.text.lower() == "y":

@@ -27,7 +27,7 @@ from hobus.launch.cluster.run_file import running
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.console.output import counted, duration, say, say_prose, styled
-from hobus.launch.lab.story import Evidence, Kill, Unproved, orders_in, outcome_of_order, timeline
+from hobus.launch.lab.story import Kill, TurnEvidence, Unproved, orders_in, outcome_of_order, timeline
 from hobus.launch.lab.temporary_cluster import Lease, left_of, ring_of, spend, up
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.stop import stop
@@ -127,7 +127,7 @@ async def _turns(place: Place) -> None:
         async with asyncio.TaskGroup() as group:
             turn = group.create_task(_ask(door, place, QUESTIONS[-1], session_id))
             kill, wo_id = await _kill_in_the_middle(operator, place, session_id, turn)
-        evidence = Evidence(kill=kill, result=turn.result(), answered_at=operator.now())
+        evidence = TurnEvidence(kill=kill, result=turn.result(), answered_at=operator.now())
         _show(evidence.result)
         if evidence.result.outcome != "success":
             raise CommandError(f"the last turn ended as {evidence.result.outcome} ({evidence.result.code})")
@@ -173,7 +173,7 @@ async def _kill_in_the_middle(
     return Kill(row.actor, row.instance, row.pid, killed_at), wo_id
 
 
-async def _account(bus: Bus, place: Place, evidence: Evidence, wo_id: str) -> None:
+async def _account(bus: Bus, place: Place, evidence: TurnEvidence, wo_id: str) -> None:
     """The last turn, moment by moment, and what follows from it. Raises CommandError when it is not as promised."""
     timeout_s = place.client_timeout_s
     await bus.sleep(2 * place.snapshot.config.ledger.lazy_commit_ms / 1000)  # then what nobody waits for is there, too

@@ -21,7 +21,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import finding
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.finding import Finding
+from hobus.launch.console.finding import DoctorFinding
 from hobus.launch.launcher import tool_check
 
 
@@ -52,7 +52,7 @@ def doctor(*, home: Home) -> Output:
     return Output({"home": str(home.root), "ok": not code, "checks": found}, lambda: finding.show(found), code)
 
 
-def _health(home: Home, run: RunFile, now: float) -> list[Finding]:
+def _health(home: Home, run: RunFile, now: float) -> list[DoctorFinding]:
     answer, rows = rows_of(home, run, now)
     states = [(row.actor, row.state, row.note) for row in rows if not row.host]
     damaged = [child.actor for child in run.children if child.is_damaged]
@@ -63,12 +63,12 @@ def _health(home: Home, run: RunFile, now: float) -> list[Finding]:
     ]
 
 
-def bounds(peers: Iterable[PeerRow]) -> list[Finding]:
+def bounds(peers: Iterable[PeerRow]) -> list[DoctorFinding]:
     """What bounds the cluster's work now: one line for each process where something waits, and for what."""
     return [finding.warn(peer.instance.partition("@")[0], said) for peer in peers for said in waits_for(peer)]
 
 
-def _tools(home: Home, run: RunFile) -> list[Finding]:
+def _tools(home: Home, run: RunFile) -> list[DoctorFinding]:
     """What workers say of their servers and packages; nothing where the broker does not answer, which is said above."""
     try:
         return tool_check.running(asyncio.run(tools_of(place_of(home, run))), home)
@@ -76,7 +76,7 @@ def _tools(home: Home, run: RunFile) -> list[Finding]:
         return []
 
 
-def _breakers(home: Home, run: RunFile) -> list[Finding]:
+def _breakers(home: Home, run: RunFile) -> list[DoctorFinding]:
     """What the gateway says of its models; nothing where it does not answer, which is said above."""
     try:
         return checkup.breakers(ask(place_of(home, run), "gateway", ReadBreakers(), Breakers).breakers, home)

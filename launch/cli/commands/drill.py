@@ -15,9 +15,9 @@ from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import as_json, counted, joined, note, say, say_prose, styled, table, unheard
-from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
+from hobus.launch.lab.drill_moments import MOMENTS, QUESTION, ROLES, DrillMoment, Victim, stands_at, victim_of
 from hobus.launch.lab.drill_run import CrashDrill, options_of
-from hobus.launch.lab.story import Checks, Evidence, counts_of, timeline
+from hobus.launch.lab.story import Checks, TurnEvidence, counts_of, timeline
 from hobus.launch.lab.temporary_cluster import Lease, spend
 from hobus.launch.launcher.gates import checked_plan
 
@@ -87,7 +87,7 @@ def kill(  # noqa: PLR0913 - one per option
         packages=home.packages if home.packages.is_dir() else None, scale=scale, timeout_s=timeout_s,
         tell=lambda text: tell(f"  {text}"),
     )  # fmt: skip
-    found: list[tuple[Evidence, Checks]] = []
+    found: list[tuple[TurnEvidence, Checks]] = []
 
     def body() -> int:
         tell(_announced(own, config, victim, moment))
@@ -119,7 +119,7 @@ def _say_while_heard(text: str) -> None:
         unheard()
 
 
-def _announced(own: Home, config: Path | None, victim: Victim, moment: Moment) -> str:
+def _announced(own: Home, config: Path | None, victim: Victim, moment: DrillMoment) -> str:
     which = "the shipped configuration" if config is None else f"the configuration of {config}"
     return (
         f"A throw-away cluster in {own.root}, with {which}; no other cluster is touched.\n"
@@ -132,7 +132,7 @@ def _holds(checks: Checks) -> bool:
     return all(is_so for _what, is_so in checks)
 
 
-def _document(own: Home, evidence: Evidence, checks: Checks) -> dict[str, object]:
+def _document(own: Home, evidence: TurnEvidence, checks: Checks) -> dict[str, object]:
     return {
         "home": str(own.root) if own.root.exists() else None,
         "killed": asdict(evidence.kill),
@@ -145,7 +145,7 @@ def _document(own: Home, evidence: Evidence, checks: Checks) -> dict[str, object
     }
 
 
-def _show(evidence: Evidence, checks: Checks, own: Home) -> None:
+def _show(evidence: TurnEvidence, checks: Checks, own: Home) -> None:
     say()
     say(styled("What happened, by the record and by the broker's tap", None, bold=True))
     show_moments(timeline(evidence))

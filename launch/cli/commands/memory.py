@@ -38,7 +38,7 @@ def memory() -> None:
 # --- what is given ----------------------------------------------------------------------------------------------------
 
 
-class Given(click.ParamType[Any]):
+class MemoryValue(click.ParamType[Any]):
     """What messages to memory take as a value of this kind; bytes that are not UTF-8 are none."""
 
     def __init__(self, kind: Any, told: Callable[[Any], str], lists: str = "") -> None:
@@ -54,7 +54,7 @@ class Given(click.ParamType[Any]):
             raise UsageFault(self._told(value), hint=self._lists and next_here(self._lists)) from None
 
 
-class Moment(click.ParamType[str]):
+class MomentParam(click.ParamType[str]):
     """A person's time as a timestamp: a day, or a time of it, in UTC."""
 
     name = "time"
@@ -73,25 +73,29 @@ class Moment(click.ParamType[str]):
         return at.isoformat(timespec="microseconds") + "Z"
 
 
-SIGNAL = Given(
+SIGNAL = MemoryValue(
     SignalId,
     lambda given: f"{given[:80]!r} is not a signal: expected <kind>:<label>, e.g. tool:list_packages",
     "memory signals",
 )
-ARTIFACT = Given(
+ARTIFACT = MemoryValue(
     m.ArtifactId, lambda given: f"{given[:80]!r} is not an artifact: expected ART-<hash>", "memory overlays"
 )
-PRINCIPAL = Given(
+PRINCIPAL = MemoryValue(
     Principal, lambda given: f"--principal {given[:80]!r}: expected local or key/NAME[/USER]", "keys list"
 )
-WEIGHT = Given(m.Weight, lambda given: f"WEIGHT {given[:40]}: expected a number from 0 to 1")
-REASON = Given(
+WEIGHT = MemoryValue(m.Weight, lambda given: f"WEIGHT {given[:40]}: expected a number from 0 to 1")
+REASON = MemoryValue(
     Annotated[NonBlank, Field(max_length=limits.REASON_MAX_CHARS)],
     lambda _given: f"--reason: expected 1 to {limits.REASON_MAX_CHARS} characters of UTF-8",
 )
 
 _as_of = click.option(
-    "--as-of", "as_of", metavar="TIME", type=Moment(), help="As it was then, UTC: 2026-01-31 or 2026-01-31T12:00:00."
+    "--as-of",
+    "as_of",
+    metavar="TIME",
+    type=MomentParam(),
+    help="As it was then, UTC: 2026-01-31 or 2026-01-31T12:00:00.",
 )
 _principal = click.option(
     "--principal", metavar="NAME", type=PRINCIPAL,
@@ -101,7 +105,7 @@ _reason = click.option("--reason", type=REASON, required=True, help="Why; it is 
 _artifact = click.argument("artifact_id", metavar="ARTIFACT", type=ARTIFACT)
 
 
-class Memory(NamedTuple):
+class ChosenMemory(NamedTuple):
     """The running cluster, and the agent whose memory is meant."""
 
     place: Place
@@ -136,7 +140,7 @@ def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
         say_unknown(home, arguments.get("principal"))
         chosen = agent_id or place.snapshot.config.host.agent_id
         cluster_options.known_agent(chosen, place.snapshot, running_in=home)
-        return command(of=Memory(place, chosen), **arguments)
+        return command(of=ChosenMemory(place, chosen), **arguments)
 
     said = "The agent whose memory it is (default: host.agent_id)."
     return click.option("--agent", "agent_id", metavar="ID", help=said)(with_json(asked))
@@ -178,7 +182,7 @@ def say_unknown(home: Home, principal: str | None) -> None:
 @_principal
 @_as_of
 @_of_agent
-def signals(*, of: Memory, as_of: str | None, principal: str | None, min_count: int) -> Output:
+def signals(*, of: ChosenMemory, as_of: str | None, principal: str | None, min_count: int) -> Output:
     """List the signals: whose, how often, in how many sessions, when last, and what they weigh now."""
     question = m.ReadSignals(
         agent_id=of.agent_id, principal=principal, as_of_ts=as_of, min_count=min_count, with_ids=wants_json()
@@ -201,7 +205,9 @@ def signals(*, of: Memory, as_of: str | None, principal: str | None, min_count: 
 @_principal
 @_as_of
 @_of_agent
-def overlays(*, of: Memory, as_of: str | None, principal: str | None, signal_id: str | None, is_all: bool) -> Output:
+def overlays(
+    *, of: ChosenMemory, as_of: str | None, principal: str | None, signal_id: str | None, is_all: bool
+) -> Output:
     """List what was learned: each line, whose it is, its weight, and the events that it rests on."""
     question = m.ReadOverlays(
         agent_id=of.agent_id, principal=principal, as_of_ts=as_of, signal_id=signal_id, active_only=not is_all
@@ -216,7 +222,7 @@ def overlays(*, of: Memory, as_of: str | None, principal: str | None, signal_id:
 @_principal
 @_as_of
 @_of_agent
-def gate(*, of: Memory, as_of: str | None, principal: str | None, everybody: bool, signal_id: str) -> Output:
+def gate(*, of: ChosenMemory, as_of: str | None, principal: str | None, everybody: bool, signal_id: str) -> Output:
     """Say whether a signal may be consolidated now, and why: on the events of local, unless another is named."""
     if everybody and principal:
         raise UsageFault("--everybody and --principal: name one of them")
@@ -234,7 +240,7 @@ def gate(*, of: Memory, as_of: str | None, principal: str | None, everybody: boo
 
 @memory.command()
 @_of_agent
-def stats(*, of: Memory) -> Output:
+def stats(*, of: ChosenMemory) -> Output:
     """Say how much is remembered and how far memory has followed the record."""
     found = of.ask(m.ReadMemoryStats(agent_id=of.agent_id), m.MemoryStats)
     active = f"{found.active_overlays} of {counted(found.overlays, 'overlay')} active"
@@ -254,7 +260,7 @@ def stats(*, of: Memory) -> Output:
 @_principal
 @_as_of
 @_of_agent
-def review(*, of: Memory, as_of: str | None, principal: str | None) -> Output:
+def review(*, of: ChosenMemory, as_of: str | None, principal: str | None) -> Output:
     """List what waits for you: constraints to confirm or reject, and lines that were refused, with the reason."""
     found = of.ask(m.ReadReview(agent_id=of.agent_id, principal=principal, as_of_ts=as_of), m.Review)
 
@@ -280,7 +286,7 @@ def review(*, of: Memory, as_of: str | None, principal: str | None) -> Output:
 @_artifact
 @click.option("--reason", type=REASON, default="confirmed", help="Why; it is recorded.")
 @_of_agent
-def confirm(*, of: Memory, artifact_id: str, reason: str) -> Output:
+def confirm(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
     """Confirm a constraint that waits; it is in prompts from now on."""
     return _changed(m.ConfirmOverlay, of, artifact_id, reason)
 
@@ -289,7 +295,7 @@ def confirm(*, of: Memory, artifact_id: str, reason: str) -> Output:
 @_artifact
 @click.option("--reason", type=REASON, default="rejected", help="Why; it is recorded.")
 @_of_agent
-def reject(*, of: Memory, artifact_id: str, reason: str) -> Output:
+def reject(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
     """Reject a constraint that waits: as `deactivate`, it is in no prompt and not learned again."""
     return _changed(m.DeactivateOverlay, of, artifact_id, reason)
 
@@ -298,7 +304,7 @@ def reject(*, of: Memory, artifact_id: str, reason: str) -> Output:
 @_artifact
 @_reason
 @_of_agent
-def deactivate(*, of: Memory, artifact_id: str, reason: str) -> Output:
+def deactivate(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
     """Switch a learned line off; it is in no prompt from now on, and not learned again until it is switched on."""
     return _changed(m.DeactivateOverlay, of, artifact_id, reason)
 
@@ -307,7 +313,7 @@ def deactivate(*, of: Memory, artifact_id: str, reason: str) -> Output:
 @_artifact
 @_reason
 @_of_agent
-def activate(*, of: Memory, artifact_id: str, reason: str) -> Output:
+def activate(*, of: ChosenMemory, artifact_id: str, reason: str) -> Output:
     """Switch a line on again that is off; its signals may be learned from again, too."""
     return _changed(m.ActivateOverlay, of, artifact_id, reason)
 
@@ -317,14 +323,14 @@ def activate(*, of: Memory, artifact_id: str, reason: str) -> Output:
 @click.argument("new_weight", metavar="WEIGHT", type=WEIGHT)
 @_reason
 @_of_agent
-def weight(*, of: Memory, artifact_id: str, new_weight: float, reason: str) -> Output:
+def weight(*, of: ChosenMemory, artifact_id: str, new_weight: float, reason: str) -> Output:
     """Give a learned line another weight, 0 (silent) to 1."""
     return _changed(m.UpdateOverlayWeight, of, artifact_id, reason, new_weight=new_weight)
 
 
 def _changed(
     change: type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay | m.UpdateOverlayWeight],
-    of: Memory,
+    of: ChosenMemory,
     artifact_id: str,
     reason: str,
     **more: Any,

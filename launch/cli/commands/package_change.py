@@ -14,7 +14,7 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.faults import as_command_error
 from hobus.launch.console.output import in_one_line, note_coloured, say, say_prose, styled
-from hobus.launch.packages.installing import Change, Installed
+from hobus.launch.packages.installing import Installed, PackageChange
 from hobus.launch.packages.judging import config_of
 
 
@@ -23,7 +23,7 @@ def agents_of(one: Installed) -> list[str]:
     return [name.removeprefix("agents/").removesuffix(".json") for name in one.files if name.startswith("agents/")]
 
 
-def changed(home: Home, change: Change, done: str, *, no_reload: bool) -> Output:
+def changed(home: Home, change: PackageChange, done: str, *, no_reload: bool) -> Output:
     """What was done, what of it a running cluster knows, and what may be done next."""
     about = change.now or change.before
     if about is None:  # no command changes nothing into nothing

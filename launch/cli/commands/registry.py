@@ -11,7 +11,7 @@ import click
 from hobus.config.gates.finding import failed
 from hobus.config.gates.ownership import ownership
 from hobus.config.gates.run import View, look
-from hobus.config.registries import FIELDS, Row, rows_of
+from hobus.config.registries import FIELDS, RegistryRow, rows_of
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
@@ -96,7 +96,7 @@ def _listed(
     return Output({"registry": name, "rows": rows}, lambda: (show or _show)(rows) if rows else say("none"))
 
 
-def _as_written(value: str, field: str, rows: Sequence[Row]) -> str:
+def _as_written(value: str, field: str, rows: Sequence[RegistryRow]) -> str:
     """A value of this field as the rows have it, in whatever case it was given."""
     there = {row.fields[field] for row in rows}
     return value if value in there else next((one for one in there if one.casefold() == value.casefold()), value)

@@ -19,7 +19,7 @@ from hobus.launch.console.output import (
     thousands,
 )
 from hobus.launch.sessions.journal import journals_of, rows_of
-from hobus.launch.sessions.summary import SessionRow, Standing
+from hobus.launch.sessions.summary import SessionRow, SessionStanding
 
 _LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in TRANSITIONS.items())
 
@@ -72,7 +72,7 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[SessionRow]:
         return await rows_of(journals, limit, is_all=is_all)
 
 
-def shown_lifecycle(standing: Standing) -> str:
+def shown_lifecycle(standing: SessionStanding) -> str:
     """Where its run stands, in words for people."""
     return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has had it yet"
 

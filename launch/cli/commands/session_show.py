@@ -46,7 +46,7 @@ from hobus.launch.sessions.journal import FromLedger, Journals, end_of, journals
 from hobus.launch.sessions.provenance import Used, digests_named, used_in
 from hobus.launch.sessions.replay import Replay
 from hobus.launch.sessions.replay import replay as folded_again
-from hobus.launch.sessions.summary import LAST, SessionRow, Standing, standing_of
+from hobus.launch.sessions.summary import LAST, SessionRow, SessionStanding, standing_of
 from hobus.launch.sessions.tool_texts import ToolText, lines_of, texts_in
 from hobus.launch.sessions.which import no_such
 
@@ -150,7 +150,7 @@ def _show_used(used: tuple[Used, ...]) -> None:
         show_used(used)
 
 
-def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -> None:
+def _show_facts(session_id: str, view: SessionView | None, standing: SessionStanding) -> None:
     rows: list[tuple[str, str]] = [
         ("session", session_id),
         ("state", f"{standing.state.status}, {shown_lifecycle(standing)}"),
@@ -183,7 +183,7 @@ def _when(at: str | None) -> str:
     return "-" if at is None else f"{day_and_minute(parse_iso(at))} {zone(parse_iso(at))}"
 
 
-def _run_rows(view: SessionView | None, standing: Standing) -> list[tuple[str, str]]:
+def _run_rows(view: SessionView | None, standing: SessionStanding) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     run = None if view is None else view.run
     if run is not None:

@@ -48,7 +48,7 @@ Files = Sequence[tuple[ToolFile, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallOutcome:
     """What became of a call; `told` is what its order's end says besides, None where there is none to be read."""
 
     result: TurnResult
@@ -95,7 +95,7 @@ def checked_arguments(tool_id: str, text: str, tools: Tools) -> dict[str, Any]:
     return arguments
 
 
-async def _called(place: Place, turn: ProcessTurn, *, timeout_s: float, folder: Path | None = None) -> Called:
+async def _called(place: Place, turn: ProcessTurn, *, timeout_s: float, folder: Path | None = None) -> CallOutcome:
     """The call made as a turn of a session of its own, which its supervisor ends with it.
 
     Meanwhile it is told on stderr when it waits for an approval. Raises RuntimeFault, CommandError.
@@ -107,13 +107,13 @@ async def _called(place: Place, turn: ProcessTurn, *, timeout_s: float, folder: 
     )
     is_denied = any(one.code == _DENIED for one in result.tool_calls)
     if result.run_id is None or result.code == "run_waiting" or is_denied:
-        return Called(result, None)
+        return CallOutcome(result, None)
     async with connected(place, "operator") as bus:
         end = await _end_of_order(bus, direct_order_id(result.run_id), place)
     if end is None:
-        return Called(result, None)
+        return CallOutcome(result, None)
     files = files_in(end)
-    return Called(
+    return CallOutcome(
         result, text_of(end), files, [] if folder is None else _saved(files, folder / shown_session(session_id))
     )
 
@@ -190,7 +190,7 @@ def call(  # noqa: PLR0913 - one per option
     return Output(_called_document(tool_id, given, called), show, _exit_code(called))
 
 
-def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row:
+def _called_document(tool_id: str, given: dict[str, Any], called: CallOutcome) -> Row:
     result, told = called.result, called.told
     return {
         "tool_id": tool_id,
@@ -212,7 +212,7 @@ def _called_document(tool_id: str, given: dict[str, Any], called: Called) -> Row
 
 
 def _show_called(  # noqa: PLR0913 - what is said of a call
-    called: Called, tool_id: str, input_id: str, *, limit: int, agent: str | None, may: list[str]
+    called: CallOutcome, tool_id: str, input_id: str, *, limit: int, agent: str | None, may: list[str]
 ) -> None:
     """The result alone on stdout; the rest on stderr. A call without one ends the command as an error.
 
@@ -248,7 +248,7 @@ def _who_may(tool_id: str, may: list[str], *, is_named: bool) -> str:
     return f"{', '.join(may)} may use it" if is_named else same_command("--agent", may[0])
 
 
-def _exit_code(called: Called) -> int:
+def _exit_code(called: CallOutcome) -> int:
     if called.result.outcome != "success":
         return exit_code_of(called.result)
     if not called.code:

@@ -18,8 +18,8 @@ from hobus.launch.cli.why_view import parts_of, show, value_in_words
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import note, printable, say, styled
 from hobus.launch.sessions.journal import sessions_meant
-from hobus.launch.sessions.provenance import Changed, changed_between
-from hobus.launch.sessions.why import Difference, differences, settings_of
+from hobus.launch.sessions.provenance import ChangedAsset, changed_between
+from hobus.launch.sessions.why import PromptDifference, differences, settings_of
 
 
 @click.command(epilog=f"TURN is {TURN}")
@@ -72,8 +72,8 @@ def _show_differences(
     before: str,
     after: str,
     settings: dict[str, dict[str, Any]],
-    assets: Sequence[Changed],
-    found: Sequence[Difference],
+    assets: Sequence[ChangedAsset],
+    found: Sequence[PromptDifference],
 ) -> None:
     say(styled(f"{before} -> {after}", None, bold=True))
     for name, values in settings.items():

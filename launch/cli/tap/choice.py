@@ -90,7 +90,7 @@ class EpochAccount:
 
 
 @dataclass(slots=True)
-class Account:
+class SeenLives:
     """All lives that were seen, in order."""
 
     epochs: list[EpochAccount] = field(default_factory=list[EpochAccount])
@@ -192,7 +192,7 @@ class Chooser:
     with_routine: bool
     replies: Replies | None = None  # None: answers are not looked for
     count: int | None = None
-    account: Account = field(default_factory=Account)
+    account: SeenLives = field(default_factory=SeenLives)
     sessions: set[str] = field(default_factory=set[str])
     """Sessions of what was chosen: a prefix may have more than one."""
 

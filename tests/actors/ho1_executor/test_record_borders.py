@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from bench.builders import order, shipped_snapshot, tool_order
-from hobus.actors.ho1_executor.actor import Snapshots
+from hobus.actors.ho1_executor.actor import OrderSnapshots
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.held_state import HeldState
 from hobus.actors.ho1_executor.job import Job
@@ -242,7 +242,7 @@ async def test_an_order_under_another_snapshot_gets_that_one() -> None:
     """Fetched from the record once; the worker's own needs no fetching."""
     made = other(1)
     ledger = LedgerOnPaper(bodies={f"CONFIG_SNAPSHOT:{made.digest}/0": made.to_bytes()})
-    snapshots = Snapshots(shipped_snapshot(), as_client(ledger), kept_max=2)
+    snapshots = OrderSnapshots(shipped_snapshot(), as_client(ledger), kept_max=2)
     for _ in range(2):
         assert (await snapshots.get(made.digest)).prompt_packs == made.prompt_packs
     assert await snapshots.get(shipped_snapshot().digest) is shipped_snapshot()
@@ -253,7 +253,7 @@ async def test_only_the_last_few_are_kept() -> None:
     """ho1.snapshots_kept; the longest unused one goes."""
     made = [other(number) for number in range(3)]
     ledger = LedgerOnPaper(bodies={f"CONFIG_SNAPSHOT:{one.digest}/0": one.to_bytes() for one in made})
-    snapshots = Snapshots(shipped_snapshot(), as_client(ledger), kept_max=2)
+    snapshots = OrderSnapshots(shipped_snapshot(), as_client(ledger), kept_max=2)
     for index in (0, 1, 0, 2, 0, 1):
         await snapshots.get(made[index].digest)
     assert [ref.split("/")[0][-10:] for ref in ledger.fetched] == [made[index].digest[-10:] for index in (0, 1, 2, 1)]
@@ -263,7 +263,7 @@ async def test_only_the_last_few_are_kept() -> None:
 async def test_a_snapshot_that_is_not_there_or_not_that_one_fails_the_order(data: Any) -> None:
     """Missing, damaged, or another one under its name."""
     bodies = {} if data is None else {"CONFIG_SNAPSHOT:sha256:x/0": other(1).to_bytes() if data == "other" else data}
-    snapshots = Snapshots(shipped_snapshot(), as_client(LedgerOnPaper(bodies=bodies)), kept_max=2)
+    snapshots = OrderSnapshots(shipped_snapshot(), as_client(LedgerOnPaper(bodies=bodies)), kept_max=2)
     with pytest.raises(WorkOrderFault) as caught:
         await snapshots.get("sha256:x")
     assert caught.value.code == "execution_error"
@@ -277,7 +277,7 @@ async def test_a_record_that_is_away_is_no_fault_of_the_order() -> None:
             raise LedgerError("unavailable", "away")
 
     with pytest.raises(RuntimeFault) as caught:
-        await Snapshots(shipped_snapshot(), as_client(Away()), kept_max=2).get("sha256:x")
+        await OrderSnapshots(shipped_snapshot(), as_client(Away()), kept_max=2).get("sha256:x")
     assert caught.value.retryable
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho2_supervisor import limits
-from hobus.actors.ho2_supervisor.intake import Intake
+from hobus.actors.ho2_supervisor.intake import RunIntake
 from hobus.actors.ho2_supervisor.limits import ORDER_SLOW_S as SLOW_S
 from hobus.actors.ho2_supervisor.limits import ORDER_STALE_S as STALE_S
 from hobus.actors.ho2_supervisor.limits import QUEUE_STANDING_S as STANDING_S
@@ -22,12 +22,12 @@ def one_always_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "RATE_KNOWN_AFTER_S", 0.1)
 
 
-def intake(wait_max_s: float = 30.0) -> Intake[int]:
+def intake(wait_max_s: float = 30.0) -> RunIntake[int]:
     """Every principal weighs the same."""
-    return Intake(wait_max_s=wait_max_s, weight=lambda _: 1)
+    return RunIntake(wait_max_s=wait_max_s, weight=lambda _: 1)
 
 
-def slow(made: Intake[int], now: float, way_s: float = 10 * SLOW_S) -> None:
+def slow(made: RunIntake[int], now: float, way_s: float = 10 * SLOW_S) -> None:
     """Orders were long on their way just now."""
     for _ in range(20):
         made.measure(way_s, now)
@@ -108,7 +108,7 @@ def test_a_run_that_waits_may_leave_and_one_that_stood_still_goes_on_at_once():
     assert made.leave(0, 0.2) == []
 
 
-def served(made: Intake[int], keys: range, start: float, each_s: float) -> float:
+def served(made: RunIntake[int], keys: range, start: float, each_s: float) -> float:
     """As many as `keys` end, one each `each_s`; when the last one did."""
     now = start
     for key in keys:

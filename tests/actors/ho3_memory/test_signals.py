@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory.database import Databases
-from hobus.actors.ho3_memory.signals import EventTally, Signals
+from hobus.actors.ho3_memory.signals import EventTally, SignalTable
 from hobus.bus.messages.base import canonical_bytes
 from hobus.bus.messages.ids import LOCAL
 from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, config, moment, seen, session, us
@@ -21,7 +21,7 @@ class Log:
     """One signal's events, by the product's own tables."""
 
     def __init__(self, rules=RULES):
-        self.signals = Signals(rules, Databases().open())
+        self.signals = SignalTable(rules, Databases().open())
 
     def insert(self, one):
         return self.signals.insert(LOCAL, one, one.submission_id)

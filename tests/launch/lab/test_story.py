@@ -15,8 +15,8 @@ from hobus.bus.record.payloads.orders import ToolStarted
 from hobus.bus.record.session_facts import RunCompleted, SessionEvent, TurnDegraded
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.lab.story import (
-    Evidence,
     Kill,
+    TurnEvidence,
     Unproved,
     counts_of,
     judged,
@@ -77,7 +77,7 @@ RESTARTED = ChildRow(
     actor="ho2/1", role="ho2", instance="ho2/1@b", state="ready", pid=42, mark="b", started_at=1000.015, restarts=1,
     ready_after_ms=20,
 )  # fmt: skip
-EVIDENCE = Evidence(
+EVIDENCE = TurnEvidence(
     kill=KILL, entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[RESTARTED], result=RESULT,
     again=RESULT, answered_at=1000.060,
 )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hobus.launch.launcher.progress import Said, StateChanged
+from hobus.launch.launcher.progress import ProgressWord, StateChanged
 from hobus.launch.launcher.starting import became, line_of
 from hobus.launch.launcher.supervision import Member
 
@@ -42,4 +42,4 @@ def test_a_line_has_time_and_process_and_commands_no_terminal(monkeypatch):
     monkeypatch.setenv("TZ", "UTC")
     line = line_of(change("ready", "failed", note="\x1b[2Jgone"))
     assert line.split("  ", 1)[1] == "ho1/1      failed: \\u001b[2Jgone"
-    assert line_of(Said(at=100.0, text="stopping")).endswith("  stopping")
+    assert line_of(ProgressWord(at=100.0, text="stopping")).endswith("  stopping")

@@ -16,9 +16,9 @@ from hobus.launch.launcher.control import (
     SOCKET,
     Command,
     CommandAnswer,
+    CommandSender,
     LeaveCommand,
     ScaleCommand,
-    Sender,
     send,
     serve,
 )
@@ -31,8 +31,8 @@ async def test_a_command_is_taken_once_and_a_refusal_reaches_the_sender(tmp_path
     """As it was sent; a no is raised there with the launcher's code and reason."""
     taken: list[Command] = []
 
-    def take(command: Command, sender: Sender) -> None:
-        assert sender == Sender(os.getpid(), pwd.getpwuid(os.getuid()).pw_name)
+    def take(command: Command, sender: CommandSender) -> None:
+        assert sender == CommandSender(os.getpid(), pwd.getpwuid(os.getuid()).pw_name)
         taken.append(command)
         if len(taken) > len(COMMANDS):
             raise BusError("unavailable", "the cluster is being stopped")

@@ -15,7 +15,7 @@ from hobus.bus.errors import BusError
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import RefusedFault
 from hobus.launch.launcher import reload as reload_module
-from hobus.launch.launcher.control import ReloadCommand, Sender
+from hobus.launch.launcher.control import CommandSender, ReloadCommand
 from hobus.launch.launcher.launcher import Launcher
 
 ON_DISK = {
@@ -38,7 +38,7 @@ def test_a_reload_under_another_software_than_the_launchers_is_refused(
     launcher._peer = SimpleNamespace()
     monkeypatch.setitem(sys.modules, "hobus.launch.launcher.rolling", found)
     with pytest.raises(BusError, match="the software on disk is another") as caught:
-        launcher._take(None, ReloadCommand(digest="sha256:0", origin=""), Sender(1, "ana"))
+        launcher._take(None, ReloadCommand(digest="sha256:0", origin=""), CommandSender(1, "ana"))
 
     def refuse(*_: object, **__: object) -> None:
         raise caught.value

@@ -18,7 +18,7 @@ from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.launcher.control import ReloadCommand
 from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
-from hobus.launch.launcher.recording import Run
+from hobus.launch.launcher.recording import ClusterRun
 from hobus.launch.launcher.rolling import Rolling, named_in
 from hobus.launch.launcher.supervision import Seen, plan
 
@@ -50,7 +50,7 @@ class Rig:
             given=lambda _: {},
         )  # fmt: skip
         self.rolling = Rolling(
-            home=home, run=Run(snapshot, "shipped", given or {}), crew=self.crew, board=self.board, bus=self,
+            home=home, run=ClusterRun(snapshot, "shipped", given or {}), crew=self.crew, board=self.board, bus=self,
             clock=SystemClock(), use=lambda: self.steps.append("use"),
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ from bench.builders import shipped_snapshot
 from hobus.launch.cluster.home import home_of
 from hobus.launch.packages import installing
 from hobus.launch.packages.installing import install, installed_in, remove, upgrade
-from hobus.launch.packages.judging import Judgement
+from hobus.launch.packages.judging import LayerJudgement
 from tests.launch.packages import parts
 from tests.launch.packages.injected import Failpoint, disk_with, kill
 
@@ -27,7 +27,7 @@ def main(directory: Path, name: str) -> None:
     one, two, boss = parts.clerk(directory), parts.clerk(directory, "2.0.0"), parts.other(directory, "BOSS", 300)
     third = parts.other(directory, "THIRD", 400)
     # What gates say is tested elsewhere; here a command is its operations.
-    nothing = Judgement([], shipped_snapshot().config)
+    nothing = LayerJudgement([], shipped_snapshot().config)
     installing.refusals = lambda *_: ([], nothing)  # type: ignore[assignment]
     installing.judged = lambda *_: nothing  # type: ignore[assignment]
     begin = home_of(directory / "begin")

@@ -11,7 +11,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault
 from hobus.launch.packages import installing
 from hobus.launch.packages.installing import install, installed_in, remove, upgrade
-from hobus.launch.packages.judging import Judgement
+from hobus.launch.packages.judging import LayerJudgement
 from hobus.launch.packages.store import changing
 from tests.launch.packages import parts
 from tests.launch.packages.injected import Failpoint, disk_with, full_disk
@@ -22,7 +22,7 @@ def unjudged(monkeypatch):
     """What gates say is tested elsewhere; here a command is its operations."""
     from bench.builders import shipped_snapshot  # noqa: PLC0415 - of this fixture alone
 
-    nothing = Judgement([], shipped_snapshot().config)
+    nothing = LayerJudgement([], shipped_snapshot().config)
     monkeypatch.setattr(installing, "refusals", lambda *_: ([], nothing))
     monkeypatch.setattr(installing, "judged", lambda *_: nothing)
 

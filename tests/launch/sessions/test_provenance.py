@@ -16,7 +16,7 @@ from hobus.config.on_demand import contents_in
 from hobus.launch.cli.provenance_view import rows_of
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.provenance import (
-    Changed,
+    ChangedAsset,
     Configuration,
     changed_between,
     configuration_in,
@@ -132,8 +132,8 @@ def test_files_that_differ_between_two_configurations_are_named_by_digest() -> N
     """Changed, added, gone; nothing is said where one of them is not known."""
     before, after = of_files({ADMIN: b"1", "agents/B.json": b"2"}), of_files({ADMIN: b"3", "agents/C.json": b"4"})
     assert changed_between(before, after) == [
-        Changed(ADMIN, digest_of(b"1"), digest_of(b"3")),
-        Changed("agents/B.json", digest_of(b"2"), ""),
-        Changed("agents/C.json", "", digest_of(b"4")),
+        ChangedAsset(ADMIN, digest_of(b"1"), digest_of(b"3")),
+        ChangedAsset("agents/B.json", digest_of(b"2"), ""),
+        ChangedAsset("agents/C.json", "", digest_of(b"4")),
     ]
     assert changed_between(before, before) == changed_between(None, after) == changed_between(before, None) == []

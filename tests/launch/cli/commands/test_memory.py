@@ -10,7 +10,7 @@ from hobus.bus.messages import memory as m
 from hobus.bus.said_by import SaidBy
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.commands import memory
-from hobus.launch.cli.commands.memory import ARTIFACT, PRINCIPAL, REASON, SIGNAL, WEIGHT, Moment
+from hobus.launch.cli.commands.memory import ARTIFACT, PRINCIPAL, REASON, SIGNAL, WEIGHT, MomentParam
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
@@ -34,7 +34,7 @@ def taken(kind, given):
 )
 def test_a_time_may_be_as_short_as_a_day(given, expected):
     """UTC; what is left out is zero."""
-    assert taken(Moment(), given) == expected
+    assert taken(MomentParam(), given) == expected
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_a_time_may_be_as_short_as_a_day(given, expected):
 def test_what_is_no_time_is_told(given):
     """With an example."""
     with pytest.raises(CommandError, match="--as-of") as caught:
-        taken(Moment(), given)
+        taken(MomentParam(), given)
     assert caught.value.exit_code == exit_codes.USAGE and "2026-01-31" in caught.value.message
 
 
@@ -98,7 +98,7 @@ def test_a_key_that_there_never_was_is_told_beside_the_answer(tmp_path, capsys):
 def as_shown(monkeypatch, capsys, tmp_path, command, answer):
     """What a command prints of this answer."""
     monkeypatch.setattr(memory, "place_of_memory", lambda _home: SimpleNamespace(snapshot=shipped_snapshot()))
-    monkeypatch.setattr(memory.Memory, "ask", lambda *_words: answer)
+    monkeypatch.setattr(memory.ChosenMemory, "ask", lambda *_words: answer)
     assert cli.run(["memory", *command, "--home", str(tmp_path)]) == exit_codes.OK
     return capsys.readouterr().out
 

@@ -10,12 +10,12 @@ from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.config.sections.tools import StdioServer
-from hobus.launch.cli.commands.tool_call import Called, _show_called
+from hobus.launch.cli.commands.tool_call import CallOutcome, _show_called
 from hobus.launch.cli.commands.tools import source_rows, tool_rows
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.finding import Finding
+from hobus.launch.console.finding import DoctorFinding
 from hobus.launch.launcher.tool_check import running
 from tests.launch.filters.frames import SESSION
 
@@ -38,7 +38,7 @@ def test_a_call_that_its_agent_may_not_make_says_who_may(agent, may, hint):
         response=said, outcome="success", session_id=SESSION, run_id=None, input_id="in-1", tool_calls=calls
     )
     with pytest.raises(CommandError) as refused:
-        _show_called(Called(result, None), "notes", "in-1", limit=100, agent=agent, may=may)
+        _show_called(CallOutcome(result, None), "notes", "in-1", limit=100, agent=agent, may=may)
     assert (refused.value.message, refused.value.hint) == (said.removeprefix("error "), hint)
     assert refused.value.exit_code == exit_codes.REFUSED
 
@@ -113,7 +113,7 @@ def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
         ],
     )
     found = running(told, home_of(tmp_path))
-    assert all(isinstance(one, Finding) and one.verdict == "warn" and "tools" in one.fix for one in found)
+    assert all(isinstance(one, DoctorFinding) and one.verdict == "warn" and "tools" in one.fix for one in found)
     assert [(one.check, one.detail) for one in found] == [
         ("tools of s", "gone (at ho1/1, ho1/2)"),
         ("tools of t", "rejected: x: bad (at ho1/1)"),

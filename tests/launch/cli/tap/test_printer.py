@@ -14,7 +14,7 @@ import pytest
 from hobus.bus.codec import encode
 from hobus.bus.messages.control import ReadPeer
 from hobus.bus.messages.ids import TurnRef
-from hobus.launch.cli.tap.choice import Account, Chooser, TurnBook
+from hobus.launch.cli.tap.choice import Chooser, SeenLives, TurnBook
 from hobus.launch.cli.tap.printer import Printer, Sink, frame_document
 from hobus.launch.cli.tap.table import Table
 from hobus.launch.filters.tap_fields import tap_filter
@@ -164,7 +164,7 @@ def test_what_a_full_disk_did_not_take_was_not_written():
 
 def test_frames_that_could_not_be_written_count_as_lost():
     """The account stays exact."""
-    account = Account()
+    account = SeenLives()
     account.begin(batch([1, 2, 3]))
     for shown in (True, False, True):
         account.one(shown=shown)
