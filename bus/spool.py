@@ -29,7 +29,7 @@ _log = Logger("spool")
 _HEAD = struct.Struct(">4sII32s")  # magic, length of the payload, its CRC-32, chain value after it
 _CHECK = struct.Struct(">I")  # CRC-32 of the head: a length that it vouches for was written so
 _HEAD_BYTES = _HEAD.size + _CHECK.size
-_MAGIC = b"HSP5"
+_MAGIC = b"HSP6"
 _OTHER = re.compile(rb"HSP[0-9]")
 _START = b"\0" * 32
 

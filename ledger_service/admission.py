@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from hobus.bus.messages.ledger import STREAMS, Ack, WriteEntry
 from hobus.bus.record.catalog import is_session_stream
-from hobus.bus.record.entry import StoredEntry
+from hobus.bus.record.entry import Entry
 
 _NAMED = frozenset(STREAMS)
 TOOK_OVER = "TookOver"
@@ -37,45 +37,38 @@ class Earlier(NamedTuple):
     is_same: bool = False  # its content is that of the write being judged
 
 
-def fault_of_shape(entry: WriteEntry) -> str:
-    """'' or what makes the write invalid whatever the record holds."""
-    on_session = is_session_stream(entry.stream)
-    if not on_session and entry.stream not in _NAMED:
-        return "stream"
-    is_conditional = on_session and entry.event_type != TURN_DEGRADED
-    if is_conditional != (entry.prev is not None) or is_conditional != (entry.tenure is not None):
-        return "conditions"  # prev and tenure stand exactly where they are checked
-    if on_session and not is_conditional and not entry.once:
-        return "once"
-    return "once" if entry.once == "" else ""
-
-
 def judge(
     entry: WriteEntry, *, origin: str, known: Earlier | None, holder: Earlier | None, head: StreamHead
 ) -> Ack | None:
-    """None: the well-formed entry may commit. Else its answer. `holder` has its once key; `head` is its stream's.
+    """None: the entry may commit. Else its answer. `holder` has its once key; `head` is its stream's.
 
     Two who take a session over at once claim the same tenure; only of the one whose TookOver stands anything follows.
     """
+    stream, event_type, prev, tenure, once = entry.stream, entry.event_type, entry.prev, entry.tenure, entry.once
+    on_session, is_degraded = is_session_stream(stream), event_type == TURN_DEGRADED
+    is_conditional = on_session and not is_degraded  # prev and tenure stand exactly where they are checked
+    if (
+        (not on_session and stream not in _NAMED)
+        or is_conditional in (prev is None, tenure is None)
+        or once == ""
+        or (on_session and is_degraded and once is None)
+    ):
+        return refusal(entry, "invalid", head)
     if known is not None:
         return answered("known", known) if known.is_same else refusal(entry, "conflict", head)
     if holder is not None:
         return answered("lost", holder)
-    if entry.prev is None:
+    if not is_conditional:
         return None
-    expected_tenure = head.tenure + 1 if entry.event_type == TOOK_OVER else head.tenure
-    is_owners = entry.event_type == TOOK_OVER or origin == head.owner
-    if entry.tenure != expected_tenure or not expected_tenure or not is_owners:
+    expected_tenure = head.tenure + 1 if event_type == TOOK_OVER else head.tenure
+    is_owners = event_type == TOOK_OVER or origin == head.owner
+    if tenure != expected_tenure or not expected_tenure or not is_owners:
         return refusal(entry, "tenure_mismatch", head)
-    if entry.prev != head.head:
-        return refusal(entry, "head_mismatch", head)
-    return None
+    return None if prev == head.head else refusal(entry, "head_mismatch", head)
 
 
-def advance(head: StreamHead, entry: WriteEntry | StoredEntry, origin: str) -> StreamHead | None:
-    """Its session's stream after this entry of `origin` committed to it; None for a stream that is no session's."""
-    if not is_session_stream(entry.stream):
-        return None
+def advance(head: StreamHead, entry: WriteEntry | Entry, origin: str) -> StreamHead:
+    """A session's stream after this entry of `origin` committed to it."""
     if entry.event_type == TOOK_OVER and entry.tenure:
         return StreamHead(entry.submission_id, entry.tenure, origin)
     return StreamHead(entry.submission_id, head.tenure, head.owner)

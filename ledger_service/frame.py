@@ -2,7 +2,8 @@
 
     header (128)   magic, version, flags, count, lengths, first sequence, previous chain, root, CRCs, mask, end mark
     entries        count x (length, CRC, entry bytes); the exact entry bytes are hashed into the chain
-    bodies         per body: mark, CRC, length, salt (16), data; outside the chain, so that it can be erased
+    bodies         per body: mark, CRC of salt and data, length of the data, salt (16), data; outside the chain, so that
+                   it can be erased
     padding        zeros up to a multiple of eight
     trailer (8)    its bytes are never zero, so that a write torn anywhere before its end shows
 
@@ -14,8 +15,9 @@ little-endian. Chain value = SHA-256(previous chain value + entry bytes).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
+from itertools import chain, repeat
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -23,8 +25,8 @@ from zlib import crc32
 from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, apply_mask
 
 MAGIC = b"HOBUSLG1"
-VERSION = 6
-"""1 stored content unmasked, 2 the fields of an entry in another order."""
+VERSION = 7
+"""Of the whole record: another one is refused, whatever in it was written otherwise."""
 GENESIS = bytes(32)
 """The chain value before the first entry."""
 SALT_BYTES = 16
@@ -34,13 +36,11 @@ _HEADER_CRC = Struct("<I")
 _END_MARK = b"\xa5HDREND\xa5"
 _TRAILER = b"\xa5BATEND\xa5"
 _ENTRY = Struct("<II")  # length, CRC
-_BODY = Struct("<4sII16s")  # mark, CRC of all that follows, length, salt
-_TOLD = Struct("<I16s")  # what of that the CRC covers
+_BODY = Struct("<4sII")  # mark, CRC of salt and data, length of the data
 _KEPT = b"BODY"
 HEADER_BYTES = _FIELDS.size + _HEADER_CRC.size + len(_END_MARK)
 ENTRY_HEAD_BYTES = _ENTRY.size
-BODY_HEAD_BYTES = _BODY.size
-_BODY_CRC_AT = 8  # the CRC covers length, salt and data
+BODY_HEAD_BYTES = _BODY.size + SALT_BYTES
 
 
 class FrameHeader(NamedTuple):
@@ -88,12 +88,10 @@ class FrameFault(NamedTuple):
 
 
 class Built(NamedTuple):
-    """An encoded frame and where its parts lie."""
+    """An encoded frame."""
 
     data: bytearray  # to be masked for its place
     chains: list[bytes]  # the chain value after each entry
-    entries_at: list[int]
-    bodies_at: list[int]  # first byte of each body's record, in the order given
 
 
 def salted_hash(salt: bytes, data: bytes) -> bytes:
@@ -107,39 +105,25 @@ def next_chain(chain: bytes, entry: bytes) -> bytes:
 
 
 def build_frame(
-    first_sequence: int,
-    previous_chain: bytes,
-    entries: Sequence[bytes],
-    bodies: Iterable[tuple[bytes, bytes]],
-    mask: bytes,
+    first_sequence: int, previous_chain: bytes, entries: Sequence[bytes], bodies: Sequence[bytes], mask: bytes
 ) -> Built:
-    """The bytes of one batch; `bodies` are (salt, data) in the order of the entries that brought them.
+    """The bytes of one batch; `bodies` are salt and data each, in the order of the entries that brought them.
 
     They are not masked yet: `store_at` does that, once it is known where they will lie.
     """
-    parts: list[bytes] = []
-    chains: list[bytes] = []
-    entries_at: list[int] = []
-    chain, at = previous_chain, HEADER_BYTES + ENTRY_HEAD_BYTES
-    for entry in entries:
-        chain = sha256(chain + entry).digest()
-        size = len(entry)
-        chains.append(chain)
-        parts += _ENTRY.pack(size, crc32(entry)), entry
-        entries_at.append(at)
-        at += ENTRY_HEAD_BYTES + size
-    bodies_start = at = at - ENTRY_HEAD_BYTES
-    entries_crc = crc32(b"".join(parts))
-    bodies_at: list[int] = []
-    for salt, data in bodies:
-        size = len(data)
-        told = _TOLD.pack(size, salt)
-        parts += _BODY.pack(_KEPT, crc32(data, crc32(told)), size, salt), data
-        bodies_at.append(at)
-        at += BODY_HEAD_BYTES + size
-    sizes = (len(entries), bodies_start - HEADER_BYTES, at - bodies_start)
-    header = _pack_header(FrameHeader(VERSION, *sizes, first_sequence, previous_chain, entries_crc, mask))
-    return Built(bytearray().join((header, *parts, bytes(-at % ALIGNMENT), _TRAILER)), chains, entries_at, bodies_at)
+    after = previous_chain
+    chains = [after := sha256(after + entry).digest() for entry in entries]
+    heads = map(_ENTRY.pack, map(len, entries), map(crc32, entries))
+    content = b"".join(chain.from_iterable(zip(heads, entries, strict=True)))
+    heads = map(_BODY.pack, repeat(_KEPT), map(crc32, bodies), [size - SALT_BYTES for size in map(len, bodies)])
+    beside = b"".join(chain.from_iterable(zip(heads, bodies, strict=True)))
+    fields = _FIELDS.pack(
+        MAGIC, VERSION, 0, len(entries), len(content), len(beside), first_sequence,
+        previous_chain, bytes(32), crc32(content), mask,
+    )  # fmt: skip
+    header = fields + _HEADER_CRC.pack(crc32(fields)) + _END_MARK
+    padding = bytes(-(len(content) + len(beside)) % ALIGNMENT)
+    return Built(bytearray().join((header, content, beside, padding, _TRAILER)), chains)
 
 
 def store_at(frame: Built, at: int, mask: bytes) -> bytearray:
@@ -212,26 +196,19 @@ def read_body(data: memoryview, at: int, end: int) -> StoredBody | FrameFault:
     there = min(end, len(data))
     if at + BODY_HEAD_BYTES > there:
         return FrameFault(at, end, "a body is cut short")
-    mark, crc, length, salt = _BODY.unpack_from(data, at)
+    mark, crc, length = _BODY.unpack_from(data, at)
     data_at = at + BODY_HEAD_BYTES
     if data_at + length > there:
         return FrameFault(at, end, "a body's length does not fit its area")
-    if crc32(data[at + _BODY_CRC_AT : data_at + length]) != crc:
+    salted = bytes(data[at + _BODY.size : data_at + length])
+    if crc32(salted) != crc:
         return FrameFault(at, data_at + length, "a body's CRC does not match")
     if mark != _KEPT:
         return FrameFault(at, data_at, "a body's mark is damaged")
-    return StoredBody(at, salt, bytes(data[data_at : data_at + length]))
+    return StoredBody(at, salted[:SALT_BYTES], salted[SALT_BYTES:])
 
 
 def entry_is_whole(head: bytes, entry: bytes) -> bool:
     """Whether an entry's bytes, read alone, are those that its length and CRC in front of it tell."""
     length, crc = _ENTRY.unpack(head)
     return bool(length == len(entry) and crc32(entry) == crc)
-
-
-def _pack_header(header: FrameHeader) -> bytes:
-    fields = _FIELDS.pack(
-        MAGIC, header.version, 0, header.entry_count, header.entries_bytes, header.bodies_bytes, header.first_sequence,
-        header.previous_chain, bytes(32), header.entries_crc, header.mask,
-    )  # fmt: skip
-    return fields + _HEADER_CRC.pack(crc32(fields)) + _END_MARK

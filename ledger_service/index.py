@@ -14,19 +14,20 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from hashlib import sha256
-from itertools import product
+from itertools import product, repeat
+from operator import methodcaller
 from pathlib import Path
+from struct import unpack
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Self, TypeVar
 from zlib import crc32
 
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import EVERY_SESSION
-from hobus.bus.record.entry import INTEGER_MAX, StoredEntry
+from hobus.bus.record.entry import INTEGER_MAX, Entry
 from hobus.ledger_service.admission import StreamHead
 from hobus.ledger_service.segment import EntryPlace
 
@@ -68,8 +69,7 @@ _HASHES = {
 _HASH_MIN = -(2**63)
 _HASHES_AT_ONCE = 1024
 """Read in two milliseconds, which is how long a write may have to wait for it."""
-_HASHES_KEPT = 8192
-"""A new id is hashed when it is asked for, and again when it goes into the index; only speed depends on it."""
+_digest = methodcaller("digest")
 _HEADS = " UNION ALL ".join(
     f"SELECT head, tenure, owner FROM {tree} WHERE stream = ?1"  # noqa: S608 - own names
     for tree in ("heads", "heads_again")
@@ -116,7 +116,7 @@ class Committed(NamedTuple):
     """An acknowledged entry on its way into the index."""
 
     place: EntryPlace
-    entry: StoredEntry
+    entry: Entry
 
 
 class NoRoom(sqlite3.OperationalError):
@@ -205,7 +205,7 @@ class Index:
         return [Position(*row) for row in rows]
 
     def apply(
-        self, entries: Iterable[Committed], heads: Mapping[str, StreamHead], positions: Iterable[Position]
+        self, entries: Sequence[Committed], heads: Mapping[str, StreamHead], positions: Iterable[Position]
     ) -> None:
         """Everything in one transaction. Raises NoRoom, and then the index is as it was."""
         self._db.execute("COMMIT")
@@ -222,12 +222,13 @@ class Index:
             if not self._db.in_transaction:
                 self._db.execute("BEGIN")
 
-    def _write(self, entries: Iterable[Committed], heads: Mapping[str, StreamHead], positions: list[Position]) -> None:
+    def _write(self, entries: Sequence[Committed], heads: Mapping[str, StreamHead], positions: list[Position]) -> None:
         self._db.execute("BEGIN IMMEDIATE")
-        self._db.executemany(
-            _INSERT,
-            [self._row(place, entry) for place, entry in entries],
-        )
+        hashes = key_hashes([text for _, entry in entries for text in (entry.submission_id, entry.once) if text])
+        ends = {partition_of(entries[0].place.sequence), partition_of(entries[-1].place.sequence)} if entries else ()
+        partitions = repeat(*ends) if len(ends) == 1 else [partition_of(place.sequence) for place, _ in entries]
+        rows = [self._row(*one, hashes, partition) for one, partition in zip(entries, partitions, strict=False)]
+        self._db.executemany(_INSERT, [(*row, crc) for row, crc in zip(rows, map(crc32, map(pack, rows)), strict=True)])
         for tree in ("heads", "heads_again"):
             self._db.executemany(
                 f"INSERT OR REPLACE INTO {tree} VALUES (?, ?, ?, ?)",  # noqa: S608 - one of the two
@@ -353,18 +354,17 @@ class Index:
             return str(error)
         return ""
 
-    def _row(self, place: EntryPlace, entry: StoredEntry) -> tuple[Any, ...]:
+    def _row(self, place: EntryPlace, entry: Entry, hashes: Mapping[str, int], partition: int) -> tuple[Any, ...]:
         provenance = entry.provenance
         named = (
             entry.stream, entry.event_type, entry.origin, provenance[4], provenance[7], provenance[0],
             entry.decision, entry.reason,
         )  # fmt: skip
-        once = None if entry.once is None else key_hash(entry.once)
-        row = (
-            *place, partition_of(place.sequence), key_hash(entry.submission_id), once, provenance[5],
+        once = None if entry.once is None else hashes[entry.once]
+        return (
+            *place, partition, hashes[entry.submission_id], once, provenance[5],
             *map(self._names.__getitem__, named),
         )  # fmt: skip
-        return (*row, _crc(row))
 
 
 class _Names(dict[str, int | None]):
@@ -382,10 +382,15 @@ class _Names(dict[str, int | None]):
         return number
 
 
-@lru_cache(maxsize=_HASHES_KEPT)
 def key_hash(text: str) -> int:
     """What stands for an id or a once key in the index."""
-    return int.from_bytes(sha256(text.encode()).digest()[:8], "big", signed=True)
+    return key_hashes((text,))[text]
+
+
+def key_hashes(texts: Sequence[str]) -> dict[str, int]:
+    """Of each of these: the first eight bytes of its SHA-256."""
+    digests = b"".join(map(_digest, map(sha256, map(str.encode, texts))))
+    return dict(zip(texts, unpack(">" + "q24x" * len(texts), digests), strict=True))
 
 
 def partition_of(sequence: int) -> int:

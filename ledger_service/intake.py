@@ -1,44 +1,53 @@
-"""Salts for body hashes: nobody can guess a short text from its hash once salt and body are overwritten.
-
-Counted from a secret that is drawn once per process and never written, so one salt tells nothing about another, and the
-simulation, whose draws are seeded, gets the same salts each time.
-"""
+"""Decides writes one by one, and makes of a batch of those that commit what will stand in the record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from hashlib import sha256
-from typing import NamedTuple
+from hashlib import sha256, shake_256
+from operator import add, methodcaller
+from typing import Any, NamedTuple
 
+from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.record.catalog import is_session_stream
-from hobus.bus.record.entry import encode_stored, to_stored
+from hobus.bus.record.entry import HASH_BYTES, PAIR, SCHEMA_VERSION, Entry, packed_entry, to_stored
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import WriteConflict
 from hobus.config.sections.ledger import LedgerConfig
-from hobus.ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge, refusal
+from hobus.ledger_service.admission import Earlier, StreamHead, advance, judge, refusal
 from hobus.ledger_service.frame import SALT_BYTES, salted_hash
-from hobus.ledger_service.index import Committed
+from hobus.ledger_service.index import Committed, key_hashes
 from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
 
+_digest = methodcaller("digest")
 
-def salts(new_id: Callable[[], str]) -> Callable[[], bytes]:
-    """A function that gives a fresh salt at each call; `new_id` is the bus port's draw (two of 122 bits each)."""
+
+def salts(new_id: Callable[[], str]) -> Callable[[int], list[bytes]]:
+    """A function that gives so many fresh salts; `new_id` is the bus port's draw (two of 122 bits each).
+
+    Nobody can guess a short text from its hash once salt and body are overwritten. Made of a secret that is drawn once
+    per process and never written, so one salt tells nothing about another, and the simulation, whose draws are seeded,
+    gets the same salts each time.
+    """
     secret = f"{new_id()}{new_id()}".encode()
-    count = 0
+    drawn = 0
 
-    def draw() -> bytes:
-        nonlocal count
-        count += 1
-        return sha256(secret + count.to_bytes(8, "big")).digest()[:SALT_BYTES]
+    def draw(count: int) -> list[bytes]:
+        nonlocal drawn
+        drawn += 1
+        size = SALT_BYTES * count
+        found = shake_256(secret + drawn.to_bytes(8, "big")).digest(size)
+        return [found[at : at + SALT_BYTES] for at in range(0, size, SALT_BYTES)]
 
     return draw
 
 
 WRITE_CONFLICT = "WRITE_CONFLICT"
 _NO_HEAD = StreamHead()
+_OWN_BYTES, _OF_BODY_BYTES = 128, HASH_BYTES + 5
+"""At most what the ledger adds to an entry: its own fields, and a hash and a length of each body."""
 
 
 class Surroundings(NamedTuple):
@@ -47,106 +56,137 @@ class Surroundings(NamedTuple):
     origin: str  # the ledger's instance: origin of its own entries
     free_bytes: Callable[[], int]
     now_us: Callable[[], int]
-    draw_salt: Callable[[], bytes]
+    draw_salts: Callable[[int], list[bytes]]
 
 
 @dataclass(slots=True)
 class Batch:
-    """What the next frame holds."""
+    """What the next frame holds, as far as it is decided; later decisions see it."""
 
     first_sequence: int
     now_us: int
-    entries: list[bytes] = field(default_factory=list)
-    bodies: list[tuple[bytes, bytes]] = field(default_factory=list)  # salt, data
-    body_counts: list[int] = field(default_factory=list)
-    written: dict[str, WriteEntry] = field(default_factory=dict)
+    count: int = 0
+    entries: list[tuple[WriteEntry, bytes, str]] = field(default_factory=list)  # its bytes, and who wrote it
+    numbers: dict[str, int] = field(default_factory=dict)  # by submission id
+    holders: dict[str, int] = field(default_factory=dict)  # by once key
+    heads: dict[str, StreamHead] = field(default_factory=dict)
     size_bytes: int = 0
+
+    def earlier(self, number: int, entry: WriteEntry | None = None) -> Earlier:
+        """The entry of this number; whether another one is the same."""
+        found, _, origin = self.entries[number]
+        is_same = entry is not None and _content(entry) == _content(found) and entry.bodies == found.bodies
+        return Earlier(self.first_sequence + number, found.submission_id, origin, found.event_type, is_same)
+
+
+class Sealed(NamedTuple):
+    """A batch as it will stand in the record."""
+
+    entries: list[Entry]
+    stored: list[bytes]  # the bytes of each
+    bodies: list[bytes]  # salt and data of each
+    body_counts: list[int]  # of each entry
+
+
+def seal(batch: Batch, draw_salts: Callable[[int], list[bytes]]) -> Sealed:
+    """Draws a salt for each body, hashes it, and adds the ledger's own fields to the writers' bytes."""
+    bodies = [body for entry, _, _ in batch.entries for body in entry.bodies]
+    counts = [*map(len, [entry.bodies for entry, _, _ in batch.entries])]
+    salted = [*map(add, draw_salts(len(bodies)), bodies)]
+    hashes, lengths, now_us = [*map(_digest, map(sha256, salted))], [*map(len, bodies)], batch.now_us
+    joined, entries, own, at = b"".join(hashes), list[Entry](), list[tuple[Any, ...]](), 0
+    for (entry, _, origin), count in zip(batch.entries, counts, strict=True):
+        end = at + count
+        entries += (to_stored(entry, origin, now_us, hashes[at:end], lengths[at:end]),)
+        own += ((SCHEMA_VERSION, origin, now_us, joined[at * HASH_BYTES : end * HASH_BYTES], lengths[at:end]),)
+        at = end
+    told = map(pack, own)
+    stored = [PAIR + packed + behind for (_, packed, _), behind in zip(batch.entries, told, strict=True)]
+    return Sealed(entries, stored, salted, counts)
 
 
 @dataclass(slots=True)
 class Intake:
-    """Decides writes one by one; what it stages is seen by every later decision."""
+    """Decides writes one by one; what it takes is seen by every later decision."""
 
     _config: LedgerConfig
     _tables: Tables
     _files: SegmentFiles
     _world: Surroundings
 
-    def is_full(self, batch: Batch) -> bool:
-        """Whether the batch takes no further entry."""
-        return len(batch.entries) >= self._config.batch_entries_max or batch.size_bytes >= self._config.batch_bytes_max
+    def decide(self, entry: WriteEntry, origin: str, batch: Batch, hashed: Mapping[str, int]) -> Ack:
+        """The answer to a write, true once the batch is durable. Raises Damage if an earlier entry cannot be read.
 
-    def decide(self, entry: WriteEntry, origin: str, batch: Batch) -> Ack:
-        """The answer to a write, true once the batch is durable. Raises Damage if an earlier entry cannot be read."""
-        head = self._tables.head(entry.stream) if is_session_stream(entry.stream) else _NO_HEAD
-        if fault_of_shape(entry):
+        `hashed`: of its submission id and its once key.
+        """
+        stream, submission_id, event_type = entry.stream, entry.submission_id, entry.event_type
+        once, head = entry.once, _NO_HEAD
+        on_session = is_session_stream(stream)
+        if on_session:
+            head = batch.heads.get(stream) or self._tables.head(stream)
+        known, holder = self._earlier(entry, batch, hashed)
+        ack = judge(entry, origin=origin, known=known, holder=holder, head=head)
+        if ack is not None:
+            if ack.code == "conflict" and known is not None:
+                self._record_conflict(entry, origin, known, batch)
+            return ack
+        config, bodies = self._config, entry.bodies
+        try:
+            packed = entry.packed or packed_entry(entry)
+        except (ValueError, OverflowError):
             return refusal(entry, "invalid", head)
-        known, ack = self._judged(entry, origin, head, batch)
-        if ack is None:
-            return self._stage(entry, origin, head, batch)
-        if ack.code == "conflict" and known is not None:
-            self._record_conflict(entry, origin, known, batch)
-        return ack
+        bodies_bytes, own_bytes = sum(map(len, bodies)), _OWN_BYTES + _OF_BODY_BYTES * len(bodies)
+        entry_bytes = len(packed) + own_bytes
+        if bodies_bytes > config.bodies_max_bytes or entry_bytes > config.entry_max_bytes:
+            return refusal(entry, "too_large", head)
+        number, batch.count = batch.count, batch.count + 1
+        batch.entries += ((entry, packed, origin),)
+        batch.numbers[submission_id] = number
+        if once is not None:
+            batch.holders[once] = number
+        if on_session:
+            batch.heads[stream] = advance(head, entry, origin)
+        batch.size_bytes += entry_bytes + bodies_bytes
+        return Ack("committed", batch.first_sequence + number, submission_id, origin, event_type)
 
-    def recall(self, entry: WriteEntry) -> Ack | None:
+    def recall(self, entry: WriteEntry, hashed: Mapping[str, int]) -> Ack | None:
         """The answer to a write that adds nothing, since it or who has its once key stands there; None for any other.
 
         Raises Damage if the earlier entry cannot be read.
         """
-        _, ack = self._judged(entry, "", _NO_HEAD, Batch(0, 0))
+        known, holder = self._earlier(entry, Batch(0, 0), hashed)
+        ack = judge(entry, origin="", known=known, holder=holder, head=_NO_HEAD)
         return ack if ack is not None and ack.outcome in ("known", "lost") else None
 
-    def _judged(
-        self, entry: WriteEntry, origin: str, head: StreamHead, batch: Batch
-    ) -> tuple[Earlier | None, Ack | None]:
-        """Who has its submission id already, and what `judge` says."""
-        found = self._tables.by_submission(entry.submission_id)
-        known = None if found is None else _earlier(found, is_same=self._is_same(entry, found, batch))
-        first = None if entry.once is None else self._tables.by_once(entry.once)
-        holder = None if first is None else _earlier(first)
-        return known, judge(entry, origin=origin, known=known, holder=holder, head=head)
+    def _earlier(
+        self, entry: WriteEntry, batch: Batch, hashed: Mapping[str, int]
+    ) -> tuple[Earlier | None, Earlier | None]:
+        """Who has its submission id already, and who its once key."""
+        submission_id, once = entry.submission_id, entry.once
+        known = holder = None
+        if (number := batch.numbers.get(submission_id)) is not None:
+            known = batch.earlier(number, entry)
+        elif (found := self._tables.by_submission(submission_id, hashed[submission_id])) is not None:
+            known = _earlier(found, is_same=self._is_same(entry, found))
+        if once is not None:
+            if (number := batch.holders.get(once)) is not None:
+                holder = batch.earlier(number)
+            elif (found := self._tables.by_once(once, hashed[once])) is not None:
+                holder = _earlier(found)
+        return known, holder
 
-    def _is_same(self, entry: WriteEntry, found: Committed, batch: Batch) -> bool:
+    def _is_same(self, entry: WriteEntry, found: Committed) -> bool:
         """Same stream, event type, bodies, and on a session's stream the same predecessor and tenure."""
         stored = found.entry
-        if (entry.stream, entry.event_type, entry.prev, entry.tenure) != (
-            stored.stream, stored.event_type, stored.prev, stored.tenure,
-        ):  # fmt: skip
+        if _content(entry) != _content(stored) or [*map(len, entry.bodies)] != [*stored.body_lengths]:
             return False
-        if tuple(map(len, entry.bodies)) != stored.body_lengths:
-            return False
-        first = batch.written.get(entry.submission_id)
-        if first is not None:
-            return first.bodies == entry.bodies
-        salts = (salt for salt, _ in self._files.bodies(found.place, stored))
-        return tuple(map(salted_hash, salts, entry.bodies)) == stored.body_hashes
-
-    def _stage(self, entry: WriteEntry, origin: str, head: StreamHead, batch: Batch) -> Ack:
-        lengths = tuple(map(len, entry.bodies))
-        bodies_bytes = sum(lengths)
-        if bodies_bytes > self._config.bodies_max_bytes:
-            return refusal(entry, "too_large", head)
-        salts = [self._world.draw_salt() for _ in lengths]
-        stored = to_stored(entry, origin, batch.now_us, tuple(map(salted_hash, salts, entry.bodies)), lengths)
-        try:
-            data = encode_stored(stored, entry.packed)
-        except (ValueError, OverflowError):
-            return refusal(entry, "invalid", head)
-        if len(data) > self._config.entry_max_bytes:
-            return refusal(entry, "too_large", head)
-        sequence = batch.first_sequence + len(batch.entries)
-        batch.entries.append(data)
-        batch.bodies.extend(zip(salts, entry.bodies, strict=True))
-        batch.body_counts.append(len(lengths))
-        batch.written[entry.submission_id] = entry
-        batch.size_bytes += len(data) + bodies_bytes
-        self._tables.stage(sequence, stored, advance(head, entry, origin))
-        return Ack("committed", sequence, entry.submission_id, origin, entry.event_type)
+        salts = [salt for salt, _ in self._files.bodies(found.place, stored)]
+        return [*map(salted_hash, salts, entry.bodies)] == [*stored.body_hashes]
 
     def _record_conflict(self, entry: WriteEntry, writer: str, first: Earlier, batch: Batch) -> None:
         """Once per submission id: who tried to give a known id another content. Ids only."""
         submission_id = f"{WRITE_CONFLICT}:{entry.submission_id}"
-        if self._tables.by_submission(submission_id) is not None:
+        if submission_id in batch.numbers or self._tables.by_submission(submission_id) is not None:
             return
         facts = WriteConflict(entry.submission_id, writer, first.sequence, first.origin)
         record = WriteEntry(
@@ -160,7 +200,12 @@ class Intake:
             at_us=batch.now_us,
             bodies=[pack_payload(facts)],
         )
-        self._stage(record, self._world.origin, StreamHead(), batch)
+        self.decide(record, self._world.origin, batch, key_hashes([submission_id]))
+
+
+def _content(entry: WriteEntry | Entry) -> tuple[object, ...]:
+    """What makes it the same, beside its bodies."""
+    return entry.stream, entry.event_type, entry.prev, entry.tenure
 
 
 def _earlier(found: Committed, *, is_same: bool = False) -> Earlier:

@@ -18,7 +18,7 @@ ALIGNMENT = 8
 
 _WORDS = Struct("=QQ")
 _INSTEAD_OF_ZERO = 0xA5
-_WORD_BY_WORD_MAX = 8
+_WORD_BY_WORD_MAX = 16
 """Sectors; beyond so many the words are XORed together. Only speed depends on it."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ledger import Entries, Entry, WriteEntry
 from hobus.bus.port import Disk
-from hobus.bus.record.entry import INTEGER_MAX, spelled_more_bytes, to_entry
+from hobus.bus.record.entry import INTEGER_MAX, spelled_bytes, to_entry
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BatchSetAside
 from hobus.config.sections.ledger import LedgerConfig
@@ -116,7 +116,7 @@ class OpenLedger(_Held):
 def _size_of(committed: Committed, *, with_bodies: bool) -> int:
     """At least as many bytes as a reader gets of it, its ids spelled out."""
     bodies = sum(committed.entry.body_lengths) if with_bodies else 0
-    return committed.place.length + spelled_more_bytes(committed.entry) + bodies
+    return spelled_bytes(committed.entry, committed.place.length) + bodies
 
 
 def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:

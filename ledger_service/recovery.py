@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from hobus.bus.port import Disk
-from hobus.bus.record.entry import StoredEntry, decode_stored
+from hobus.bus.record.catalog import is_session_stream
+from hobus.bus.record.entry import Entry, decode_stored
 from hobus.bus.record.payloads.governance import BatchSetAside
-from hobus.ledger_service.admission import advance
-from hobus.ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
-from hobus.ledger_service.index import Position
+from hobus.ledger_service.admission import StreamHead, advance
+from hobus.ledger_service.frame import ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
+from hobus.ledger_service.index import Committed, Position
 from hobus.ledger_service.scan import Damage, SegmentTail, Whole, walk
-from hobus.ledger_service.segment import DIRECTORY, EntryPlace, SegmentFiles, segment_name
+from hobus.ledger_service.segment import DIRECTORY, SegmentFiles, places_of, segment_name
 from hobus.ledger_service.source import Source
 from hobus.ledger_service.tables import Tables
 
@@ -90,22 +91,9 @@ def catch_up(files: SegmentFiles, tables: Tables, indexed: Position | None, targ
     yield reached.last
 
 
-def places_of(found: Whole, segment: int, entries: Sequence[StoredEntry]) -> list[EntryPlace]:
-    """Where each entry of a frame lies."""
-    bodies_at = found.at + HEADER_BYTES + found.frame.header.entries_bytes
-    places: list[EntryPlace] = []
-    for number, entry in enumerate(entries):
-        at, stored = found.frame.entries_at[number], found.frame.entries[number]
-        sequence = found.frame.header.first_sequence + number
-        first_body_at = bodies_at if entry.body_lengths else 0
-        places.append(EntryPlace(sequence, segment, found.at + at, len(stored), first_body_at, found.chains[number]))
-        bodies_at += sum(entry.body_lengths) + BODY_HEAD_BYTES * len(entry.body_lengths)
-    return places
-
-
-def decode_all(found: Whole, file: str) -> list[StoredEntry]:
+def decode_all(found: Whole, file: str) -> list[Entry]:
     """The entries of a frame. Raises Damage."""
-    entries: list[StoredEntry] = []
+    entries: list[Entry] = []
     for number, data in enumerate(found.frame.entries):
         try:
             entries.append(decode_stored(data))
@@ -118,11 +106,15 @@ def decode_all(found: Whole, file: str) -> list[StoredEntry]:
 
 def _index_frame(tables: Tables, file: str, segment: int, found: Whole) -> Position:
     entries = decode_all(found, file)
-    places = places_of(found, segment, entries)
-    for place, entry in zip(places, entries, strict=True):
-        tables.stage(place.sequence, entry, advance(tables.head(entry.stream), entry, entry.origin))
+    heads: dict[str, StreamHead] = {}
+    for entry in entries:
+        if is_session_stream(entry.stream):
+            head = heads.get(entry.stream) or tables.head(entry.stream)
+            heads[entry.stream] = advance(head, entry, entry.origin)
+    first = found.frame.header.first_sequence
+    places = places_of(found.frame.entries, entries, found.chains, segment=segment, at=found.at, first=first)
     position = Position(segment, places[-1].sequence, found.end, found.chains[-1])
-    tables.settle(places, position)
+    tables.settle([*map(Committed, places, entries)], heads, position)
     return position
 
 

@@ -6,10 +6,13 @@ beyond the last batch is zeros, so stale bytes can never look like a batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate, count, repeat
+from operator import add
 from typing import NamedTuple
 
 from hobus.bus.port import Disk, FileHandle
-from hobus.bus.record.entry import StoredEntry, decode_stored
+from hobus.bus.record.entry import Entry, decode_stored
 from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
     ENTRY_HEAD_BYTES,
@@ -39,6 +42,21 @@ class EntryPlace(NamedTuple):
     length: int
     bodies_at: int  # first byte of its first body's record
     chain: bytes  # the chain value after the entry
+
+
+def places_of(  # noqa: PLR0913 - of each entry, and of the frame
+    stored: Sequence[bytes], entries: Sequence[Entry], chains: Sequence[bytes], *, segment: int, at: int, first: int
+) -> list[EntryPlace]:
+    """Where the entries of a frame lie that begins at this byte of its segment with this sequence."""
+    sizes = [*map(len, stored)]
+    *heads_at, bodies_at = accumulate([ENTRY_HEAD_BYTES + size for size in sizes], initial=at + HEADER_BYTES)
+    lengths = [entry.body_lengths for entry in entries]
+    bodies = map(add, map(sum, lengths), [BODY_HEAD_BYTES * number for number in map(len, lengths)])
+    columns = (
+        count(first), repeat(segment), [ENTRY_HEAD_BYTES + head_at for head_at in heads_at], sizes,
+        accumulate(bodies, initial=bodies_at), chains,
+    )  # fmt: skip
+    return [*map(tuple.__new__, repeat(EntryPlace), zip(*columns))]  # noqa: B905 - the first two have no end
 
 
 def segment_name(first_sequence: int) -> str:
@@ -90,7 +108,7 @@ class SegmentFiles:
         """The segment's bytes, to walk."""
         return Source.of_handle(self.path(first), self._reader(first), self.mask)
 
-    def entry(self, place: EntryPlace) -> StoredEntry:
+    def entry(self, place: EntryPlace) -> Entry:
         """The entry at a place. Raises Damage if its bytes are not those that were written."""
         data = self._content(place.segment, place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
         head, stored = bytes(data[:ENTRY_HEAD_BYTES]), bytes(data[ENTRY_HEAD_BYTES:])
@@ -101,7 +119,7 @@ class SegmentFiles:
         except ValueError as error:
             raise Damage(self.path(place.segment), place.at, str(error), sequence=place.sequence) from None
 
-    def bodies(self, place: EntryPlace, entry: StoredEntry) -> list[tuple[bytes, bytes]]:
+    def bodies(self, place: EntryPlace, entry: Entry) -> list[tuple[bytes, bytes]]:
         """(salt, data) of each of the entry's bodies. Raises Damage."""
         lengths = entry.body_lengths
         if not lengths:

@@ -70,7 +70,7 @@ class LedgerService(Actor):
             origin=bus.instance,
             free_bytes=self._disk.free_bytes,
             now_us=self._now_us,
-            draw_salt=salts(bus.new_id),
+            draw_salts=salts(bus.new_id),
         )
         try:
             opening = await self._caught_up(bus)

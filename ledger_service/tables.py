@@ -9,20 +9,22 @@ from __future__ import annotations
 import mmap
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import islice
+from itertools import islice, repeat
 from typing import Any, NamedTuple, TypeVar
 
 from hobus.bus.messages.ledger import EVERY_SESSION
 from hobus.bus.record.catalog import is_session_stream
-from hobus.bus.record.entry import INTEGER_MAX, StoredEntry
+from hobus.bus.record.entry import INTEGER_MAX, Entry
 from hobus.ledger_service.admission import StreamHead
-from hobus.ledger_service.index import Committed, Index, Position, key_hash
+from hobus.ledger_service.index import Committed, Index, Position, key_hash, key_hashes
 from hobus.ledger_service.segment import EntryPlace, SegmentFiles
-from hobus.ledger_service.source import trusted
 
 
 class Known:
     """At most every key that was added, and a few others."""
+
+    knows_all = True
+    """Whether every key was added: before that anything may be held."""
 
     def __init__(self, size_bytes: int) -> None:
         # Of the machine's own pages: what no key came to is neither zeroed nor held.
@@ -37,11 +39,13 @@ class Known:
             bits[one >> 3] |= 1 << (one & 7)
             bits[other >> 3] |= 1 << (other & 7)
 
-    def may_hold(self, value: int) -> bool:
-        """False: it was never added."""
+    def is_new(self, value: int) -> bool:
+        """Whether this certainly is none of the keys that there are."""
+        if not self.knows_all:
+            return False
         one, other = value % self._size, (value >> 32) % self._size
         bits = self._bits
-        return bool(bits[one >> 3] >> (one & 7) & 1 and bits[other >> 3] >> (other & 7) & 1)
+        return not (bits[one >> 3] >> (one & 7) & 1 and bits[other >> 3] >> (other & 7) & 1)
 
 
 Key = TypeVar("Key", int, str)
@@ -67,16 +71,14 @@ class Tables:
         """Sequence of the last entry in the index."""
         self._index = index
         self._files = files
-        self._staged: dict[int, StoredEntry] = {}
         self._recent: dict[int, Committed] = {}
-        self._submissions: dict[str, int] = {}
-        self._once: dict[str, int] = {}
+        self._submissions: dict[str, Committed] = {}
+        self._once: dict[str, Committed] = {}
         self._heads: dict[str, StreamHead] = {}
         self._heads_indexed: dict[str, StreamHead] = {}
         self._known = Known(known_filter_bytes)
-        self._knows_all = indexed < 0
-        """Whether the filter has every id and once key of the index."""
-        self._batch_heads: dict[str, StreamHead] = {}
+        self._known.knows_all = indexed < 0
+        self._is_new = self._known.is_new
         self._batches: deque[_Batch] = deque()
 
     @property
@@ -84,24 +86,19 @@ class Tables:
         """Entries that the index does not hold yet."""
         return len(self._recent)
 
-    def by_submission(self, submission_id: str) -> Committed | None:
-        """The entry with this submission id."""
-        sequence = self._submissions.get(submission_id)
-        if sequence is not None:
-            return self._in_memory(sequence)
-        if self._is_new(submission_id):
-            return None
-        return self._compared(
-            self._index.by_submission(submission_id), lambda entry: entry.submission_id == submission_id
-        )
+    def by_submission(self, submission_id: str, hashed: int | None = None) -> Committed | None:
+        """The entry with this submission id; `hashed`: its `key_hash`, where that is known already."""
+        found = self._submissions.get(submission_id)
+        if found is not None or self._is_new(key_hash(submission_id) if hashed is None else hashed):
+            return found
+        places = self._index.by_submission(submission_id)
+        return self._compared(places, lambda entry: entry.submission_id == submission_id)
 
-    def by_once(self, key: str) -> Committed | None:
-        """The entry that holds this once key."""
-        sequence = self._once.get(key)
-        if sequence is not None:
-            return self._in_memory(sequence)
-        if self._is_new(key):
-            return None
+    def by_once(self, key: str, hashed: int | None = None) -> Committed | None:
+        """The entry that holds this once key; `hashed` as for an id."""
+        found = self._once.get(key)
+        if found is not None or self._is_new(key_hash(key) if hashed is None else hashed):
+            return found
         return self._compared(self._index.by_once(key), lambda entry: entry.once == key)
 
     def head(self, stream: str) -> StreamHead:
@@ -112,23 +109,13 @@ class Tables:
             self._keep_heads({stream: head})
         return head
 
-    def stage(self, sequence: int, entry: StoredEntry, head: StreamHead | None) -> None:
-        """Let later decisions of the same batch see this entry; `head` is its session's stream after it."""
-        self._staged[sequence] = entry
-        self._submissions[entry.submission_id] = sequence
-        if entry.once is not None:
-            self._once[entry.once] = sequence
-        if head is not None:
-            self._heads[entry.stream] = self._batch_heads[entry.stream] = head
-
-    def settle(self, places: list[EntryPlace], position: Position) -> None:
-        """The staged entries are durable and lie at these places."""
-        trusted([place.sequence for place in places] == list(self._staged), "what was staged is what was written")
-        for place in places:
-            self._recent[place.sequence] = Committed(place, self._staged[place.sequence])
-        self._staged.clear()
-        self._batches.append(_Batch(position, self._batch_heads))
-        self._batch_heads = {}
+    def settle(self, batch: list[Committed], heads: dict[str, StreamHead], position: Position) -> None:
+        """These entries are durable, and they lead up to `position`; where their sessions' streams stand after them."""
+        self._recent |= {one.place.sequence: one for one in batch}
+        self._submissions |= {one.entry.submission_id: one for one in batch}
+        self._once |= {one.entry.once: one for one in batch if one.entry.once is not None}
+        self._heads |= heads
+        self._batches.append(_Batch(position, heads))
 
     def select(
         self, stream: str | None, *, after: int, limit: int, newest_first: bool = False, before: int | None = None
@@ -201,7 +188,7 @@ class Tables:
         entries = list(islice(self._recent.values(), last - self.indexed))
         ids = [entry.submission_id for _, entry in entries]
         once = [entry.once for _, entry in entries if entry.once is not None]
-        self._known.add(map(key_hash, ids + once))
+        self._known.add(key_hashes(ids + once).values())
         self._index.apply(entries, heads, positions.values())
         _drop(self._recent, range(self.indexed + 1, last + 1))
         _drop(self._submissions, ids)
@@ -219,16 +206,12 @@ class Tables:
 
     def learn(self) -> Iterator[None]:
         """Steps after which no new id is looked up in the index any more; all answers are right before, too."""
-        if self._knows_all:
+        if self._known.knows_all:
             return
         for hashes in self._index.hashes():
             self._known.add(hashes)
             yield
-        self._knows_all = True
-
-    def _is_new(self, key: str) -> bool:
-        """Whether the index certainly does not hold this id or once key."""
-        return self._knows_all and not self._known.may_hold(key_hash(key))
+        self._known.knows_all = True
 
     def _keep_heads(self, heads: dict[str, StreamHead]) -> None:
         if len(self._heads_indexed) + len(heads) > _HEADS_KEPT:
@@ -246,11 +229,7 @@ class Tables:
             raise self._index.broken()
         return [Committed(place, self._files.entry(place)) for place in places]
 
-    def _in_memory(self, sequence: int) -> Committed:
-        staged = self._staged.get(sequence)
-        return self._recent[sequence] if staged is None else Committed(_nowhere(sequence), staged)
-
-    def _compared(self, places: Iterator[EntryPlace], is_meant: Callable[[StoredEntry], bool]) -> Committed | None:
+    def _compared(self, places: Iterator[EntryPlace], is_meant: Callable[[Entry], bool]) -> Committed | None:
         for place in places:
             entry = self._files.entry(place)
             if is_meant(entry):
@@ -259,14 +238,8 @@ class Tables:
 
 
 def _drop(held: dict[Key, Any], keys: Iterable[Key]) -> None:
-    for key in keys:
-        held.pop(key, None)  # a record that was forged may have an id twice
+    deque(map(held.pop, keys, repeat(None)), maxlen=0)  # a record that was forged may have an id twice
 
 
-def _is_of(entry: StoredEntry, stream: str) -> bool:
+def _is_of(entry: Entry, stream: str) -> bool:
     return is_session_stream(entry.stream) if stream == EVERY_SESSION else entry.stream == stream
-
-
-def _nowhere(sequence: int) -> EntryPlace:
-    """The place of an entry that is staged and not written yet."""
-    return EntryPlace(sequence, -1, -1, -1, -1, b"")

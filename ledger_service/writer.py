@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS
@@ -18,26 +18,27 @@ from hobus.config.sections.ledger import LedgerConfig
 from hobus.ledger_service.admission import StreamHead, refusal
 from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
-    ENTRY_HEAD_BYTES,
     HEADER_BYTES,
+    SALT_BYTES,
     Built,
     build_frame,
     next_chain,
     read_header,
     store_at,
 )
-from hobus.ledger_service.index import Position
-from hobus.ledger_service.intake import Batch, Intake, Surroundings
+from hobus.ledger_service.index import Committed, Position, key_hashes
+from hobus.ledger_service.intake import Batch, Intake, Sealed, Surroundings, seal
 from hobus.ledger_service.mask import ALIGNMENT, mask_of
 from hobus.ledger_service.recovery import Recovered
 from hobus.ledger_service.scan import Damage
-from hobus.ledger_service.segment import ActiveSegment, EntryPlace, SegmentFiles
-from hobus.ledger_service.source import trusted
+from hobus.ledger_service.segment import ActiveSegment, EntryPlace, SegmentFiles, places_of
+from hobus.ledger_service.source import Untrue, trusted
 from hobus.ledger_service.space import disk_full, needed_bytes
 from hobus.ledger_service.tables import Tables
 
 Outcome = list[Ack] | RuntimeFault
 """Of one write: its acks, or why it could not be taken at all."""
+_SALTED_AT = BODY_HEAD_BYTES - SALT_BYTES  # of a body's record
 
 
 @dataclass(slots=True)
@@ -49,6 +50,8 @@ class _Pending:
     parts: Sequence[Part]
     denied: Container[int]  # numbers of the entries that are not this origin's to write
     answer: asyncio.Future[list[Outcome]]
+    hashed: Mapping[str, int]  # of their submission ids and once keys
+    count: int
     size_bytes: int
     outcomes: list[Outcome]  # of the parts that are decided
     acks: list[Ack]  # of the part that is being decided, so far
@@ -79,7 +82,7 @@ class Writer:
         self._queue: deque[_Pending] = deque()
         self.outstanding = self._outstanding_bytes = 0  # entries that are queued or being written
         self._space_checked_us: int | None = None
-        self._mask = files.mask or mask_of(world.draw_salt())
+        self._mask = files.mask or mask_of(world.draw_salts(1)[0])
         files.begin(self._mask)
         self._active = self._open(position.first, end=position.end, create=False)
 
@@ -95,19 +98,20 @@ class Writer:
 
         Raises BusError(busy) above `ledger.outstanding_max…`, and then none of them was taken.
         """
-        size = sum([sum(map(len, entry.bodies)) for entry in entries])
-        self._demand_room(len(entries), size)
-        self.outstanding += len(entries)
-        self._outstanding_bytes += size
+        count, size = len(entries), sum(map(len, [body for entry in entries for body in entry.bodies]))
+        if self.outstanding:  # any one frame is taken
+            self._demand_room(count, size)
+        hashed = key_hashes([text for entry in entries for text in (entry.submission_id, entry.once) if text])
         answer: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(origin, entries, parts or (Part(len(entries)),), denied, answer, size, [], []))
+        pending = _Pending(origin, entries, parts or (Part(count),), denied, answer, hashed, count, size, [], [])
+        self._queue.append(pending)
+        self.outstanding += count
+        self._outstanding_bytes += size
         return answer
 
     def _demand_room(self, count: int, size_bytes: int) -> None:
-        """Any one frame is taken; what waits beside it is bounded in number and in bytes."""
+        """What waits beside another frame is bounded in number and in bytes."""
         config = self._config
-        if not self.outstanding:
-            return
         if self.outstanding + count > config.outstanding_max:
             what = f"{self.outstanding} entries wait; the limit is {config.outstanding_max} (ledger.outstanding_max)"
         elif self._outstanding_bytes + size_bytes > config.outstanding_max_bytes:
@@ -131,8 +135,7 @@ class Writer:
             self._gather(batch, finished)
             if batch.entries:
                 self._write(batch)
-            for pending in finished:
-                self._check_answer(pending)
+            self._check_answers(finished)
         except BaseException:
             self._queue.extendleft(reversed(finished))  # they are answered when the ledger is fenced
             raise
@@ -165,7 +168,10 @@ class Writer:
         for number in numbers:
             entry = pending.entries[number]
             try:
-                ack = refusal(entry, "denied", StreamHead()) if number in pending.denied else self._intake.recall(entry)
+                is_denied = number in pending.denied
+                ack = (
+                    refusal(entry, "denied", StreamHead()) if is_denied else self._intake.recall(entry, pending.hashed)
+                )
             except Damage as damage:
                 return damage
             if ack is None:
@@ -181,7 +187,7 @@ class Writer:
         self._queue.clear()
 
     def _gone(self, pending: _Pending) -> None:
-        self.outstanding -= len(pending.entries)
+        self.outstanding -= pending.count
         self._outstanding_bytes -= pending.size_bytes
 
     def close(self) -> None:
@@ -216,81 +222,79 @@ class Writer:
     def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
         """Whether a write is decided up to its end. What rests on others is never parted from them by a full batch."""
         acks, base, first = pending.acks, part.entries - part.resting, pending.first
+        entries_max, bytes_max = self._config.batch_entries_max, self._config.batch_bytes_max
         is_founded = True  # asked once: a hostile frame may hold tens of thousands of either kind
         for number in range(len(acks), part.entries):
             entry = pending.entries[first + number]
             if number < base:
-                if self._intake.is_full(batch):
+                if batch.count >= entries_max or batch.size_bytes >= bytes_max:
                     return False
             elif number == base:
                 is_founded = all(ack.is_first for ack in acks)
             if first + number in pending.denied:
                 acks.append(refusal(entry, "denied", StreamHead()))
             elif is_founded:
-                acks.append(self._intake.decide(entry, pending.origin, batch))
+                acks.append(self._intake.decide(entry, pending.origin, batch, pending.hashed))
             else:
                 acks.append(refusal(entry, "unfounded", StreamHead()))
         return True
 
-    def _check_answer(self, pending: _Pending) -> None:
+    def _check_answers(self, finished: Sequence[_Pending]) -> None:
         """One ack for each entry, and none for what is not durable."""
-        if pending.answer.done():
-            return
-        trusted(len(pending.outcomes) == len(pending.parts), "every write of an answered frame has its outcome")
-        for part, outcome in zip(pending.parts, pending.outcomes, strict=True):
-            if isinstance(outcome, RuntimeFault):
-                continue
-            trusted(len(outcome) == part.entries, "every entry of an answered write has its ack")
-            trusted(max([ack.sequence for ack in outcome]) <= self.head, "what is acknowledged is durable")
+        expected = [part.entries for pending in finished for part in pending.parts]
+        outcomes = [outcome for pending in finished for outcome in pending.outcomes]
+        told = [outcome for outcome in outcomes if type(outcome) is list]
+        counts = [number for number, outcome in zip(expected, outcomes, strict=True) if type(outcome) is list]
+        if counts != [*map(len, told)]:
+            raise Untrue("every entry of an answered write has its ack")
+        if max([ack.sequence for acks in told for ack in acks], default=-1) > self.head:
+            raise Untrue("what is acknowledged is durable")
 
-    def _check_frame(self, batch: Batch, frame: Built) -> None:
-        """What will be written is the batch, behind what stands there already."""
-        entries, header = batch.entries, read_header(bytes(frame.data[:HEADER_BYTES]))
-        trusted(batch.first_sequence == self.head + 1, "a batch begins behind the head")
-        trusted(len(batch.body_counts) == len(entries), "every entry has its number of bodies")
-        trusted(sum(batch.body_counts) == len(batch.bodies), "every body belongs to an entry")
-        trusted(len(frame.chains) == len(entries), "every entry has its chain value")
-        before = frame.chains[-2] if len(entries) > 1 else self.chain
-        trusted(frame.chains[-1] == next_chain(before, entries[-1]), "the chain goes on")
-        sizes, at = [ENTRY_HEAD_BYTES + size for size in map(len, entries)], HEADER_BYTES + ENTRY_HEAD_BYTES
-        *entries_at, at = accumulate(sizes, initial=at)
-        trusted(frame.entries_at == entries_at, "entries lie one behind the other")
-        sizes = [BODY_HEAD_BYTES + size for size in map(len, [data for _, data in batch.bodies])]
-        *bodies_at, at = accumulate(sizes, initial=at - ENTRY_HEAD_BYTES)
-        trusted(frame.bodies_at == bodies_at, "bodies lie behind them, in the same order")
-        trusted(at < len(frame.data), "all of them lie within their frame")
-        trusted(
-            header is not None
-            and (header.first_sequence, header.previous_chain, header.entry_count, header.mask, header.frame_bytes)
-            == (self.head + 1, self.chain, len(entries), self._mask, len(frame.data)),
-            "a frame's header tells what it holds and what it follows",
-        )
+    def _check_frame(self, sealed: Sealed, frame: Built, places: Sequence[EntryPlace], at: int) -> None:
+        """What will be written is the batch, behind what stands there already, at the places that are told."""
+        stored, bodies, data, chains = sealed.stored, sealed.bodies, frame.data, frame.chains
+        if not len(stored) == len(chains) == len(places) == len(sealed.entries):
+            raise Untrue("every entry has its chain value")
+        if chains[-1] != next_chain([self.chain, *chains][-2], stored[-1]):
+            raise Untrue("the chain goes on")
+        if stored != [data[place.at - at : place.at - at + place.length] for place in places]:
+            raise Untrue("entries lie at their places")
+        sizes = [*map(len, bodies)]
+        starts = [*accumulate([_SALTED_AT + size for size in sizes], initial=places[0].bodies_at - at)]
+        lie = [data[start + _SALTED_AT : start + _SALTED_AT + size] for start, size in zip(starts, sizes, strict=False)]
+        told = [*(place.bodies_at - at for place in places), starts[-1]]
+        if lie != bodies or told != [starts[number] for number in accumulate(sealed.body_counts, initial=0)]:
+            raise Untrue("bodies lie at the places of their entries")
+        header = read_header(bytes(data[:HEADER_BYTES]))
+        follows = self.head + 1, self.chain, len(stored), self._mask, len(data)
+        if header is None or follows != (
+            header.first_sequence, header.previous_chain, header.entry_count, header.mask, header.frame_bytes,
+        ):  # fmt: skip
+            raise Untrue("a frame's header tells what it holds and what it follows")
 
     def _write(self, batch: Batch) -> None:
-        frame = build_frame(batch.first_sequence, self.chain, batch.entries, batch.bodies, self._mask)
-        self._check_frame(batch, frame)
+        first, mask = batch.first_sequence, self._mask
+        sealed = seal(batch, self._world.draw_salts)
+        frame = build_frame(first, self.chain, sealed.stored, sealed.bodies, mask)
         if not self._active.has_room_for(len(frame.data)):
             self._active.close()
-            self._active = self._open(batch.first_sequence, end=0, create=True)
+            self._active = self._open(first, end=0, create=True)
         at, segment = self._active.end, self._active.first
-        trusted(segment == batch.first_sequence if at == 0 else segment <= self.head, "a segment begins with its name")
+        trusted(first == self.head + 1, "a batch begins behind the head")
+        trusted(segment == first if at == 0 else segment <= self.head, "a segment begins with its name")
         trusted(at % ALIGNMENT == 0, "a batch begins where the mask allows")
-        self._active.append(store_at(frame, at, self._mask))
-        trusted(self._active.end == at + len(frame.data), "the batch is written whole, and synced")
-        places: list[EntryPlace] = []
-        body = 0
-        for number, data in enumerate(batch.entries):
-            count = batch.body_counts[number]
-            bodies_at = at + frame.bodies_at[body] if count else 0
-            entry_at, chain = at + frame.entries_at[number], frame.chains[number]
-            places.append(EntryPlace(batch.first_sequence + number, segment, entry_at, len(data), bodies_at, chain))
-            body += count
+        places = places_of(sealed.stored, sealed.entries, frame.chains, segment=segment, at=at, first=first)
+        self._check_frame(sealed, frame, places, at)
+        end = at + len(frame.data)
+        self._active.append(store_at(frame, at, mask))
+        trusted(self._active.end == end, "the batch is written whole, and synced")
         self.head, self.chain = places[-1].sequence, places[-1].chain
-        self._tables.settle(places, Position(segment, self.head, self._active.end, self.chain))
+        committed = [*map(tuple.__new__, repeat(Committed), zip(places, sealed.entries, strict=True))]
+        self._tables.settle(committed, batch.heads, Position(segment, self.head, end, self.chain))
         self.commits += 1
         self.syncs += 1
-        self.entries += len(places)
-        self.bytes_written += len(frame.data)
+        self.entries += batch.count
+        self.bytes_written += end - at
 
     def _open(self, first: int, *, end: int, create: bool) -> ActiveSegment:
         return ActiveSegment(

@@ -72,7 +72,7 @@ def stored_frame(
     mask: bytes = MASK,
 ) -> Built:
     """One batch as it is stored at byte `at` of a segment."""
-    built = build_frame(first_sequence, chain, entries, bodies, mask)
+    built = build_frame(first_sequence, chain, entries, [salt + data for salt, data in bodies], mask)
     return built._replace(data=store_at(built, at, mask))
 
 

@@ -72,7 +72,8 @@ class Write(Message, wire="ledger.write"):
 
     def to_bytes(self) -> bytes:
         """See `Message`."""
-        return pack(([(packed_entry(entry), entry.bodies) for entry in self.entries], self.urgent, self.parts))
+        entries = [(entry.packed or packed_entry(entry), entry.bodies) for entry in self.entries]
+        return pack((entries, self.urgent, self.parts))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -80,7 +81,7 @@ class Write(Message, wire="ledger.write"):
         entries, urgent, parts = _WRITE.decode(data)
         if not entries:
             raise ValueError("entries: there is none")
-        found = each("parts", checked_part, parts)
+        found = parts and each("parts", checked_part, parts)
         if found and sum(part.entries for part in found) != len(entries):
             raise ValueError(f"parts: of {sum(part.entries for part in found)} entries, not {len(entries)}")
         return cls.model_construct(entries=each("entries", written_entry, entries), urgent=urgent, parts=found)

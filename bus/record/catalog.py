@@ -42,35 +42,20 @@ _ORDER = re.compile(r"WO-[A-Za-z0-9._:@#-]+")
 _INPUT = re.compile(r"[A-Za-z0-9._:@-]+")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _DELIVERED = "/delivered"
+_JOURNAL_CHARS = len("session/")
+"""What follows in the name of a session's stream is its id."""
 
 
 Payload = type[tuple[Any, ...]]
 """A class of named tuples (`bus.record.payload`)."""
 
 
-class Named(NamedTuple):
-    """An entry that is being written, and by whom."""
-
-    about: str  # what follows `<event type>:` in its id
-    entry: WriteEntry
-    sender: str  # stamped instance
-
-    @property
-    def session_id(self) -> str:
-        """Of the stream; empty where it is no session's."""
-        return self.entry.stream.partition("/")[2]
-
-    @property
-    def order_id(self) -> str:
-        """Of an id `<wo_id>/<writer instance>`."""
-        return self.about.removesuffix(f"/{self.sender}")
-
-
 class Form(NamedTuple):
     """What an id or a key is made of: as people read it, and as the ledger holds entries against it."""
 
     text: str
-    fits: Callable[[Named], bool]
+    fits: Callable[[str, WriteEntry, str], bool]
+    """Of what follows `<event type>:` in the entry's id, the entry, and the stamped instance that writes it."""
 
 
 class SearchedBody(NamedTuple):
@@ -90,7 +75,9 @@ class EntryKind(NamedTuple):
     payload: Payload | None = None  # of its body 0; None: an event of a session, or bytes of another kind
     once: Form | None = None  # of the once key that it may claim; None: it claims none
     behind: tuple[Payload | None, ...] = ()  # of the bodies behind it; None: plain text
-    rests_on: Callable[[Named], str] | None = None  # the once key that must have been claimed before
+    rests_on: Callable[[str, str], str] | None = (
+        None  # of that and the writer: the once key that must be claimed before
+    )
     texts: tuple[str, ...] = ()  # what its bodies behind the payload are; each of them can be erased
     searched: tuple[SearchedBody, ...] = ()  # which of these are searched: what was said, each once (`searched.py`)
     is_barrier: bool = False  # a turn waits until it is durable
@@ -107,40 +94,38 @@ class EntryKind(NamedTuple):
 # --- what ids are made of ---------------------------------------------------------------------------------------------
 
 
-def _counted(name: Named) -> bool:
-    return name.about.startswith(f"{name.sender}/") and _is_number(name.about[len(name.sender) + 1 :])
+def _counted(about: str, _entry: WriteEntry, sender: str) -> bool:
+    number = about.removeprefix(f"{sender}/")
+    return number != about and _NUMBER.fullmatch(number) is not None
 
 
-def _order_of_writer(name: Named) -> bool:
-    order_id = name.order_id
-    return (
-        order_id != name.about
-        and _ORDER.fullmatch(order_id) is not None
-        and name.entry.provenance.work_order_id in ("", order_id)
-    )
+def _order_of_writer(about: str, entry: WriteEntry, sender: str) -> bool:
+    order_id = about.removesuffix(f"/{sender}")
+    is_order = order_id != about and _ORDER.fullmatch(order_id) is not None
+    return is_order and entry.provenance.work_order_id in ("", order_id)
 
 
-def _of_session(name: Named) -> bool:
-    session_id = name.session_id
-    return name.about.startswith((f"{session_id}/", f"{session_id}-"))
+def _of_session(about: str, entry: WriteEntry, _sender: str) -> bool:
+    session_id = entry.stream[_JOURNAL_CHARS:]
+    return about.startswith((f"{session_id}/", f"{session_id}-"))
 
 
-def _order_of_session(name: Named) -> bool:
-    return name.about.startswith(f"WO-{name.session_id}-") and _ORDER.fullmatch(name.about) is not None
+def _order_of_session(about: str, entry: WriteEntry, _sender: str) -> bool:
+    return about.startswith(f"WO-{entry.stream[_JOURNAL_CHARS:]}-") and _ORDER.fullmatch(about) is not None
 
 
-def _input_of_session(name: Named) -> bool:
-    stem = f"{name.session_id}/"
-    return name.about.startswith(stem) and _is_input(name.about.removesuffix(_DELIVERED)[len(stem) :])
+def _input_of_session(about: str, entry: WriteEntry, _sender: str) -> bool:
+    stem = f"{entry.stream[_JOURNAL_CHARS:]}/"
+    return about.startswith(stem) and _INPUT.fullmatch(about.removesuffix(_DELIVERED)[len(stem) :]) is not None
 
 
-def _matching(pattern: str) -> Callable[[Named], bool]:
+def _matching(pattern: str) -> Callable[[str, WriteEntry, str], bool]:
     compiled = re.compile(pattern)
-    return lambda name: compiled.fullmatch(name.about) is not None
+    return lambda about, _entry, _sender: compiled.fullmatch(about) is not None
 
 
-def _anything(name: Named) -> bool:
-    return bool(name.about)
+def _anything(about: str, _entry: WriteEntry, _sender: str) -> bool:
+    return about != ""
 
 
 _COUNTED = Form("<writer>/<its counter>", _counted)
@@ -161,48 +146,46 @@ _OWN = Form("<what it is about>", _anything)
 # --- what once keys are made of ---------------------------------------------------------------------------------------
 
 
-def _claims(key_of: Callable[[Named], str]) -> Callable[[Named], bool]:
-    return lambda name: name.entry.once == key_of(name)
+def _starts(about: str, entry: WriteEntry, sender: str) -> bool:
+    stem = start_key(about.removesuffix(f"/{sender}"))
+    number = (entry.once or "").removeprefix(f"{stem}/")
+    return entry.once == stem or (number != entry.once and _NUMBER.fullmatch(number) is not None)
 
 
-def _starts(name: Named) -> bool:
-    key, stem = name.entry.once or "", start_key(name.order_id)
-    return key == stem or (key.startswith(f"{stem}/") and _is_number(key[len(stem) + 1 :]))
+def _end_of_order(about: str, sender: str) -> str:
+    return end_key(about.removesuffix(f"/{sender}"))
 
 
-def _end_of_order(name: Named) -> str:
-    return end_key(name.order_id)
-
-
-def _is_turn_of_session(name: Named) -> bool:
-    """The input stands in the body alone."""
-    return _ends_in_input(name.entry.once, turn_key(name.session_id, ""))
-
-
-def _is_degraded_turn(name: Named) -> bool:
+def _is_degraded_turn(about: str, entry: WriteEntry, _sender: str) -> bool:
     """The turn's key; of the entry that says what was delivered, the key of that."""
-    session_id, _, input_id = name.about.removesuffix(_DELIVERED).partition("/")
-    key_of = delivered_key if name.about.endswith(_DELIVERED) else turn_key
-    return name.entry.once == key_of(session_id, input_id)
-
-
-def _are_candidates(name: Named) -> bool:
-    """Of the session that the entry is about."""
-    return _ends_in_input(name.entry.once, candidates_key(name.entry.provenance.session_id, ""))
+    session_id, _, input_id = about.removesuffix(_DELIVERED).partition("/")
+    key_of = delivered_key if about.endswith(_DELIVERED) else turn_key
+    return entry.once == key_of(session_id, input_id)
 
 
 def _ends_in_input(key: str | None, stem: str) -> bool:
-    return key is not None and key.startswith(stem) and _is_input(key[len(stem) :])
+    """The input stands in the body alone."""
+    return key is not None and key.startswith(stem) and _INPUT.fullmatch(key[len(stem) :]) is not None
 
 
-_START = Form("start:<wo_id>, of a tool that may run again start:<wo_id>/<try>", _starts)
-_END = Form("end:<wo_id>", _claims(_end_of_order))
-_SENT = Form("sent:<call key>/<attempt>", _claims(lambda name: sent_key(name.about)))
-_GOT = Form("got:<call key>/<attempt>", _claims(lambda name: got_key(name.about)))
-_TURN = Form("turn:<session>/<input>", _is_turn_of_session)
-_DEGRADED = Form("turn:<session>/<input>, or delivered:<session>/<input>", _is_degraded_turn)
-_SESSION = Form("session:<session>", _claims(lambda name: session_key(name.session_id)))
-_CANDIDATES = Form("candidates:<session>/<input>", _are_candidates)
+def _form(text: str, fits: Callable[[str, WriteEntry, str], bool]) -> Form:
+    return Form(text, fits)
+
+
+_START = _form("start:<wo_id>, of a tool that may run again start:<wo_id>/<try>", _starts)
+_END = _form("end:<wo_id>", lambda about, entry, sender: entry.once == _end_of_order(about, sender))
+_SENT = _form("sent:<call key>/<attempt>", lambda about, entry, _: entry.once == sent_key(about))
+_GOT = _form("got:<call key>/<attempt>", lambda about, entry, _: entry.once == got_key(about))
+_TURN = _form(
+    "turn:<session>/<input>",
+    lambda _, entry, __: _ends_in_input(entry.once, turn_key(entry.stream[_JOURNAL_CHARS:], "")),
+)
+_DEGRADED = _form("turn:<session>/<input>, or delivered:<session>/<input>", _is_degraded_turn)
+_SESSION = _form("session:<session>", lambda _, entry, __: entry.once == session_key(entry.stream[_JOURNAL_CHARS:]))
+_CANDIDATES = _form(
+    "candidates:<session>/<input>",
+    lambda _, entry, __: _ends_in_input(entry.once, candidates_key(entry.provenance.session_id, "")),
+)
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
@@ -424,20 +407,13 @@ def may_write_entry(
     row = kind_of(role, entry.stream, entry.event_type)
     if row is None:
         return False
-    head, colon, about = entry.submission_id.partition(":")
-    if row.has_type_in_id and not (colon and head == entry.event_type):
+    about = entry.submission_id
+    if row.has_type_in_id:
+        about = about.removeprefix(f"{entry.event_type}:")
+        if about == entry.submission_id:
+            return False
+    if not row.named.fits(about, entry, sender):
         return False
-    name = Named(about if row.has_type_in_id else entry.submission_id, entry, sender)
-    if not row.named.fits(name):
+    if entry.once is not None and (row.once is None or not row.once.fits(about, entry, sender)):
         return False
-    if entry.once is not None and (row.once is None or not row.once.fits(name)):
-        return False
-    return row.rests_on is None or is_claimed(row.rests_on(name))
-
-
-def _is_number(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None
-
-
-def _is_input(text: str) -> bool:
-    return _INPUT.fullmatch(text) is not None
+    return row.rests_on is None or is_claimed(row.rests_on(about, sender))

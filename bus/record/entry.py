@@ -1,24 +1,30 @@
 """An entry of the record: as its writer submits it, as it is stored, as it is read, and its bytes. Pure.
 
-Its writer packs it once, as a positional MessagePack array; the ledger compares the type of each field exactly, as a
-header's are (True is no int here, and nothing is coerced), adds its own fields behind them, and stores and hashes those
-bytes. Most ids of an entry name its session: in the bytes it is spelled once, in the provenance, and stands as `~`
-elsewhere. No free text stands in an entry; bodies lie beside it and are named by salted hashes.
+Its writer packs it once, and the ledger stores and hashes those very bytes with its own fields behind them:
+
+    written   [ids, at_us, run_seq, round_seq, tenure]
+    stored    [written, [schema version, origin, ledger_at_us, hashes of the bodies in a row, [their lengths]]]
+
+`ids` is one text, a zero character between its parts: the session, `_IDS` in their order, the parents. Most ids name
+the session: up to twelve times it stands as U+0001. No prev goes with no tenure, an empty once key is none. What cannot
+be written so (an id with one of these characters, say) is a list of the parts instead. Types are compared exactly (True
+is no int, nothing is coerced). No free text stands in an entry; bodies lie beside it and are named by salted hashes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
-import msgpack
+from msgspec import Meta
 from msgspec.msgpack import Decoder
 from pydantic import Field
 
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import ID_MAX_CHARS
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 HASH_BYTES = 32
 INTEGER_MAX = 2**63 - 1
 """The index keeps integers as signed 64 bit; a larger one in an entry is invalid."""
@@ -50,8 +56,8 @@ NOTHING = Provenance()
 class WriteEntry(NamedTuple):
     """One entry as its writer submits it; the ledger adds origin, ledger time, body hashes, sequence and chain.
 
-    On the wire and in a spool: the bytes of an array of all fields before `bodies`, which the ledger stores as they
-    are, and the bodies.
+    On the wire and in a spool: the bytes of `[ids, at_us, run_seq, round_seq, tenure]`, which the ledger stores as they
+    are (`bus/record/entry.py`), and the bodies.
     """
 
     submission_id: Annotated[
@@ -128,7 +134,7 @@ class Ack(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One committed entry as readers get it: the fields that are stored, in that order, and where it stands."""
+    """One committed entry as readers get it; the ledger itself keeps the place (the last three fields) beside it."""
 
     submission_id: Annotated[str, Field(description="the key under which its writer submitted it")]
     stream: Annotated[str, Field(description="named stream or `session/<id>`")]
@@ -151,56 +157,50 @@ class Entry(NamedTuple):
     bodies: Annotated[Sequence[bytes | None], Field(description="empty unless asked for; None where erased")] = ()
 
 
-class StoredEntry(Entry):
-    """An entry as the ledger holds it, the fields that are stored alone; its place is told beside it."""
-
-    __slots__ = ()
-
-
 # --- bytes ------------------------------------------------------------------------------------------------------------
 
 _WRITTEN_FIELDS = WriteEntry._fields.index("bodies")
-_STORED_FIELDS, _NO_PLACE = Entry._fields.index("sequence"), (-1, b"", ())
+_STORED_FIELDS = Entry._fields.index("sequence")
 _WIRE_BYTES = 16
 """More than MessagePack's heads of a value and of the arrays that it begins."""
-_SHORT_ARRAY = 0x90  # MessagePack's head of an array of up to fifteen items, and their number
-_HEAD = bytes([_SHORT_ARRAY + _WRITTEN_FIELDS])
-_STORED_HEAD = b"\xdc" + (1 + _STORED_FIELDS).to_bytes(2) + pack(SCHEMA_VERSION)
-
-_WRITTEN = (str, str, str, int, str, str, tuple, tuple, str)
-_TYPES = frozenset(
-    (*_WRITTEN, prev, tenure, once)
-    for prev in (str, type(None)) for tenure in (int, type(None)) for once in (str, type(None))
+PAIR = b"\x92"
+"""MessagePack's head of an array of two: in front of a writer's bytes, behind which the ledger's own fields follow."""
+_IDS = (
+    "submission_id", "stream", "event_type", "decision", "reason", "trace", "once",
+    "prev", "agent_id", "agent_class", "framework_id", "package_id", "work_order_id", "tier",
 )  # fmt: skip
-_PROVENANCE = (str, str, str, str, str, int, int, str, str)
-_ABRIDGED = (str, str, str, str, bytes, int, int, str, str)  # the session in bytes: elsewhere it stands as `~`
-_MARK, _BETWEEN = "~", "\0"
-_SESSION_MAX_BYTES, _MARKS_MAX = 36, 12
-"""A UUID, and more ids than an entry of the product names it in; what is beyond is spelled out."""
-_ADDED = (str, int, tuple, tuple)
-_TEXT_ALONE, _BYTES_ALONE, _NUMBERS_ALONE = frozenset((str,)), frozenset((bytes,)), frozenset((int,))
-_HASHES_ALONE = frozenset((HASH_BYTES,))
+_ONCE, _PREV = _IDS.index("once"), _IDS.index("prev")
+_BETWEEN, _MARK = "\0", "\1"
+_MARKS_MAX = 12
+"""More ids than an entry of the product names its session in; what is beyond is spelled out."""
+
+_Number = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+_Written = tuple[str | list[str | None], _Number, _Number, _Number, _Number | None]
+_WRITTEN = Decoder(_Written)
+_STORED = Decoder(tuple[_Written, tuple[int, str, _Number, bytes, list[_Number]]])
 _PACKED = Decoder(Packed)
 
 
-def _lengths() -> tuple[tuple[int, str, int, int], ...]:
-    """Position, name, least and greatest length of each text that has bounds."""
-    found: list[tuple[int, str, int, int]] = []
-    for number, (name, annotation) in enumerate(get_type_hints(WriteEntry, include_extras=True).items()):
-        for field in getattr(annotation, "__metadata__", ()):
-            bounds = {type(bound).__name__: bound for bound in field.metadata}
-            if "MaxLen" in bounds:
-                least = bounds["MinLen"].min_length if "MinLen" in bounds else 0
-                found.append((number, name, least, bounds["MaxLen"].max_length))
-    return tuple(found)
+def _bounds() -> dict[str, tuple[int, int]]:
+    """Least and greatest length of each text that has bounds, in the order of `_IDS`; of a session as of an id."""
+    found: dict[str, tuple[int, int]] = {}
+    hints = get_type_hints(WriteEntry, include_extras=True)
+    for name in _IDS[: _ONCE + 1]:
+        field = next(item for item in hints[name].__metadata__ if hasattr(item, "metadata"))
+        bounds = {type(bound).__name__: bound for bound in field.metadata}
+        least = bounds["MinLen"].min_length if "MinLen" in bounds else 0
+        found[name] = least, bounds["MaxLen"].max_length
+    return {"session_id": (0, ID_MAX_CHARS), **found}
 
 
-_LENGTHS = _lengths()
+_BOUNDS = _bounds()
+_BOUNDED = re.compile(_BETWEEN.join(f"[^{_BETWEEN}]{{{least},{most}}}" for least, most in _BOUNDS.values()) + _BETWEEN)
+"""Matches the beginning of ids of which no part is too short or too long."""
 
 
 def packed_entry(entry: WriteEntry) -> bytes:
-    """The bytes of the fields before `bodies`. Raises ValueError or OverflowError for what MessagePack cannot hold."""
-    return entry.packed or pack(_abridged(entry))
+    """The bytes that its writer makes. Raises ValueError or OverflowError for what MessagePack cannot hold."""
+    return entry.packed or _packed(entry)
 
 
 def with_bytes(entry: WriteEntry) -> WriteEntry:
@@ -208,7 +208,7 @@ def with_bytes(entry: WriteEntry) -> WriteEntry:
     if entry.packed:
         return entry
     found: PackedEntry = tuple.__new__(PackedEntry, entry)  # `_make` counts the fields again, in Python
-    found.packed = pack(_abridged(entry))
+    found.packed = _packed(entry)
     return found
 
 
@@ -226,16 +226,13 @@ def spooled_entry(payload: bytes) -> WriteEntry:
 
 
 def written_entry(pair: Packed) -> WriteEntry:
-    """An entry from its bytes and its bodies. Raises ValueError, naming the first field that is not as it should be."""
+    """An entry from its bytes and its bodies. Raises ValueError, naming what is not as it should be."""
     packed, bodies = pair
-    if packed[:1] != _HEAD:
-        raise ValueError(f"not an array of {_WRITTEN_FIELDS} fields")
-    fields = _written_in(unpack_frozen(packed))
-    for number, name, least, most in _LENGTHS:
-        text = fields[number]
-        if text is not None and not least <= len(text) <= most:
-            raise ValueError(f"{name}: {len(text)} characters, not {least} to {most}")
-    entry: PackedEntry = tuple.__new__(PackedEntry, (*fields[:7], list(fields[7]), *fields[8:], bodies))
+    try:
+        written = _WRITTEN.decode(packed)
+    except ValueError as fault:
+        raise ValueError(f"not [ids, at_us, run_seq, round_seq, tenure]: {fault}") from None
+    entry: PackedEntry = tuple.__new__(PackedEntry, (*_spelled(*written, is_bounded=True), bodies))
     entry.packed = packed
     return entry
 
@@ -250,44 +247,44 @@ def checked(entry: WriteEntry) -> WriteEntry:
 
 
 def to_stored(
-    entry: WriteEntry, origin: str, ledger_at_us: int, body_hashes: tuple[bytes, ...], body_lengths: tuple[int, ...]
-) -> StoredEntry:
-    """The entry as it stands in the record, with the ledger's own fields."""
-    own = (origin, ledger_at_us, body_hashes, body_lengths)
-    fields = (*entry[:7], tuple(entry.parents), *entry[8:_WRITTEN_FIELDS], *own, *_NO_PLACE)
-    stored: StoredEntry = tuple.__new__(StoredEntry, fields)
+    entry: WriteEntry, origin: str, ledger_at_us: int, body_hashes: Sequence[bytes], body_lengths: Sequence[int]
+) -> Entry:
+    """The entry as it stands in the record, with the ledger's own fields; without its place."""
+    fields = (*entry[:_WRITTEN_FIELDS], origin, ledger_at_us, body_hashes, body_lengths, -1, b"", ())
+    stored: Entry = tuple.__new__(Entry, fields)
     return stored
 
 
-def encode_stored(stored: StoredEntry, packed: bytes = b"") -> bytes:
-    """The stored bytes: its writer's (`packed`, as they came, where they are known), then the ledger's own.
-
-    Raises ValueError or OverflowError for a value that MessagePack cannot hold.
-    """
-    written = packed or pack(_abridged(stored))
-    return _STORED_HEAD + written[1:] + pack(stored[_WRITTEN_FIELDS:_STORED_FIELDS])[1:]
+def encode_stored(stored: Entry) -> bytes:
+    """The stored bytes. Raises ValueError or OverflowError for a value that MessagePack cannot hold."""
+    own = SCHEMA_VERSION, stored.origin, stored.ledger_at_us, b"".join(stored.body_hashes), stored.body_lengths
+    return PAIR + _packed(stored) + pack(own)
 
 
-def spelled_more_bytes(stored: StoredEntry) -> int:
-    """At most so much longer than its bytes is the entry as its readers get it."""
-    return min(len(stored.provenance.session_id), _SESSION_MAX_BYTES) * _MARKS_MAX
+def spelled_bytes(stored: Entry, length: int) -> int:
+    """As readers get it, an entry of so many stored bytes has at most so many."""
+    spelled = length + len(stored.provenance.session_id.encode()) * _MARKS_MAX
+    return spelled + spelled // 32  # what is longer than 31 bytes has a head of more than one
 
 
-def to_entry(stored: StoredEntry, sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
+def to_entry(stored: Entry, sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
     """The entry as readers get it."""
-    fields = stored[:_STORED_FIELDS]
-    parents, hashes, lengths = list(stored.parents), list(stored.body_hashes), list(stored.body_lengths)
-    whole = (*fields[:7], parents, *fields[8:14], hashes, lengths, sequence, chain, list(bodies))
-    entry: Entry = tuple.__new__(Entry, whole)
+    fields = (*stored[:7], [*stored.parents], *stored[8:_STORED_FIELDS], sequence, chain, bodies)
+    entry: Entry = tuple.__new__(Entry, fields)
     return entry
 
 
-def decode_stored(data: bytes) -> StoredEntry:
-    """The entry behind stored bytes. Raises ValueError, naming the first field that is not what an entry has there."""
-    fields = unpack_frozen(data)
-    if type(fields) is not tuple or len(fields) != 1 + _STORED_FIELDS or fields[0] != SCHEMA_VERSION:
-        raise ValueError(f"not an entry of schema version {SCHEMA_VERSION}")
-    stored: StoredEntry = tuple.__new__(StoredEntry, (*_stored(fields[1:]), *_NO_PLACE))
+def decode_stored(data: bytes) -> Entry:
+    """The entry behind stored bytes, without its place. Raises ValueError, naming what is not as an entry has it."""
+    try:
+        written, (version, origin, ledger_at_us, joined, lengths) = _STORED.decode(data)
+    except ValueError as fault:
+        raise ValueError(f"not an entry of schema version {SCHEMA_VERSION}: {fault}") from None
+    if version != SCHEMA_VERSION or len(joined) != HASH_BYTES * len(lengths):
+        raise ValueError(f"not an entry of schema version {SCHEMA_VERSION}: hashes, or its version")
+    hashes = [joined[at : at + HASH_BYTES] for at in range(0, len(joined), HASH_BYTES)]
+    fields = (*_spelled(*written, is_bounded=False), origin, ledger_at_us, hashes, lengths, -1, b"", ())
+    stored: Entry = tuple.__new__(Entry, fields)
     return stored
 
 
@@ -310,87 +307,65 @@ def each(name: str, read: Callable[[F], T], items: Sequence[F]) -> list[T]:
     return found
 
 
-def unpack_frozen(data: bytes) -> Any:
-    """The value behind these bytes, arrays as tuples. Raises ValueError for anything that is not one whole value."""
-    try:
-        return msgpack.unpackb(data, raw=False, use_list=False)
-    except Exception as error:  # msgpack raises a family without a common base, and some of it without a word
-        raise ValueError(f"not MessagePack: {type(error).__name__}") from error
+def _packed(entry: WriteEntry | Entry) -> bytes:
+    fields: tuple[Any, ...] = entry[:_WRITTEN_FIELDS]
+    submission_id, stream, event_type, at_us, decision, reason, about, parents, trace, prev, tenure, once = fields
+    agent_id, agent_class, framework_id, package_id, session_id, run_seq, round_seq, order_id, tier = about
+    parts = (
+        submission_id, stream, event_type, decision, reason, trace, once or "",
+        prev or "", agent_id, agent_class, framework_id, package_id, order_id, tier, *parents,
+    )  # fmt: skip
+    ids: Any = _BETWEEN.join(parts)
+    if ids.count(_BETWEEN) >= len(parts) or _MARK in ids or _BETWEEN in session_id or _MARK in session_id:
+        ids = None
+    elif session_id:
+        ids = f"{session_id}{_BETWEEN}{ids.replace(session_id, _MARK, _MARKS_MAX)}"
+    else:
+        ids = _BETWEEN + ids
+    if ids is None or once == "" or (prev is None) != (tenure is None):
+        ids = [session_id, *parts[:_ONCE], once, prev, *parts[_PREV + 1 :]]
+    return pack((ids, at_us, run_seq, round_seq, tenure))
 
 
-def _stored(fields: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The checked fields of a committed entry behind its version."""
-    added = fields[_WRITTEN_FIELDS:]
-    if tuple(map(type, added)) != _ADDED:
-        raise _not_there("origin, ledger_at_us, body_hashes or body_lengths")
-    _origin, ledger_at_us, hashes, lengths = added
-    if not 0 <= ledger_at_us <= INTEGER_MAX:
-        raise _not_there("ledger_at_us")
-    if not (_BYTES_ALONE.issuperset(map(type, hashes)) and _HASHES_ALONE.issuperset(map(len, hashes))):
-        raise _not_there("body_hashes")
-    if len(lengths) != len(hashes) or not _NUMBERS_ALONE.issuperset(map(type, lengths)):
-        raise _not_there("body_lengths")
-    return (*_written_in(fields[:_WRITTEN_FIELDS]), *added)
+def _spelled(  # noqa: PLR0913 - as they stand in the bytes
+    ids: str | list[str | None], at_us: int, run_seq: int, round_seq: int, tenure: int | None, *, is_bounded: bool
+) -> tuple[Any, ...]:
+    """A writer's fields of what `_packed` made of them. Raises ValueError, naming the first that is wrong.
 
-
-def _abridged(entry: Sequence[Any]) -> tuple[Any, ...]:
-    """A writer's fields as they are packed: its session is spelled in the provenance, in bytes, and is `~` elsewhere.
-
-    As they are, where that could not be undone: an id that holds `~` itself, a session id longer than any is.
+    The ledger's own entries about others may have an id that is longer than any that it takes (not `is_bounded`).
     """
-    fields = tuple(entry[:_WRITTEN_FIELDS])
-    provenance, prev, once = fields[6], fields[9], fields[11]
-    *who, session, run_seq, round_seq, order, tier = provenance
-    if not session or len(session) > _SESSION_MAX_BYTES or not session.isascii() or _BETWEEN in session:
-        return fields
-    texts = (fields[0], fields[1], fields[8], prev or "", once or "", order, *fields[7])
-    joined = _BETWEEN.join(texts)
-    parts = joined.split(session)  # `replace` looks for so long a text twice
-    ids = _MARK.join(parts).split(_BETWEEN)
-    if _MARK in joined or len(ids) != len(texts) or len(parts) > 1 + _MARKS_MAX:
-        return fields
-    told = (*who, session.encode(), run_seq, round_seq, ids[5], tier)
-    return ids[0], ids[1], *fields[2:6], told, ids[6:], ids[2], prev and ids[3], fields[10], once and ids[4]
+    parts: list[Any]
+    if type(ids) is str:
+        whole = ids.replace(_MARK, ids.partition(_BETWEEN)[0] or _MARK, _MARKS_MAX)
+        parts = whole.split(_BETWEEN)
+        if _MARK in whole or (is_bounded and _BOUNDED.match(whole) is None):
+            raise ValueError(_fault_of(parts, is_bounded=True) or f"ids: a mark too many, at most {_MARKS_MAX}")
+    elif fault := _fault_of(parts := [*ids], is_bounded=is_bounded):
+        raise ValueError(fault)
+    try:
+        (
+            session_id, submission_id, stream, event_type, decision, reason, trace, once,
+            prev, agent_id, agent_class, framework_id, package_id, order_id, tier, *parents,
+        ) = parts  # fmt: skip
+    except ValueError:
+        raise _not_there("ids") from None
+    if type(ids) is str:
+        once, prev = once or None, None if tenure is None else prev
+    about = (agent_id, agent_class, framework_id, package_id, session_id, run_seq, round_seq, order_id, tier)
+    provenance: Provenance = tuple.__new__(Provenance, about)
+    return (
+        submission_id, stream, event_type, at_us, decision, reason, provenance, parents, trace, prev, tenure, once,
+    )  # fmt: skip
 
 
-def _spelled(fields: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What `_abridged` was given, of fields of the right types. Raises ValueError for what it does not make."""
-    provenance, prev, once = fields[6], fields[9], fields[11]
-    *who, named, run_seq, round_seq, order, tier = provenance
-    if not 0 < len(named) <= _SESSION_MAX_BYTES or not named.isascii():
-        raise _not_there("provenance: its session")
-    session = named.decode()
-    texts = (fields[0], fields[1], fields[8], prev or "", once or "", order, *fields[7])
-    joined = _BETWEEN.join(texts)
-    if joined.count(_MARK) > _MARKS_MAX:
-        raise _not_there(f"more than {_MARKS_MAX} `~` in ids")
-    ids = joined.replace(_MARK, session).split(_BETWEEN)
-    if len(ids) != len(texts):
-        raise _not_there("an id with a zero byte in it")
-    whole: Provenance = tuple.__new__(Provenance, (*who, session, run_seq, round_seq, ids[5], tier))
-    return ids[0], ids[1], *fields[2:6], whole, tuple(ids[6:]), ids[2], prev and ids[3], fields[10], once and ids[4]
-
-
-def _written_in(fields: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A writer's fields, checked, the session spelled out. Raises ValueError, naming the first that is wrong."""
-    types = tuple(map(type, fields))
-    if types not in _TYPES:
-        named = zip(WriteEntry._fields, types, _WRITTEN, strict=False)
-        raise _not_there(next((name for name, kind, meant in named if kind is not meant), "prev, tenure or once"))
-    provenance, parents = fields[6], fields[7]
-    kinds = tuple(map(type, provenance))
-    if kinds != _PROVENANCE and kinds != _ABRIDGED:  # noqa: PLR1714 - a set would hash them
-        raise _not_there("provenance")
-    if not _TEXT_ALONE.issuperset(map(type, parents)):
-        raise _not_there("parents")
-    at_us, tenure, run_seq, round_seq = numbers = (fields[3], fields[10] or 0, provenance[5], provenance[6])
-    if not 0 <= at_us | tenure | run_seq | round_seq <= INTEGER_MAX:  # one that is negative or too large makes it so
-        named = zip(("at_us", "tenure", "run_seq", "round_seq"), numbers, strict=True)
-        raise _not_there(next(name for name, number in named if not 0 <= number <= INTEGER_MAX))
-    if kinds == _ABRIDGED:
-        return _spelled(fields)
-    plain: Provenance = tuple.__new__(Provenance, provenance)
-    return (*fields[:6], plain, *fields[7:])
+def _fault_of(parts: Sequence[str | None], *, is_bounded: bool) -> str:
+    """Which of the parts of an entry's ids is too short, too long, or not there; empty: none."""
+    for (name, (least, most)), part in zip(_BOUNDS.items(), parts, strict=False):
+        if part is None and name != "once":
+            return f"{name}: not a text"
+        if is_bounded and part is not None and not least <= len(part) <= most:
+            return f"{name}: {len(part)} characters, not {least} to {most}"
+    return "ids: not a text" if None in parts[len(_BOUNDS) + 1 :] else ""  # `prev` alone may be none there
 
 
 def _not_there(field: str) -> ValueError:

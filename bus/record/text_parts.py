@@ -53,7 +53,7 @@ def merged(parts: Iterable[TextPart]) -> list[TextPart]:
         if part.ref is None and found and found[-1].ref is None:
             found[-1] = TextPart(None, found[-1].text + part.text)
         elif part.text or part.ref is not None:
-            found.append(part)
+            found += (part,)
     return found
 
 

@@ -70,7 +70,7 @@ def test_a_flipped_bit_is_damage_and_never_a_torn_tail(count):
 def test_what_a_user_wrote_makes_no_torn_frame_look_like_damage():
     """A text that holds the frame's own magic, or a whole frame, cut at every byte."""
     inner, _chain = frame(entry(3), START)
-    told = entry(1)._replace(bodies=[b"HSP5 " + inner + b" HSP5", inner])
+    told = entry(1)._replace(bodies=[b"HSP6 " + inner + b" HSP6", inner])
     data, _chain = frame(told, START)
     for size in range(len(data)):
         assert not parse(data[:size]).is_damaged, size
@@ -111,7 +111,7 @@ def test_a_torn_tail_is_cut_off_and_written_over():
     Spool(SimDisk(medium), PATH).append([entry(1)])
     handle = SimDisk(medium).open(PATH)
     whole = handle.size()
-    handle.append(b"HSP5\0\0")
+    handle.append(b"HSP6\0\0")
     spool = Spool(SimDisk(medium), PATH)
     assert spool.open() == [entry(1)] and handle.size() == whole
     spool.append([entry(2)])

@@ -181,7 +181,7 @@ async def test_nothing_is_acknowledged_from_a_page_cache_that_lies():
 )
 async def test_a_crash_at_every_write_and_sync_loses_nothing_acknowledged(power_cut, batches, torn_bytes):
     """Start, batches, rotation, recovery itself: whatever call fails, acknowledged entries stand and numbers go on."""
-    config = ledger_config(segment_bytes=170 * batches, zero_fill_chunk_bytes=512)
+    config = ledger_config(segment_bytes=150 * batches, zero_fill_chunk_bytes=512)
     device = medium()
     disk = FailingDisk(SimDisk(device))
     await _write_until_it_fails(disk, config, batches)

@@ -10,14 +10,12 @@ import pytest
 
 from bench.ledger_drills.rig import medium, running, start, write
 from hobus.bus.errors import LedgerError
-from hobus.bus.record.entry import StoredEntry
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import writer as writing
-from hobus.ledger_service.frame import HEADER_BYTES, Built, build_frame
-from hobus.ledger_service.intake import Batch, Intake
+from hobus.ledger_service.frame import Built, build_frame
+from hobus.ledger_service.intake import Batch, Intake, Sealed, seal
 from hobus.ledger_service.segment import ActiveSegment
 from hobus.ledger_service.source import Untrue, trusted
-from hobus.ledger_service.tables import Tables
 from hobus.ledger_service.writer import Writer
 
 Spoil = Callable[[pytest.MonkeyPatch, Writer], None]
@@ -32,24 +30,23 @@ def frames(change: Callable[[Built, tuple[Any, ...]], Built]) -> Spoil:
     return spoil
 
 
-def decisions(spoiled: Callable[[Batch, Tables], None]) -> Spoil:
-    """What is decided leaves more behind than it should."""
-    decide = Intake.decide
+def batches(change: Callable[[Sealed], Sealed]) -> Spoil:
+    """What was decided is made into something else; the frame holds what it is said to hold."""
 
-    def spoil(patch: pytest.MonkeyPatch, writer: Writer) -> None:
-        def decided(self: Intake, entry: Any, origin: str, batch: Batch) -> Any:
-            ack = decide(self, entry, origin, batch)
-            spoiled(batch, writer._tables)
-            return ack
-
-        patch.setattr(Intake, "decide", decided)
+    def spoil(patch: pytest.MonkeyPatch, _writer: Writer) -> None:
+        patch.setattr(writing, "seal", lambda *given: change(seal(*given)))
 
     return spoil
 
 
-def stage_more(_batch: Batch, tables: Tables) -> None:
-    """An entry that is in no batch."""
-    tables.stage(99, StoredEntry.__new__(StoredEntry, *[""] * len(StoredEntry._fields)), None)
+def places(change: Callable[[list[Any]], list[Any]]) -> Spoil:
+    """Readers would look elsewhere."""
+    real = writing.places_of
+
+    def spoil(patch: pytest.MonkeyPatch, _writer: Writer) -> None:
+        patch.setattr(writing, "places_of", lambda *given, **named: change(real(*given, **named)))
+
+    return spoil
 
 
 def ahead(patch: pytest.MonkeyPatch, _writer: Writer) -> None:
@@ -99,23 +96,27 @@ def misplaced(_patch: pytest.MonkeyPatch, writer: Writer) -> None:
     writer._active.end += 4
 
 
+ENTRIES, BODIES, HEADER = "entries lie at their places", "bodies lie at the places", "a frame's header tells"
 CASES: list[tuple[Spoil, str, bool]] = [
     (ahead, "a batch begins behind the head", False),
-    (decisions(lambda batch, _: batch.body_counts.append(0)), "every entry has its number of bodies", False),
-    (decisions(lambda batch, _: batch.bodies.append((bytes(16), b"x"))), "every body belongs to an entry", False),
+    (batches(lambda sealed: sealed._replace(entries=sealed.entries[:-1])), "every entry has its chain value", False),
+    (batches(lambda sealed: sealed._replace(body_counts=[0, *sealed.body_counts[1:]])), BODIES, False),
+    (batches(lambda sealed: sealed._replace(bodies=[*sealed.bodies, bytes(17)])), BODIES, False),
+    (batches(lambda sealed: sealed._replace(bodies=[bytes(30), *sealed.bodies[1:]])), BODIES, False),
     (frames(lambda built, _: built._replace(chains=built.chains[:-1])), "every entry has its chain value", False),
     (frames(lambda built, _: built._replace(chains=[bytes(32)] * 3)), "the chain goes on", False),
-    (frames(lambda built, _: built._replace(entries_at=built.entries_at[::-1])), "entries lie one behind the other", False),
-    (frames(lambda built, _: built._replace(bodies_at=built.bodies_at[::-1])), "bodies lie behind them", False),
-    (frames(lambda built, _: built._replace(bodies_at=built.bodies_at[:-1])), "bodies lie behind them", False),
-    (frames(lambda built, _: built._replace(data=built.data[: HEADER_BYTES + 8])), "lie within their frame", False),
-    (frames(lambda built, given: built._replace(data=build_frame(7, *given[1:]).data)), "a frame's header tells", False),
-    (frames(lambda built, given: built._replace(data=build_frame(given[0], bytes(32), *given[2:]).data)), "a frame's header tells", False),
+    (frames(lambda built, given: built._replace(data=build_frame(*given[:2], given[2][::-1], *given[3:]).data)), ENTRIES, False),
+    (frames(lambda built, given: built._replace(data=build_frame(*given[:3], given[3][:-1], given[4]).data)), BODIES, False),
+    (frames(lambda built, _: built._replace(data=built.data[:-8])), HEADER, False),
+    (frames(lambda built, given: built._replace(data=build_frame(7, *given[1:]).data)), HEADER, False),
+    (frames(lambda built, given: built._replace(data=build_frame(given[0], bytes(32), *given[2:]).data)), HEADER, False),
+    (places(lambda found: [found[0], found[0], *found[2:]]), ENTRIES, False),
+    (places(lambda found: found[:-1]), "every entry has its chain value", False),
+    (places(lambda found: [found[0], found[1]._replace(bodies_at=found[0].bodies_at), *found[2:]]), BODIES, False),
     (misnamed, "a segment begins with its name", False),
     (misplaced, "a batch begins where the mask allows", False),
     (not_filled, "a batch is written over zeros", False),
     (not_written, "the batch is written whole, and synced", False),
-    (decisions(stage_more), "what was staged is what was written", True),
     (acks_ahead, "what is acknowledged is durable", True),
     (acks_short, "every entry of an answered write has its ack", True),
 ]  # fmt: skip

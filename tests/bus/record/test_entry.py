@@ -8,26 +8,25 @@ from hypothesis import strategies as st
 
 from hobus.bus.codec import decode, encode
 from hobus.bus.errors import BusError
-from hobus.bus.messages.base import pack
+from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.messages.ledger import Entries, Found, Part, Write, Written
 from hobus.bus.record.entry import (
     HASH_BYTES,
     INTEGER_MAX,
+    SCHEMA_VERSION,
     Ack,
     Entry,
     Provenance,
-    StoredEntry,
     WriteEntry,
     decode_stored,
     encode_stored,
     packed_entry,
-    spelled_more_bytes,
+    spelled_bytes,
     spooled_entry,
     to_entry,
     to_stored,
-    unpack_frozen,
     written_entry,
 )
 from tests.laws import law
@@ -35,10 +34,10 @@ from tests.laws import law
 BIG = 10**9
 _text = st.text(min_size=1, max_size=12)
 _count = st.integers(min_value=0, max_value=INTEGER_MAX)
-_session = st.sampled_from(["", "s", "6e8d-1", "~", "a~", "\0", "é", "x" * 36, "x" * 37]) | _text
+_session = st.sampled_from(["", "s", "6e8d-1", "\1", "a\1", "\0", "é", "x" * 36, "x" * 37]) | _text
 """Of which many are in ids, beside characters that have a meaning in the bytes."""
 _id = st.lists(
-    st.sampled_from(["s", "6e8d-1", "6e8d-", "~", "~~", "\0", "é", "x" * 36, "x" * 37, "/1", "WO-"]),
+    st.sampled_from(["s", "6e8d-1", "6e8d-", "\1", "\1\1", "\0", "é", "x" * 36, "x" * 37, "/1", "WO-"]),
     min_size=1,
     max_size=5,
 )
@@ -53,18 +52,18 @@ _written = st.builds(
     submission_id=_name.map(lambda text: text[:ID_MAX_CHARS]), stream=_name.map(lambda text: text[:80]),
     event_type=_text, at_us=_count, decision=_text, reason=_text,
     provenance=_provenance, parents=st.lists(_name, max_size=3), trace=_name.map(lambda text: text[:200]),
-    prev=st.none() | st.just("") | _name, tenure=st.none() | _count, once=st.none() | _name,
+    prev=st.none() | st.just("") | _name, tenure=st.none() | _count, once=st.none() | st.just("") | _name,
     bodies=st.lists(st.binary(max_size=9), max_size=3),
 )  # fmt: skip
 SESSION = "6e8ddbdb-2a3e-5a6f-b6ac-0f966ad7f28a"
 WRITTEN = WriteEntry("id", "ho2m", "E", 5, parents=["p"], bodies=[b"abc"])
-SIMPLE = to_stored(WRITTEN, "ho2/1@1", 6, (bytes(HASH_BYTES),), (3,))
+SIMPLE = to_stored(WRITTEN, "ho2/1@1", 6, [bytes(HASH_BYTES)], [3])
 
 
-def stored(entry: WriteEntry, at: int) -> StoredEntry:
+def stored(entry: WriteEntry, at: int) -> Entry:
     """As the ledger makes it of this entry."""
-    hashes = tuple(bytes(HASH_BYTES) for _ in entry.bodies)
-    return to_stored(entry, "ho2/1@1", at, hashes, tuple(map(len, entry.bodies)))
+    hashes = [bytes(HASH_BYTES) for _ in entry.bodies]
+    return to_stored(entry, "ho2/1@1", at, hashes, [*map(len, entry.bodies)])
 
 
 @law(20, 100, entry=_written)
@@ -75,14 +74,9 @@ def test_what_is_written_survives_the_way_over_the_wire(entry):
     assert packed_entry(got._replace(trace="x")) == packed_entry(entry._replace(trace="x"))
 
 
-def of_session(number: int, value: object, provenance: dict[int, object] | None = None) -> bytes:
-    """The bytes of an entry of `SESSION`, one field of which is another, and these of its provenance."""
-    fields = list(unpack_frozen(packed_entry(WRITTEN._replace(provenance=Provenance(session_id=SESSION)))))
-    told = list(fields[6])
-    for place, given_value in (provenance or {}).items():
-        told[place] = given_value
-    fields[6], fields[number] = told, value
-    return pack(fields)
+def with_ids(ids: object) -> bytes:
+    """The bytes of an entry with other ids."""
+    return pack([ids, 5, 0, 0, None])
 
 
 def test_an_entry_is_little_longer_than_its_bytes():
@@ -91,8 +85,8 @@ def test_an_entry_is_little_longer_than_its_bytes():
     for count in (9, 10, 11, 40):
         entry = WriteEntry(SESSION, "ho2m", "E", 5, provenance=about, parents=[SESSION] * count, bodies=[])
         packed = packed_entry(entry)
-        assert (packed.count(SESSION.encode()) == 1) == (count <= 10)
-        assert len(pack(entry[:12])) <= len(packed) + spelled_more_bytes(to_stored(entry, "o", 5, (), ()))
+        assert packed.count(SESSION.encode()) == 1 + max(0, count - 10)
+        assert len(pack(entry[:12])) <= spelled_bytes(to_stored(entry, "o", 5, [], []), len(packed))
         assert written_entry((packed, [])) == entry
 
 
@@ -109,26 +103,31 @@ def test_a_session_is_spelled_once_in_the_bytes_of_an_entry():
     assert written_entry((packed, []))[:12] == entry[:12]
 
 
+PLAIN = "\0id\0ho2m\0E" + "\0" * 11
+
+
 @pytest.mark.parametrize(
-    ("packed", "field"),
-    [(of_session(1, "~" * 13), "more than 12"), (of_session(7, ["~"] * 13), "more than 12"), (of_session(7, ["a\0b"]), "zero byte"),
-     (of_session(3, 5, {4: b""}), "provenance"), (of_session(3, 5, {4: b"\xff"}), "provenance"),
-     (of_session(3, 5, {4: b"s" * 37}), "provenance"), (of_session(3, 5, {4: "é".encode()}), "provenance"), (of_session(3, 5, {4: 7}), "provenance"),
-     (of_session(3, 5, {7: b"WO"}), "provenance"), (of_session(0, "~" * 12), "submission_id")],
+    ("ids", "field"),
+    [(PLAIN[:-1], "ids"), ("", "submission_id|ids"), ("s" + PLAIN + "\1" * 13, "a mark too many"), (PLAIN + "\1", "a mark too many"),
+     ("s\1" + PLAIN, "a mark too many"), ("s" * 401 + PLAIN, "session_id: 401"), ("s" * 40 + PLAIN.replace("id", "\1" * 11), "submission_id: 440"),
+     (PLAIN.split("\0")[:-1], "ids"), ([None, *PLAIN.split("\0")[1:]], "session_id: not a text"), ([*PLAIN.split("\0"), None], "ids: not a text"),
+     (["", "", *PLAIN.split("\0")[2:]], "submission_id: 0"), (b"id", "Expected"), ({"a": 1}, "Expected"), ([7], "Expected")],
 )  # fmt: skip
-def test_a_shorter_writing_that_no_writer_makes_is_refused(packed, field):
-    """A few bytes do not become many, nor an id two."""
+def test_ids_that_no_writer_makes_are_refused(ids, field):
+    """A few bytes do not become many, and each part stands where its entry has it."""
+    assert written_entry((with_ids(PLAIN), [])) == written_entry((with_ids(PLAIN.split("\0")), []))._replace(
+        once=None, prev=None
+    )
     with pytest.raises(ValueError, match=field):
-        written_entry((packed, []))
+        written_entry((with_ids(ids), []))
 
 
 @law(20, 100, entry=_written, at=_count)
 def test_what_is_stored_survives_the_way_through_bytes(entry, at):
-    """The writer's bytes stand in those of the record, but for the head of their array."""
-    packed = packed_entry(entry)
-    data = encode_stored(stored(entry, at), packed)
+    """The writer's bytes stand in those of the record as they are."""
+    data = encode_stored(stored(entry, at))
     assert decode_stored(data) == stored(entry, at)
-    assert packed[1:] in data and data == encode_stored(stored(entry, at))
+    assert data.startswith(b"\x92" + packed_entry(entry))
 
 
 @law(20, 100, found=st.lists(st.none() | st.tuples(_written, _count), max_size=3))
@@ -146,20 +145,18 @@ def test_answers_survive_the_way_over_the_wire(found):
 
 
 @pytest.mark.parametrize(
-    ("number", "value", "field"),
-    [(0, 2, "submission_id"), (0, "", "submission_id"), (0, "x" * (ID_MAX_CHARS + 1), "submission_id"),
-     (1, "x" * 81, "stream"), (2, b"E", "event_type"), (3, -1, "at_us"), (3, True, "at_us"), (3, 1.0, "at_us"),
-     (3, INTEGER_MAX + 1, "at_us"), (4, "x" * 33, "decision"), (5, "x" * 65, "reason"), (6, ["a"], "provenance"),
-     (6, None, "provenance"), (6, ["", "", "", "", "", -1, 0, "", ""], "run_seq"), (7, "p", "parents"),
-     (7, [1], "parents"), (8, "x" * 201, "trace"), (9, 1, "prev"), (10, "1", "prev, tenure or once"),
-     (10, -1, "tenure"), (11, 1, "once"), (11, "x" * (ID_MAX_CHARS + 1), "once")],
+    ("changed", "said"),
+    [({"submission_id": ""}, "submission_id: 0"), ({"submission_id": "x" * (ID_MAX_CHARS + 1)}, "submission_id: 401"),
+     ({"stream": "x" * 81}, "stream: 81"), ({"event_type": ""}, "event_type: 0"), ({"decision": "x" * 33}, "decision: 33"),
+     ({"reason": "x" * 65}, "reason: 65"), ({"trace": "x" * 201}, "trace: 201"), ({"once": "x" * (ID_MAX_CHARS + 1)}, "once: 401"),
+     ({"reason": "\0" * 65}, "reason: 65"), ({"at_us": -1}, r"\$\[1\]"), ({"at_us": True}, r"\$\[1\]"), ({"at_us": 1.0}, r"\$\[1\]"),
+     ({"at_us": INTEGER_MAX + 1}, r"\$\[1\]"), ({"provenance": Provenance(run_seq=-1)}, r"\$\[2\]"),
+     ({"provenance": Provenance(round_seq="1")}, r"\$\[3\]"), ({"prev": "", "tenure": "1"}, r"\$\[4\]"), ({"tenure": -1}, r"\$\[4\]")],
 )  # fmt: skip
-def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(number, value, field):
+def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(changed, said):
     """With the number of its entry; nothing of the write counts."""
-    fields = list(WRITTEN[:12])
-    fields[number] = value
-    body = pack([[[packed_entry(WRITTEN), []], [pack(fields), [b"b"]]], True, []])
-    with pytest.raises(BusError, match=rf"not a ledger\.write: entries\.1\..*{field}"):
+    body = pack([[[packed_entry(WRITTEN), []], [packed_entry(WRITTEN._replace(**changed)), [b"b"]]], True, []])
+    with pytest.raises(BusError, match=rf"not a ledger\.write: entries\.1\..*{said}"):
         decode(Write, body, BIG)
 
 
@@ -189,8 +186,7 @@ def test_a_failure_of_one_write_that_is_none_is_refused(failures):
     [[], [[]], [[], True, []], [[[b"", []]], True, []], [[[packed_entry(WRITTEN), [1]]], True, []],
      [[packed_entry(WRITTEN)], True, []], [[[packed_entry(WRITTEN), [], 1]], True, []],
      [[[packed_entry(WRITTEN), []]], 1, []], {"entries": []}, 7, None, [[[packed_entry(WRITTEN), []]], True],
-     [[[pack([*WRITTEN[:12], 1]), []]], True, []], [[[pack(WRITTEN[:11]), []]], True, []],
-     [[[b"\xdc\x00\x0c" + packed_entry(WRITTEN)[1:], []]], True, []],
+     [[[pack([PLAIN, 5, 0, 0, None, 1]), []]], True, []], [[[pack([PLAIN, 5, 0, 0]), []]], True, []],
      [[[packed_entry(WRITTEN) + b"\0", []]], True, []]],
 )  # fmt: skip
 def test_a_write_of_another_form_is_refused(body):
@@ -199,17 +195,27 @@ def test_a_write_of_another_form_is_refused(body):
         decode(Write, pack(body), BIG)
 
 
+OWN = [SCHEMA_VERSION, "ho2/1@1", 6, bytes(HASH_BYTES), [3]]
+
+
 @pytest.mark.parametrize(
     ("number", "value"),
-    [(0, 1), (0, 2), (1, 7), (3, None), (6, ["a"]), (6, list("abcdefghi")), (7, "p"), (7, [1]), (4, -1),
-     (14, INTEGER_MAX + 1), (4, True), (15, [b"short"]), (16, []), (10, 1), (11, "1"), (12, 1), (13, b"")],
+    [(0, 3), (0, "4"), (1, None), (2, -1), (2, INTEGER_MAX + 1), (2, True), (3, bytes(31)), (3, "x" * 32), (3, b""),
+     (4, []), (4, [3, 3]), (4, [-1]), (4, 3)],
 )  # fmt: skip
 def test_a_stored_field_that_is_not_what_stands_there_is_refused(number, value):
     """A well-framed entry with a wrong field is damage, not data."""
-    fields = [list(value) if isinstance(value, tuple) else value for value in SIMPLE]
-    fields[number] = value
-    with pytest.raises(ValueError, match=r"entry|fields"):
-        decode_stored(pack(fields))
+    written = unpack(packed_entry(WRITTEN))
+    assert decode_stored(pack([written, OWN])) == SIMPLE
+    for fields in ([*OWN[:number], value, *OWN[number + 1 :]], OWN[:4], [*OWN, 1]):
+        with pytest.raises(ValueError, match="not an entry of schema version 4"):
+            decode_stored(pack([written, fields]))
+
+
+def test_an_entry_of_the_ledger_itself_may_have_a_longer_id():
+    """Of one about an entry whose id is as long as can be; no writer's may."""
+    long = WRITTEN._replace(submission_id="x" * (ID_MAX_CHARS + 20))
+    assert decode_stored(encode_stored(stored(long, 5))) == stored(long, 5)
 
 
 @pytest.mark.parametrize("frames", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
@@ -255,16 +261,14 @@ def test_garbage_is_no_stored_entry(data):
 
 
 def test_positions_are_a_promise():
-    """The stored order is the format: a change of it needs a new schema version."""
+    """The stored order is the format: a change of it needs a new schema version, and a new version of the frame."""
+    written = packed_entry(WRITTEN).hex()
+    assert written == "95b7" + f"{PLAIN}\0p".encode().hex() + "050000c0"
     assert encode_stored(SIMPLE).hex() == (
-        "dc001103a26964a4686f326da14505a0a099a0a0a0a0a00000a0a091a170a0c0c0c0a7686f322f314031"
-        "0691c420" + "00" * 32 + "9103"
-    )
-    assert packed_entry(WRITTEN).hex() == "9ca26964a4686f326da14505a0a099a0a0a0a0a00000a0a091a170a0c0c0c0"
-    of_a_session = WRITTEN._replace(provenance=Provenance(session_id="s1"), once="end:s1")
-    assert packed_entry(of_a_session).hex() == (
-        "9ca26964a4686f326da14505a0a099a0a0a0a0c40273310000a0a091a170a0c0c0a5656e643a7e"
-    )
+        "92" + written + "9504a7686f322f31403106c420" + "00" * 32 + "9103"
+    )  # fmt: skip
+    of_a_session = WRITTEN._replace(provenance=Provenance(session_id="s1"), once="end:s1", prev="p", tenure=1)
+    assert unpack(packed_entry(of_a_session)) == ["s1\0id\0ho2m\0E\0\0\0\0end:\1\0p\0\0\0\0\0\0\0p", 5, 0, 0, 1]
 
 
 def test_a_reader_gets_the_fields_of_the_stored_entry():

@@ -223,7 +223,7 @@ def test_a_record_in_another_format_is_told_with_the_fix_by_whoever_meets_it(tmp
             id="not read yet",
         ),
         pytest.param("spool.other-format-1", b"HSP4", "wrote it once, back under the name spool,", id="set aside"),
-        pytest.param("spool.damaged-1", b"HSP5" + bytes(60), "was set aside as damaged: ", id="damaged"),
+        pytest.param("spool.damaged-1", b"HSP6" + bytes(60), "was set aside as damaged: ", id="damaged"),
     ],
 )
 def test_a_spool_that_nobody_reads_is_told_with_the_fix(name, content, said, tmp_path, capsys):
