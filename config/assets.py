@@ -130,8 +130,9 @@ class Agent(Asset):
     classification: Literal["before", "beside", "off"] = Field(
         default="beside",
         description="when a call of the model says what each message is about. before: ahead of the answer, whose "
-        "memory lines and context its labels choose; beside: while it is asked for, so that the first words come as "
-        "soon as without; off: never, and there are no labels, intents of the model's or wishes that it reads",
+        "memory lines and context its labels choose; beside: while it is asked for, of an answer that somebody hears "
+        "from its first word on, so that this comes as soon as without; off: never, and there are no labels, intents "
+        "of the model's or wishes that it reads",
     )
     errands: tuple[Text, ...] = Field(
         default=(),

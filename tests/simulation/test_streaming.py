@@ -7,6 +7,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.port import Bus
 from hobus.bus.sim.network import SimNetwork
 from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from tests.actors.ho2_supervisor.rig import CLASSIFIED
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import snapshot
@@ -238,3 +240,32 @@ class Improving:
         text = "no" if self.asked == 1 else "long enough now"
         on_delta(text)
         return _response(text)
+
+
+class Timed(OfflineProvider):
+    """The shipped model, which notes when each kind of prompt comes."""
+
+    def __init__(self) -> None:
+        chars = shipped_snapshot().config.attention.chars_per_token
+        super().__init__(provider_id="offline", latency_ms=800, chars_per_token=chars, sleep=asyncio.sleep)
+        self.asked: dict[str, float] = {}
+
+    async def complete(self, prompt: Any, **how: Any) -> PromptResponse:
+        self.asked[prompt.contract_id] = asyncio.get_running_loop().time()
+        return await super().complete(prompt, **how)
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_what_is_asked_beside_an_answer_that_is_heard_waits_for_its_first_word(is_heard: bool):
+    """One model server does not work at both before the person reads anything; whom nobody hears asks both at once."""
+    shipped, provider, told = shipped_snapshot(), Timed(), list[float]()
+    agent = shipped.agents["ADMIN"].model_copy(update={"classification": "beside"})
+    beside = replace(shipped, agents={**shipped.agents, "ADMIN": agent})
+    with SimulatedCluster(beside, providers={"offline": provider}) as cluster:
+
+        def on_stream(_: Message) -> None:
+            told.append(cluster.world.loop.time())
+
+        assert cluster.ask("hello", input_id="in-1", on_stream=on_stream if is_heard else None).outcome == "success"
+    answer_at, labels_at = sorted(provider.asked.values())
+    assert labels_at >= told[0] > answer_at if is_heard else labels_at - answer_at < 0.005

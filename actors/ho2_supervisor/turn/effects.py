@@ -20,6 +20,7 @@ from hobus.actors.ho2_supervisor.turn import order_codec, pool, work_orders
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.control import SEPARATOR
 from hobus.bus.messages.ids import BESIDE_CALL_ID, body_ref, dispatched_id
+from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.transcript import told
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
@@ -69,14 +70,26 @@ class Effects:
         return receipt
 
     async def orders(self, planned: Sequence[WorkOrder]) -> list[Receipt]:
-        """The same of several at once."""
+        """The same of several at once; what stands beside an answer that somebody hears is asked at its first word."""
         pending = [await self.pending(one) for one in planned]
         await self.dispatch(pending)
         if len(pending) == 1:
             return [await self.finish(pending[0])]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self.finish(one)) for one in pending]
+            tasks: list[asyncio.Task[Receipt]] = []
+            for one in pending:
+                is_behind = one.order.wo_id.endswith(_BESIDE) and self._task.draft.is_watched
+                work = self._behind_first_word(one, tasks[0]) if is_behind else self.finish(one)
+                tasks.append(group.create_task(work))
         return [task.result() for task in tasks]
+
+    async def _behind_first_word(self, pending: OpenOrder, answer: asyncio.Task[Receipt]) -> Receipt:
+        """As `finish`, once the answer is being told or has ended: one model's server would else work at both."""
+        speaks = asyncio.Event()
+        answer.add_done_callback(lambda _: speaks.set())
+        with self._task.draft.watched(lambda said: speaks.set() if isinstance(said, StreamDelta) else None):
+            await speaks.wait()
+        return await self.finish(pending)
 
     async def pending(self, planned: WorkOrder) -> OpenOrder:
         """What the journal holds of this order, else the planned one, journaled as dispatched."""
