@@ -53,12 +53,13 @@ class Row(NamedTuple):
 
 
 def _host() -> tuple[Row, ...]:
-    from hobus.bus.messages import session
+    from hobus.bus.messages import gateway, session
 
     return (
         Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES),
         Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True, timed="turn"),
         Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True),
+        Row(gateway.Embed, "host", gateway.PromptResponse, frozenset({"http"}), sensitive=True),  # passed on
     )
 
 
@@ -109,6 +110,7 @@ def _gateway() -> tuple[Row, ...]:
             gateway.Prompt, "gateway", gateway.PromptResponse, frozenset({"ho1"}), "slot", sensitive=True, timed="call"
         ),
         Row(gateway.DegradedPrompt, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),
+        Row(gateway.Embed, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),
         Row(gateway.ReadBudget, "gateway", gateway.Budget, frozenset({"ho1", "ho2", "operator"})),
         Row(gateway.ReadBreakers, "gateway", gateway.Breakers, frozenset({"ho1", "ho2", "operator"})),
     )

@@ -36,3 +36,5 @@ STREAM_INTERVAL_MS = 20
 """A call's deltas leave at most once per so long; 0: each at once."""
 RECENT_CALLS_MAX = 1024
 """Answered calls remembered in memory; older ones are in the record."""
+NO_VECTORS = frozenset({400, 403, 404, 405, 422, 501})
+"""How servers say that they, or a model, make none: OpenAI 403, vLLM 400 or 404, llama.cpp 501."""

@@ -24,7 +24,7 @@ from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import images, limits, pricing, records, routing, validation
+from hobus.gateway_service import images, limits, pricing, records, routing, validation, vectors
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
@@ -33,13 +33,14 @@ from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
+from hobus.gateway_service.vectors import VectorPrompt
 
 _log = structlog.get_logger("gateway")
 
 _BUDGET_CODES = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"})
 _OUTCOMES: dict[str, Outcome] = {
     **dict.fromkeys(("INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "TURN_LIMIT", "CONTEXT_TOO_LONG"), "REJECTED"),
-    **dict.fromkeys(("PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE"), "REJECTED"),
+    **dict.fromkeys(("PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "MODEL_UNFIT", "PROVIDER_UNUSABLE"), "REJECTED"),
     **dict.fromkeys(_BUDGET_CODES | {"RATE_LIMITED", "CIRCUIT_OPEN"}, "REJECTED"),
     **dict.fromkeys(("PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"), "TIMEOUT"),
 }
@@ -99,7 +100,9 @@ class Pipeline:
             validation.authorise(prompt, call.role, route, agents, is_degraded=is_degraded)  # 3 authorise
             prompt = self.shared.histories.whole(prompt)
             prompt = routing.with_profile(prompt, route, config)
-            ask = records.ask_of(prompt, route, trace=call.trace, is_degraded=is_degraded)
+            ask = records.ask_of(
+                prompt, route, trace=call.trace, is_degraded=is_degraded, principal=self.shared.bus.principal
+            )
             return await self.shared.calls.answer(  # 4 idempotency
                 prompt.idempotency_key,
                 ask.asked,
@@ -133,6 +136,9 @@ class Pipeline:
             links = self.shared.last_faults.last(session_id, links)
         for route in links:
             routing.check_route(route, config, self.providers)  # 5 route
+        if isinstance(ask.prompt, VectorPrompt):
+            vectors.demand_vectors(ask.route, config)
+            links = [ask.route]  # numbers of another model mean something else
         for number, route in enumerate(links, 1):
             following = len(links) - number
             left_s = self._left(running, self._due(ask.prompt))
@@ -243,7 +249,7 @@ class Pipeline:
         window = model.context_tokens if model is not None else None
         if window is None and (known := getattr(provider, "window", None)) is not None:
             window = known(ask.route.model_id)
-        if window is None:
+        if window is None or isinstance(ask.prompt, VectorPrompt):  # of which each has the window for itself
             return ask
         return records.with_answer_cap(ask, routing.answer_cap(ask.prompt.max_tokens, ask.route, estimate, window))
 

@@ -34,6 +34,7 @@ from hobus.bus.record.payloads.prompts import (
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.budget import Reservation
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement, unknown
+from hobus.gateway_service.vectors import VectorPrompt
 
 
 class PackTexts:
@@ -78,6 +79,8 @@ class PromptCall:
     """SHA-256 of the transcript."""
     about: Provenance
     """Who and what its records are about."""
+    principal: str = ""
+    """Whose vectors are wanted; an answer is for its session."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +111,7 @@ def attempt_name(call_key: str, number: int) -> str:
     return f"{call_key}/{number}"
 
 
-def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> PromptCall:
+def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool, principal: str = "") -> PromptCall:
     """An admitted prompt with its digests.
 
     Its key stands for what its order and the configuration that this names have fixed. Who asks for an order again may
@@ -119,7 +122,8 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> Pr
     key_of = pack([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id])
     asked = hashlib.sha256(key_of + said + _manner(prompt)).digest()
     about = provenance_of(prompt)
-    return PromptCall(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said, about)
+    of_whom = principal if isinstance(prompt, VectorPrompt) else ""
+    return PromptCall(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said, about, of_whom)
 
 
 def with_answer_cap(ask: PromptCall, max_tokens: int) -> PromptCall:
@@ -154,8 +158,9 @@ def _images(prompt: Prompt) -> tuple[str, ...]:
     return tuple([image.ref for message in prompt.messages for image in message.images])
 
 
-def _drawn(prompt: Prompt) -> tuple[dict[str, Any], ...]:
-    return () if prompt.sampling is None else (prompt.sampling.model_dump(),)
+def _drawn(prompt: Prompt) -> tuple[Any, ...]:
+    drawn = () if prompt.sampling is None else (prompt.sampling.model_dump(),)
+    return (*drawn, prompt.vector_numbers) if isinstance(prompt, VectorPrompt) else drawn
 
 
 def _manner(prompt: Prompt) -> bytes:
@@ -192,6 +197,7 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
         tools=tuple([tool.tool_id for tool in prompt.tools]),
         domain_tags=tuple(prompt.domain_tags),
         degraded=ask.is_degraded,
+        principal=ask.principal,
     )
     of_pack = packs.of(prompt)
     request = SentRequest(
@@ -205,7 +211,7 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
         payload=payload,
         at=at,
         provenance=ask.about,
-        parents=[] if ask.is_degraded else [dispatched_id(prompt.work_order_id)],
+        parents=[] if ask.is_degraded or not prompt.work_order_id else [dispatched_id(prompt.work_order_id)],
         trace=ask.trace,
         once=sent_key(attempt.name),
     )

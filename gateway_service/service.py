@@ -19,6 +19,7 @@ from hobus.bus.messages.gateway import (
     Breakers,
     Budget,
     DegradedPrompt,
+    Embed,
     Prompt,
     PromptResponse,
     ReadBreakers,
@@ -30,7 +31,7 @@ from hobus.bus.window import remember
 from hobus.config.recorded import Snapshots
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
-from hobus.gateway_service import limits, routing, validation
+from hobus.gateway_service import limits, routing, validation, vectors
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
@@ -166,6 +167,10 @@ class GatewayService(Actor):
     async def on_degraded_prompt(self, message: DegradedPrompt, call: Call) -> PromptResponse:
         """The session host's last resort."""
         return await self._answer(message.prompt, call, is_degraded=True)
+
+    async def on_embed(self, message: Embed, call: Call) -> PromptResponse:
+        """Texts as vectors."""
+        return await self._answer(vectors.prompt_of(message), call, is_degraded=False)
 
     async def on_read_budget(self, message: ReadBudget, call: Call) -> Budget:
         """What was allowed and used."""

@@ -13,9 +13,10 @@ from hobus.bus.messages.ids import DEGRADED, order_of_call
 from hobus.config.assets import Agent
 from hobus.config.json_schema import SchemaFault, Validator, validator_of
 from hobus.config.sections.gateway import Route
+from hobus.gateway_service.vectors import VectorPrompt
 
 _PROMPT_ROLES = frozenset({"ho1"})
-_DEGRADED_ROLES = frozenset({"host"})
+_HOSTS_ROLES = frozenset({"host"})
 
 
 def authenticate(sender: str, role: str) -> None:
@@ -43,7 +44,7 @@ def demand_own_key(prompt: Prompt, message_id: str) -> None:
 
 def authorise(prompt: Prompt, role: str, route: Route, agents: Mapping[str, Agent], *, is_degraded: bool) -> None:
     """Raises GatewayError(FORBIDDEN) unless this role may invoke, and this agent may use this provider and model."""
-    if role not in (_DEGRADED_ROLES if is_degraded else _PROMPT_ROLES):
+    if role not in (_HOSTS_ROLES if is_degraded or isinstance(prompt, VectorPrompt) else _PROMPT_ROLES):
         kind = "a degraded call" if is_degraded else "a prompt"
         raise GatewayError("FORBIDDEN", f"role {role} may not send {kind}")
     if is_degraded and prompt.contract_id != DEGRADED:
@@ -68,7 +69,7 @@ def check_prompt(prompt: Prompt, key_max_chars: int) -> None:
     faults: list[str] = []
     if not any(segment.text.strip() for message in prompt.messages for segment in message.segments):
         faults.append("messages: no text in any message")
-    if not prompt.contract_id.strip():
+    if not prompt.contract_id.strip() and not isinstance(prompt, VectorPrompt):
         faults.append("contract_id: blank")
     if not prompt.session_id.strip():
         faults.append("session_id: blank")

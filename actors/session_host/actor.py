@@ -16,6 +16,7 @@ from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.base import Message, made_of
+from hobus.bus.messages.gateway import Embed, PromptResponse
 from hobus.bus.messages.ledger import session_stream
 from hobus.bus.messages.session import (
     EndSession,
@@ -120,12 +121,21 @@ class SessionHost(Actor):
             try:
                 result = told.given(self._degradation.told_before(turn) or await self._supervised(turn))
             except RuntimeFault as fault:
-                if turn.calls_tool or turns.is_verdict(fault):
-                    return turns.refused(turn, fault)
-                return told.given(await self._degradation.answer(turn, fault, told))
+                is_final = turn.calls_tool or turns.is_verdict(fault)
+                return (
+                    turns.refused(turn, fault)
+                    if is_final
+                    else told.given(await self._degradation.answer(turn, fault, told))
+                )
             if consolidate := turns.consolidation_of(turn, result):
                 call.after_reply(partial(self._bus.post, "ho2", consolidate, key=turn.agent_id, trace=turn.trace))
             return result
+
+    async def on_embed(self, message: Embed, call: Call) -> PromptResponse:
+        """Texts as vectors: no turn, so that nothing stands in for them."""
+        return await self._bus.request(
+            "gateway", message, expect=PromptResponse, timeout_s=self._client_left(call), trace=call.trace
+        )
 
     async def on_end_session(self, message: EndSession, call: Call) -> SessionClosed:
         """Best effort: whatever HO2 says, the client is done with this id; its next turn gets a new session.

@@ -1,10 +1,10 @@
 """Prompts, responses, budgets."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from hobus.bus.messages.base import Count, Message, Record, Timestamp
+from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.work_order import Sampling, Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
 
 Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
@@ -12,8 +12,8 @@ Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
 ERROR_CODES = (
     "INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "PROVIDER_NOT_FOUND", "BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED",
     "TURN_LIMIT", "NOT_ALLOCATED", "RATE_LIMITED", "CIRCUIT_OPEN", "UNAVAILABLE", "UNKNOWN_OUTCOME",
-    "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE", "PROVIDER_REFUSED", "PROVIDER_RATE_LIMITED", "PROVIDER_ERROR",
-    "PROVIDER_TIMEOUT", "CONTEXT_TOO_LONG", "DEADLINE_EXCEEDED", "CANCELLED",
+    "MODEL_NOT_FOUND", "MODEL_UNFIT", "PROVIDER_UNUSABLE", "PROVIDER_REFUSED", "PROVIDER_RATE_LIMITED",
+    "PROVIDER_ERROR", "PROVIDER_TIMEOUT", "CONTEXT_TOO_LONG", "DEADLINE_EXCEEDED", "CANCELLED",
 )  # fmt: skip
 """Of a provider's own: it is not fit for use here (UNUSABLE, nothing was sent), it will not do what it was asked, or
 not for this key (REFUSED), not now (RATE_LIMITED), it failed (ERROR), it took too long (TIMEOUT)."""
@@ -106,11 +106,26 @@ class DegradedPrompt(Message, wire="gateway.degraded_prompt"):
     prompt: Prompt
 
 
+class Embed(Message, wire="gateway.embed"):
+    """Door -> host -> gateway: texts as vectors, by one call of a provider, under no order and no contract."""
+
+    texts: Annotated[list[NonBlank], Field(min_length=1)] = Field(description="each becomes one vector")
+    vector_numbers: Count = Field(default=0, description="of each vector; 0: as its model likes")
+    agent_id: str = Field(description="a configured agent: its permissions and its budget count")
+    session_id: str = Field(description="full id, of this request alone: its budget")
+    provider_id: str = Field(description="a configured provider instance")
+    model_id: str = Field(description="a model of it that makes vectors")
+    idempotency_key: str = Field(description="one recorded answer per key")
+    config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot")
+
+
 class PromptResponse(Message, wire="gateway.response"):
     """The gateway's answer; check `outcome` before `content`."""
 
     outcome: Outcome = Field(description="asked before the content: anything but SUCCESS is a failure")
-    content: str = Field(default="", description="text of the answer; empty unless SUCCESS")
+    content: str = Field(
+        default="", description="text of the answer; of vectors their numbers, float32 in base64; empty unless SUCCESS"
+    )
     content_ref: str | None = Field(default=None, description="ref of the recorded content")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     finish_reason: str = Field(

@@ -19,7 +19,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
 from hobus.bus.paging import read_peers
 from hobus.launch.cluster.version import software_version
-from hobus.launch.http import memory_api, openai_api, sessions_api
+from hobus.launch.http import embeddings, memory_api, openai_api, sessions_api
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard
 from hobus.launch.http.memory_api import MemoryChangeBody, MemoryLine, MemoryLines
@@ -144,6 +144,10 @@ OPERATIONS = (
     Operation(
         "POST", "/v1/responses", openai_api.responses, "OpenAI responses over a session", ResponsesRequest,
         parameters=_BOTH,
+    ),
+    Operation(
+        "POST", "/v1/embeddings", embeddings.embeddings, "OpenAI embeddings, by a model that makes them",
+        embeddings.EmbeddingsRequest, parameters=(_KEY,),
     ),
     Operation("POST", "/v1/sessions", sessions_api.start_session, "", StartBody, SessionReady, (_KEY,)),
     Operation("GET", "/v1/sessions", sessions_api.list_sessions, "", None, SessionList, (_ALL, _LIMIT)),

@@ -22,3 +22,9 @@ KEYS_INTERVAL_MS = 1000
 """Keys created or revoked are recorded so soon at the latest."""
 PING_MS = 15_000
 """Silence of a stream after which a comment says that it lives."""
+EMBEDDED_MAX = 2048
+"""Texts of one request for vectors, as at OpenAI."""
+EMBEDDED_AT_ONCE = 64
+"""Of them in one call: 4096 numbers of each fit into an answer (gateway.answer_max_bytes), also as digits."""
+EMBEDDED_BYTES_AT_ONCE = 1024 * 1024
+"""Of texts in one call: it is recorded whole (ledger.bodies_max_bytes)."""

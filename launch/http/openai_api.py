@@ -153,12 +153,12 @@ async def _turn(
 ) -> Response:
     """One turn behind a request of either API, answered whole or as a stream."""
     body = await read(request, cls)
-    with _on_behalf_of(request, body.user or body.safety_identifier):
+    with on_behalf_of(request, body.user or body.safety_identifier):
         return await _turn_of(request, api, body, answer_of)
 
 
 @contextmanager
-def _on_behalf_of(request: Request, user: str | None) -> Generator[None]:
+def on_behalf_of(request: Request, user: str | None) -> Generator[None]:
     """The request is of this user below its key, unless a header named one."""
     door, key = door_of(request), request.scope["key"]
     if user and principal_of(request) == key.principal:

@@ -39,13 +39,13 @@ _TEXTS_OF_A_MODEL = frozenset({"output_text", "refusal"})
 """In a message of its own; in the user's they would be taken for the person's words."""
 
 
-class _Words(BaseModel):
+class Words(BaseModel):
     """Unknown keys are looked at one by one: `check`."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
-class ContentPart(_Words):
+class ContentPart(Words):
     """A piece of a message's content."""
 
     type: str
@@ -53,21 +53,21 @@ class ContentPart(_Words):
     refusal: str | None = None
 
 
-class Function(_Words):
+class Function(Words):
     """What a call asks for."""
 
     name: str
     arguments: str
 
 
-class FunctionCall(_Words):
+class FunctionCall(Words):
     """A call in a transcript."""
 
     id: str
     function: Function
 
 
-class ChatMessage(_Words):
+class ChatMessage(Words):
     """One message of a transcript."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -86,7 +86,7 @@ class ChatMessage(_Words):
         return TranscriptMessage(role, _text_of(self.content, role, place) or refusal, calls, self.tool_call_id)
 
 
-class InputItem(_Words):
+class InputItem(Words):
     """One item of a response's input: a message, a call, or what a call brought."""
 
     type: str = "message"
@@ -116,13 +116,13 @@ class InputItem(_Words):
                 raise _unsupported(place, f"an item of the type {self.type[:40]!r}")
 
 
-class Metadata(_Words):
+class Metadata(Words):
     """What a client may say besides."""
 
     session_id: str | None = None
 
 
-class _Request(_Words):
+class _Request(Words):
     """What both APIs say."""
 
     model: str
@@ -166,7 +166,7 @@ class ChatRequest(_Request):
         return _asking(said, "messages")
 
 
-class Reasoning(_Words):
+class Reasoning(Words):
     """How hard the model shall think."""
 
     effort: str | None = None
@@ -362,19 +362,24 @@ def models_of(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig |
     return found
 
 
-def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple[str | None, SessionConfig | None]:
-    """Agent and overrides of a request: `AGENT`, `PROVIDER/MODEL`, `AGENT/MODEL` or `AGENT/PROVIDER/MODEL`.
+def model_named(snapshot: Snapshot, name: str) -> tuple[str | None, SessionConfig | None]:
+    """Agent and model of `AGENT`, `PROVIDER/MODEL`, `AGENT/MODEL` or `AGENT/PROVIDER/MODEL`.
 
     Raises Problem for a model that is none.
     """
     known = models_of(snapshot)
-    agent, _, model = request.model.partition("/")
-    if request.model not in known and agent in snapshot.agents and model:
-        known = {request.model: (agent, SessionConfig(model=model))}
-    if request.model not in known:
+    agent, _, model = name.partition("/")
+    if name not in known and agent in snapshot.agents and model:
+        known = {name: (agent, SessionConfig(model=model))}
+    if name not in known:
         # Not said again: clients log errors, and what is no model may be anything, a key too.
         raise Problem(404, "model_not_found", "no such model; GET /v1/models lists them", param="model")
-    agent_id, config = known[request.model]
+    return known[name]
+
+
+def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple[str | None, SessionConfig | None]:
+    """Agent and overrides of a request. Raises Problem, also for a model that is none."""
+    agent_id, config = model_named(snapshot, request.model)
     changes: dict[str, Any] = {}
     tools, choice = tools_of(request.tools, request.tool_choice)
     if tools:

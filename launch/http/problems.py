@@ -20,7 +20,7 @@ STATUS = {
     "not_found": 404, "unknown_artifact": 404, "PROVIDER_NOT_FOUND": 404, "MODEL_NOT_FOUND": 404,
     "input_conflict": 409, "run_active": 409, "run_waiting": 409, "session_closed": 409,
     "cancelled": 409, "fenced": 409,
-    "CONTEXT_TOO_LONG": 400,
+    "CONTEXT_TOO_LONG": 400, "MODEL_UNFIT": 400, "INVALID_INPUT": 400,
     "too_large": 413, "format_not_met": 422, "answer_cut": 422, "tool_invalid_args": 422,
     "busy": 429, "BUDGET_EXHAUSTED": 429, "HIERARCHY_EXCEEDED": 429, "TURN_LIMIT": 429, "NOT_ALLOCATED": 429,
     "RATE_LIMITED": 429, "PROVIDER_RATE_LIMITED": 429,
@@ -31,7 +31,7 @@ STATUS = {
 }  # fmt: skip
 """Code of a fault or of a turn's verdict -> HTTP status; any other is 500."""
 
-_PARAMS = {"agent_mismatch": "model"}
+_PARAMS = {"agent_mismatch": "model", "MODEL_UNFIT": "model"}
 """Code -> the field of a request in OpenAI's words that it is about."""
 
 _TYPES = {
@@ -128,12 +128,18 @@ def of_result(result: TurnResult) -> Problem | None:
     """The problem that a turn ended in; None for one that was answered, also if degraded."""
     if result.outcome != "error":
         return None
-    code = result.code or "error"
     facts = {"session_id": result.session_id, "input_id": result.input_id, "outcome": result.outcome}
+    return of_code(result.code or "error", result.response, retry_after_ms=result.retry_after_ms, facts=facts)
+
+
+def of_code(
+    code: str, said: str, *, retry_after_ms: int | None = None, facts: Mapping[str, Any] | None = None
+) -> Problem:
+    """The problem behind a verdict."""
     status = STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
     # What passes may be asked again, as soon as its provider may. All else was tried as often as the configuration
     # says: who asks anew pays again. OpenAI's clients go by these headers.
     is_passing = status == HTTPStatus.SERVICE_UNAVAILABLE or code == "busy"
-    after_s = max(1, ceil((result.retry_after_ms or 0) / 1000))
+    after_s = max(1, ceil((retry_after_ms or 0) / 1000))
     headers = {"retry-after": str(after_s)} if is_passing else {"x-should-retry": "false"}
-    return Problem(status, code, result.response, param=_PARAMS.get(code), headers=headers, facts=facts)
+    return Problem(status, code, said, param=_PARAMS.get(code), headers=headers, facts=facts)

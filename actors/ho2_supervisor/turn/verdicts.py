@@ -32,6 +32,7 @@ SENTENCES = MappingProxyType(
         "format_not_met": "The model's answer does not have the form that was asked for.",
         "answer_cut": "The model gave no answer.",
         "tool_invalid_args": "The model does not get its calls of tools right.",
+        "MODEL_UNFIT": "The model cannot take what was asked of it.",
         "CONTEXT_TOO_LONG": "The conversation is longer than the model can read.",
         "cancelled": "The turn was cancelled.",
     }
@@ -47,6 +48,7 @@ _WITH_FACTS = frozenset(
         "answer_cut",
         "tool_invalid_args",
         "CONTEXT_TOO_LONG",
+        "MODEL_UNFIT",
         "BUDGET_EXHAUSTED",
         "HIERARCHY_EXCEEDED",
         "NOT_ALLOCATED",

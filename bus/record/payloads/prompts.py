@@ -40,6 +40,8 @@ class PromptSent(NamedTuple):
     provider_profile_id: Annotated[str | None, Field(description="a key of gateway.profiles; None: none")] = None
     degraded: Annotated[bool, Field(description="the last resort of a session's host")] = False
     sampling: Annotated[Sampling | None, Field(description="of whoever asked; None: none")] = None
+    vector_numbers: Annotated[int | None, Field(description="of each vector, 0: any number; None: an answer")] = None
+    principal: Annotated[str, Field(description="of vectors: whose they are; else who its session is of")] = ""
 
 
 def scopes_of(about: Provenance, sent: PromptSent) -> tuple[str, ...]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+import math
+from array import array
+from base64 import b64decode, b64encode
 from typing import Any
 
+from hobus.bus.errors import GatewayError
 from hobus.bus.json_text import text_of
-from hobus.bus.messages.gateway import Prompt, SeenImage
+from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage
 from hobus.config.sections.gateway import OpenAIProvider
-from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid
+from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
 from hobus.gateway_service.providers.http.wire import (
     BadAnswer,
     ToolNames,
@@ -18,9 +21,11 @@ from hobus.gateway_service.providers.http.wire import (
     call_ids,
     given_back,
 )
+from hobus.gateway_service.vectors import VectorPrompt
 
 PATH = "/chat/completions"
 MODELS_PATH = "/models"
+EMBEDDINGS_PATH = "/embeddings"
 
 
 def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvider, *, stream: bool) -> dict[str, Any]:
@@ -207,3 +212,52 @@ def _count(reader: AnswerReader, usage: dict[str, Any]) -> None:
         cached_tokens=asked.get("cached_tokens") or usage.get("prompt_cache_hit_tokens"),
         reasoning_tokens=said.get("reasoning_tokens"),
     )
+
+
+# --- vectors ----------------------------------------------------------------------------------------------------------
+
+
+def embedding_request(prompt: VectorPrompt, model_id: str) -> dict[str, Any]:
+    """The body of a request for the vectors of its messages: in base64, which is shorter, where the server knows it."""
+    body = {"model": model_id, "input": [message.text for message in prompt.messages], "encoding_format": "base64"}
+    return body | ({"dimensions": prompt.vector_numbers} if prompt.vector_numbers else {})
+
+
+def vectors(answer: Any, prompt: VectorPrompt) -> PromptResponse:
+    """The vectors of an answer, in the order of the texts. Raises BadAnswer, ErrorSaid.
+
+    GatewayError(MODEL_UNFIT) for those of another length than was asked for.
+    """
+    told = an_object(answer, "the answer")
+    if "error" in told or (told.keys() & _ERROR_KEYS and "data" not in told):
+        raise ErrorSaid(told.get("error", told))
+    rows = [an_object(row, f"data.{number}") for number, row in enumerate(a_list(told.get("data"), "data"))]
+    if all(type(row.get("index")) is int for row in rows):
+        rows.sort(key=lambda row: row["index"])
+    found = [_numbers(row.get("embedding")) for row in rows]
+    lengths = {len(vector) for vector in found}
+    if len(found) != len(prompt.messages) or len(lengths) != 1 or 0 in lengths:
+        raise BadAnswer(f"the answer holds {len(found)} vectors of {sorted(lengths)[:4]} numbers")
+    usage = an_object(told.get("usage"), "usage")
+    counts = (usage.get("prompt_tokens"), usage.get("total_tokens"))
+    used = next((count for count in counts if is_count(count)), 0)
+    if prompt.vector_numbers and lengths != {prompt.vector_numbers}:
+        raise GatewayError(
+            "MODEL_UNFIT",
+            f"its vectors have {lengths.pop()} numbers, and {prompt.vector_numbers} were asked for: leave out "
+            "`dimensions`, or name a model that takes them",
+            facts={"input_tokens": used},
+        )
+    content = b64encode(b"".join(vector.tobytes() for vector in found)).decode()
+    return PromptResponse(outcome="SUCCESS", content=content, finish_reason="stop", input_tokens=used)
+
+
+def _numbers(value: Any) -> array[float]:
+    """Float32, as this machine has them, and as every wire does. Raises BadAnswer."""
+    try:
+        found = array("f", b64decode(value, validate=True) if isinstance(value, str) else a_list(value, "embedding"))
+    except (ValueError, TypeError, OverflowError):
+        raise BadAnswer("an embedding is neither a list of numbers nor float32 in base64") from None
+    if not all(map(math.isfinite, found)):
+        raise BadAnswer("an embedding holds what is no number")
+    return found

@@ -27,6 +27,7 @@ from hobus.gateway_service.providers.http.reader import AnswerReader
 from hobus.gateway_service.providers.http.thinking import SpokenText
 from hobus.gateway_service.providers.http.wire import ToolNames, a_list, an_object, window_in
 from hobus.gateway_service.providers.keys import read_key, state_of, unusable
+from hobus.gateway_service.vectors import VectorPrompt
 
 _log = structlog.get_logger("gateway")
 Beside = Callable[..., Awaitable[Any]]
@@ -124,6 +125,8 @@ class HttpProvider:
     ) -> PromptResponse:
         """One request, and its answer. Raises GatewayError; cancelling closes the connection."""
         client = await self._ready()
+        if isinstance(prompt, VectorPrompt):
+            return await self._vectors(client, prompt, model_id, timeout_s)
         with self._asking(model_id, prompt):
             reader = self._reader(prompt, model_id)
             answer = await self._answer(client, prompt, reader, timeout_s, on_delta)
@@ -131,6 +134,23 @@ class HttpProvider:
         if reader.content.has_closed_alone:
             self._closes_alone.add(model_id)
         return pricing.with_usage(prompt, response, self.chars_per_token, thought_chars=reader.thought_chars)
+
+    async def _vectors(
+        self, client: SdkClient, prompt: VectorPrompt, model_id: str, timeout_s: float
+    ) -> PromptResponse:
+        try:
+            with self._asking(model_id, prompt):
+                body = openai_wire.embedding_request(prompt, model_id)
+                answer = openai_wire.vectors(await client.post(openai_wire.EMBEDDINGS_PATH, body, timeout_s), prompt)
+        except GatewayError as fault:
+            if fault.facts.get("status") not in limits.NO_VECTORS or fault.code == "CONTEXT_TOO_LONG":
+                raise
+            mend = f"if {model_id} makes no embeddings (of this length), name a model that does"
+            raise GatewayError("MODEL_UNFIT", f"{fault.detail}; {mend}", facts=fault.facts) from None
+        if answer.input_tokens:
+            return answer
+        estimate = pricing.input_tokens(prompt, self.chars_per_token)
+        return answer.model_copy(update={"input_tokens": estimate, "usage_is_estimated": True})
 
     async def close(self) -> None:
         """Its connections are closed; a later call makes new ones."""

@@ -27,8 +27,8 @@ def sendable(role):
 
 
 def test_it_may_send_what_it_needs_and_a_client_no_more_than_before():
-    """Turns, commands and the record; views of sessions, of who is there and of a key's memory for the HTTP door alone."""
-    assert sendable("http") == TURNS | RECORD | MEMORY | {"session.read", "broker.read_peers"}
+    """Turns, commands, the record; views of sessions, peers and a key's memory, and vectors, for the HTTP door alone."""
+    assert sendable("http") == TURNS | RECORD | MEMORY | {"session.read", "broker.read_peers", "gateway.embed"}
     assert sendable("door") == TURNS | RECORD
 
 

@@ -1,0 +1,46 @@
+"""What OpenAI's clients bring besides words, through a whole cluster: the official SDK at the door, a server behind it."""
+
+from __future__ import annotations
+
+import openai
+import pytest
+
+from bench.gateway.servers import answering
+from hobus.bus.record.catalog import read_body
+
+pytestmark = pytest.mark.process
+
+
+def sdk_of(cluster):
+    """The official SDK with a key of alice, once the cluster is up."""
+    cluster.up("--http", "127.0.0.1:0")
+    key = cluster("token create", "--role", "http", "--name", "alice").out.strip()
+    return openai.OpenAI(base_url=f"http://{cluster.home.bound(http=True)}/v1", api_key=key, max_retries=0)
+
+
+def test_vectors_come_from_the_server_and_are_priced(cluster, server):
+    """A list of texts, two records, money by the model's price; who makes none is told with the mend."""
+
+    async def behave(request, writer):
+        if request.method == "GET":
+            return await answering({"data": []})(request, writer)
+        if request.json["model"] == "chat-1":
+            return await answering({"error": {"message": "chat-1 is no embedding model"}}, status=400)(request, writer)
+        rows = [{"index": n, "embedding": [len(text), 0.5]} for n, text in enumerate(request.json["input"])]
+        return await answering({"data": rows, "usage": {"prompt_tokens": 5, "total_tokens": 5}})(request, writer)
+
+    at = server(behave)
+    words = ("--kind", "openai", "--base-url", f"{at.url}/v1", "--key", "none")
+    assert cluster("provider add", "vec", *words, "--model", "embed-1=2/0/0", "--model", "chat-1").code == 0
+    with sdk_of(cluster) as sdk:
+        answer = sdk.embeddings.create(model="vec/embed-1", input=["a", "bcd"])
+        assert [row.embedding for row in answer.data] == [[1.0, 0.5], [3.0, 0.5]]
+        for model, words in (("ADMIN", "configured: vec"), ("chat-1", "chat-1 is no embedding model")):
+            with pytest.raises(openai.BadRequestError, match=words):
+                sdk.embeddings.create(model=model, input="a")
+    assert [one.path for one in at.requests if one.method == "POST"] == ["/v1/embeddings"] * 2
+    received = [read_body(entry) for entry in cluster.entries("PROMPT_RECEIVED")]
+    assert [(one.input_tokens, one.output_tokens, one.cost_usd) for one in received] == [(5, 0, pytest.approx(1e-5))]
+    assert len(cluster.entries("PROMPT_SENT")) == 2
+    assert [entry.reason for entry in cluster.entries("PROMPT_FAILED")] == ["MODEL_UNFIT"]
+    assert "embed-1" in cluster("cost").out
