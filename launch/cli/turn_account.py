@@ -19,8 +19,6 @@ from hobus.ledger_service.reader import EntryFilter, read_entries
 
 _US_PER_MS = 1000
 _NAMED_AT_MOST = 5
-_DASHES = 4
-"""Of a whole id."""
 _ID_CHARS = (8, 36)
 """Of a session, as people see it and whole."""
 _GROUP = 4
@@ -144,7 +142,7 @@ def beginning_of(entries: Sequence[Entry], turn: TurnSeen) -> Entry:
 
 
 def run_in(given: str) -> tuple[str, str] | None:
-    """Session and number of `SES-1a2b3c4d-2`, `1a2b3c4d-2` or `<whole id>-2`; of `<session>/<input>`, that and input.
+    """Session and number of `SES-1a2b3c4d-2`, `1a2b-2` or `<whole id>-2`; of `<session>/<input>`, that and input.
 
     None for anything else.
     """
@@ -152,7 +150,7 @@ def run_in(given: str) -> tuple[str, str] | None:
     if slash and named and input_id:
         return named, input_id
     session, _, number = given.rpartition("-")
-    is_short = len(session) == _ID_CHARS[0] and len(number) < _GROUP  # as long as the next group of an id: that group
-    is_named = session[:4].upper() == "SES-" or session.count("-") == _DASHES or is_short
-    is_run = is_named and number.isascii() and number.isdigit() and len(session.removeprefix("SES-")) in _ID_CHARS
+    has_letters, chars = session[:4].upper() == "SES-", len(session.removeprefix("SES-"))
+    is_short = _GROUP <= chars < _ID_CHARS[0] or (chars == _ID_CHARS[0] and (has_letters or len(number) < _GROUP))
+    is_run = number.isascii() and number.isdigit() and (is_short or chars == _ID_CHARS[1])
     return (session, number) if is_run else None

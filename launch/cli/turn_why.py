@@ -23,8 +23,8 @@ from hobus.launch.sessions.why_prompts import quoted_elsewhere
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 TURN = (
-    "SES-<8 hex digits>-<n>, the n-th turn of a session, also without SES-; one that had no run: SESSION/<input id>; "
-    "SESSION alone means its last one."
+    "SES-<8 hex digits>-<n>, the n-th turn of a session, also without SES- or by four digits or more; one that had no "
+    "run: SESSION/<input id>; SESSION alone means its last one."
 )
 
 

@@ -129,7 +129,9 @@ def opening(found: ExplainedTurn) -> list[str]:
     labels = ", ".join(f"{kind} {value_in_words(name)}" for kind, name in (said.get("labels") or {}).items() if name)
     taken = f"taken as a {act}{f' ({labels})' if labels else ''}" if act else "not classified"
     models = ", ".join(dict.fromkeys(f"{one.provider_id}/{one.model_id}" for one in prompts)) or "no model"
-    named_by = why.model.partition(",")[2]
+    chosen, _, named_by = why.model.partition(",")
+    if prompts and chosen not in models.split(", "):
+        named_by = f"in place of {why.model}"
     told = [
         printable(f"The message was {taken}; the turn's end: {turn.ended}."),
         printable(f"It asked {models}{f' ({named_by.strip()})' if named_by else ''}: {found.account.taken}."),
@@ -304,8 +306,9 @@ def _source(one: ShownStretch) -> str:
 
 
 def _memory(memory: MemoryShown) -> Iterator[Part]:
-    if memory.state == "off":
-        yield Heading(f"memory is off (#{memory.sequence})")
+    if memory.state in ("off", "unasked"):
+        why = "is off" if memory.state == "off" else "was not asked: the turn's template has no stage for it"
+        yield Heading(f"memory {why} (#{memory.sequence})")
         return
     read = f"as of {memory.as_of_ts}, {_up_to(memory.as_of_seq)}"
     if memory.state != "read":

@@ -287,7 +287,9 @@ class Sessions(Generic[C]):
     deny = _waited_for(AsyncSessions.deny)
 
     def wait_for(self, what: Coroutine[Any, Any, T]) -> T:
-        """What this coroutine gives, run on the client's loop. Raises RequestError once this client is closed."""
+        """What this coroutine gives, run on the client's loop. Raises RequestError, also once this client is closed."""
+        if not asyncio.iscoroutine(what):
+            raise RequestError("invalid_input", f"what: expected a coroutine, not a {type(what).__name__}")
         if self._loop.is_closed():
             what.close()
             raise RequestError("closed", "this client is closed; open another one")

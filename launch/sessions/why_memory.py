@@ -51,13 +51,17 @@ class LineLeftOut:
     reason: str
 
 
+MemoryState = Literal["read", "shown_again", "off", "unasked", "silent"]
+"""shown_again: as an order before showed it; off: by the turn's configuration; unasked: its template has no stage for
+it; silent: it did not answer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryShown:
     """What memory gave to the turn."""
 
     sequence: int
-    state: Literal["read", "shown_again", "off", "silent"]
-    """shown_again: as an order before showed it; off: by the turn's configuration; silent: it did not answer."""
+    state: MemoryState
     as_of_ts: str
     as_of_seq: int | None
     shown_by: str
@@ -109,12 +113,14 @@ def _ranked(context: ContextAssembled) -> list[tuple[str, float | None]]:
     return list(zip(context.artifact_ids, scores, strict=False))
 
 
-def _state(context: ContextAssembled, rules: Rules | None) -> Literal["read", "shown_again", "off", "silent"]:
+def _state(context: ContextAssembled, rules: Rules | None) -> MemoryState:
     if context.as_of_seq is not None:
         return "read"
     if rules is not None and not rules.has_memory:
         return "off"
-    return "shown_again" if context.shown_by else "silent"
+    if context.shown_by:
+        return "shown_again"
+    return "silent" if any(stage.type == "memory" for stage in context.stages) else "unasked"
 
 
 def agent_of(turn: Sequence[Entry]) -> str:

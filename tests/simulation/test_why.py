@@ -20,7 +20,7 @@ from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
-from hobus.launch.cli.why_view import lines_of, parts_of
+from hobus.launch.cli.why_view import lines_of, opening, parts_of
 from hobus.launch.console.output import as_json
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn
@@ -331,6 +331,32 @@ def test_an_explanation_opens_with_what_happened_in_at_most_five_sentences(taugh
     assert "history" in said[2] or run == 1
     count = len(turns[run - 1].prompts)
     assert f"as sent, by the recorded SHA-256: {count} of {count} prompt" in said[-1]
+
+
+def test_a_model_that_stood_in_is_not_told_as_the_one_that_was_chosen(taught):
+    """Another model than the named one answered, since that one was at fault."""
+    _, entries, turns, session_id = taught
+    of_session = [one for one in entries if one.provenance.session_id == session_id]
+    account = turn_account(of_session, session_id, "1", called="TURN")
+    elsewhere = replace(turns[0], model="first/m-1, the default")
+    assert " (in place of first/m-1, the default): " in opening(ExplainedTurn(account, elsewhere))[1]
+    assert "in place of" not in opening(ExplainedTurn(account, turns[0]))[1]
+
+
+def test_memory_that_no_stage_asks_for_is_not_told_as_silent():
+    """By the template that the turn's context was made by."""
+    governed = Governed.model_validate(unpack(snapshot(("ho3.enabled", True)).to_bytes()))
+    bare = governed.templates["ATT-ADMIN-001"].model_dump(mode="json")
+    bare["pipeline"] = [one for one in bare["pipeline"] if one["type"] != "memory"]
+    templates = {**governed.templates, "ATT-ADMIN-001": Template.model_validate(bare)}
+    rules = Snapshot.from_bytes(canonical_bytes(governed.model_copy(update={"templates": templates})))
+    with SimulatedCluster(rules) as cluster:
+        session_id = cluster.ask(QUESTION, input_id="in-1").session_id
+        entries = cluster.entries()
+    found = explained(entries, session_id, 1, rules)
+    assert found.memory is not None and found.memory.state == "unasked"
+    account = turn_account(entries, session_id, "1", called="TURN")
+    assert any("memory was not asked" in one for one in lines_of(parts_of(ExplainedTurn(account, found))))
 
 
 # --- under which versions ---------------------------------------------------------------------------------------------

@@ -172,8 +172,9 @@ def _cancel(state: SessionState, command: HostCommand, _at: str) -> Verdict:
 def _approve(state: SessionState, run: RunState, said: messages.Approve, at: str) -> Verdict:
     batch = run.tool_batch
     if batch is not None and batch.needs_other and said.call_id in batch.held and state.received_from in run.asked_by:
+        did = "asked for" if state.received_from == run.asked_by[0] else "steered"
         return Rejected(
-            f"own_call: {state.received_from} asked for this run, and agent {state.agent_id} wants its calls approved "
+            f"own_call: {state.received_from} {did} this run, and agent {state.agent_id} wants its calls approved "
             "by somebody else (approval.by: other)"
         )
     return _decided(state, run, said.call_id, None, at)

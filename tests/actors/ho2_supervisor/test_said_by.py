@@ -127,7 +127,8 @@ def test_where_a_second_person_is_wanted_who_asked_approves_nothing(asker: str, 
         assert own.startswith(
             f"own_call: {who} asked for this run, and agent ADMIN wants its calls approved by somebody"
         )
-        assert others.partition(":")[0] == ("own_call" if asker == "steered" else "")
+        steered = "own_call: local steered this run, and agent ADMIN wants its calls approved by somebody"
+        assert others.startswith(steered) if asker == "steered" else not others
 
 
 def test_who_asked_may_deny_and_by_default_may_approve() -> None:

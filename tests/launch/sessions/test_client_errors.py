@@ -136,6 +136,14 @@ async def test_a_closed_client_says_so(make: str, name: str) -> None:
     assert isinstance(error, RequestError) and error.code == "closed"
 
 
+def test_what_is_no_coroutine_is_not_waited_for() -> None:
+    """Also a session's id, which the name may be taken to want."""
+    with Client("http://127.0.0.1:1", "k") as client:
+        for given in ("1f75a111", 5, None):
+            with pytest.raises(RequestError, match="expected a coroutine"):
+                client.wait_for(given)  # pyright: ignore[reportArgumentType]
+
+
 def test_a_closed_client_without_a_loop_says_so() -> None:
     """Its thread is gone; nothing waits for it."""
     client = Client("http://127.0.0.1:1", "key", timeout_s=0.1)
