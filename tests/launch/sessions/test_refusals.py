@@ -1,6 +1,7 @@
 """What refusals mean."""
 
 import shlex
+from contextvars import copy_context
 
 import click
 import pytest
@@ -30,7 +31,7 @@ def test_a_refusal_says_code_meaning_facts_and_a_next_command_that_parses(code: 
     assert code in error.message and REFUSALS[code].means in error.message and "some facts" in error.message
     command, rest = resolve(shlex.split(error.hint))
     assert isinstance(command, click.Command)
-    command.make_context("hobus", rest)
+    copy_context().run(command.make_context, "hobus", rest)  # it notes whose home is meant
 
 
 def test_a_reason_without_a_known_code_is_said_as_it_is():
