@@ -85,12 +85,18 @@ def _positional(value: Any) -> list[Any]:
 
 
 def _shortened(cls: type[Record], fields: list[Any]) -> list[Any]:
-    infos = [*cls.model_fields.values()]
-    for info in infos[: -cls.ADDED_LATER - 1 : -1]:
-        if fields[-1] != info.get_default(call_default_factory=True):
+    for default in _later_defaults(cls):
+        if fields[-1] != default:
             break
         fields.pop()
     return fields
+
+
+@cache
+def _later_defaults(cls: type[Record]) -> list[Any]:
+    """Of the fields that older entries lack, the last one first; compared, and never handed out."""
+    infos = [*cls.model_fields.values()]
+    return [info.get_default(call_default_factory=True) for info in infos[: -cls.ADDED_LATER - 1 : -1]]
 
 
 pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, default=_positional).pack

@@ -24,7 +24,7 @@ class SimClock:
 
     def now(self) -> float:
         """Wall-clock seconds: the machine's wall time at virtual 0, which jumps when it is set, plus virtual time."""
-        return round(self._epoch_s() + self._loop.time(), 6)
+        return round(self._epoch_s() + self._loop.now, 6)
 
     def new_id(self) -> str:
         """The next id of this process: same seed, same name, same ids."""

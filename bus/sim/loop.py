@@ -14,9 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
-from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from functools import partial
 from typing import Any, TypeVar, cast
 
 from hobus.bus.sim.process import CURRENT
@@ -46,14 +44,12 @@ _TOGETHER_S = 1e-6
 class SimHandle:
     """A call that waits for its time: what asyncio calls a handle."""
 
-    __slots__ = ("_args", "_callback", "_context", "_loop", "_process", "_when", "is_cancelled")
+    __slots__ = ("args", "callback", "context", "is_cancelled", "process", "when_s")
 
-    def __init__(
-        self, loop: VirtualLoop, when: float, callback: Callable[..., object], args: Any, context: Any
-    ) -> None:
-        self._loop, self._when, self._callback, self._args = loop, when, callback, args
-        self._context: contextvars.Context = contextvars.copy_context() if context is None else context
-        self._process = self._context.get(CURRENT)  # None: nobody's, nothing stops it
+    def __init__(self, when_s: float, callback: Callable[..., object], args: Any, context: Any) -> None:
+        self.when_s, self.callback, self.args = when_s, callback, args
+        self.context: contextvars.Context = contextvars.copy_context() if context is None else context
+        self.process = self.context.get(CURRENT)  # None: nobody's, nothing stops it
         self.is_cancelled = False
 
     def cancel(self) -> None:
@@ -66,27 +62,7 @@ class SimHandle:
 
     def when(self) -> float:
         """Virtual seconds at which it is due."""
-        return self._when
-
-    def run(self) -> None:
-        """Calls, if its process lives; a frozen process keeps it until the thaw."""
-        process = self._process
-        if self.is_cancelled or (process is not None and not process.is_alive):
-            return
-        if process is not None and process.is_frozen:
-            process.hold(partial(self._loop.soon.append, self))
-            return
-        try:
-            self._context.run(self._callback, *self._args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - as asyncio's handles: told, and the loop goes on
-            said = {"message": f"exception in callback {self._callback!r}", "exception": error, "handle": self}
-            self._loop.call_exception_handler(said)
-        if process is not None:
-            process.steps += 1
-            if process.steps == process.dies_at:
-                process.end_behind_step()
+        return self.when_s
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -94,20 +70,22 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         super().__init__()
-        self._now = 0.0
-        self.soon: deque[SimHandle] = deque()
+        self.now = 0.0
+        """As `time()`."""
+        self.soon: list[SimHandle] = []
         """What runs in the next pass, in order."""
         self._later: list[tuple[float, int, SimHandle]] = []
         self._timers_made = self._tasks_created = 0
+        self._is_stopped = False
         self.set_task_factory(self._create)
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
-        return self._now
+        return self.now
 
     def advance(self, seconds: float) -> None:
         """Time passes while nothing runs: what work without an await costs."""
-        self._now += seconds
+        self.now += seconds
 
     def _create(
         self,
@@ -128,7 +106,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         """As asyncio's; a killed process's callback is passed over, a frozen one's waits."""
-        step = SimHandle(self, self._now, callback, args, context)
+        step = SimHandle(self.now, callback, args, context)
         self.soon.append(step)
         return step
 
@@ -137,7 +115,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> SimHandle:
         """As `call_soon`, at this time; of one time in the order of the calls."""
         self._timers_made += 1
-        step = SimHandle(self, when, callback, args, context)
+        step = SimHandle(when, callback, args, context)
         heapq.heappush(self._later, (when, self._timers_made, step))
         return step
 
@@ -145,26 +123,58 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         """As `call_at`, so many seconds from now."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self.call_at(self.now + delay, callback, *args, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
         """As asyncio's."""
         return asyncio.Future(loop=self)
 
+    def stop(self) -> None:
+        """Ends with the pass that runs."""
+        super().stop()
+        self._is_stopped = True
+
     def _run_once(self) -> None:
-        """One pass: time moves to the next timer where nothing else waits; what is due then runs."""
-        soon, later = self.soon, self._later
-        while later and later[0][2].is_cancelled:
-            heapq.heappop(later)
-        if not soon:
-            if not later:
-                raise Deadlock("nothing is scheduled: the awaited result can never come")
-            self._now = max(self._now, later[0][0])
-        horizon = self._now + _TOGETHER_S
-        while later and later[0][0] < horizon:
-            soon.append(heapq.heappop(later)[2])
-        for _ in range(len(soon)):
-            soon.popleft().run()
+        """Passes until the loop is stopped: time moves to the next timer where nothing else waits."""
+        later = self._later
+        while True:
+            while later and later[0][2].is_cancelled:
+                heapq.heappop(later)
+            if not self.soon:
+                if not later:
+                    raise Deadlock("nothing is scheduled: the awaited result can never come")
+                self.now = max(self.now, later[0][0])
+            horizon = self.now + _TOGETHER_S
+            while later and later[0][0] < horizon:
+                self.soon.append(heapq.heappop(later)[2])
+            steps, self.soon = self.soon, []
+            for step in steps:
+                if not step.is_cancelled:
+                    self._run(step)
+            if self._is_stopped:
+                self._is_stopped = False
+                return
+
+    def _run(self, step: SimHandle) -> None:
+        """Calls, if its process lives; a frozen process keeps it until the thaw."""
+        process = step.process
+        if process is not None:
+            if not process.is_alive:
+                return
+            if process.is_frozen:
+                process.hold(lambda: self.soon.append(step))
+                return
+        try:
+            step.context.run(step.callback, *step.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio's handles: told, and the loop goes on
+            said = {"message": f"exception in callback {step.callback!r}", "exception": error, "handle": step}
+            self.call_exception_handler(said)
+        if process is not None:
+            process.steps += 1
+            if process.steps == process.dies_at:
+                process.end_behind_step()
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002 - asyncio's signature
         """Refused: a thread would bring real time into the simulation."""

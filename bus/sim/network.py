@@ -159,8 +159,8 @@ class SimNetwork:
             self.settings,
             epoch=epoch,
             authenticate=self.authenticate,
-            now=self.loop.time(),
-            wall_now=self.epoch_s() + self.loop.time(),
+            now=self.loop.now,
+            wall_now=self.epoch_s() + self.loop.now,
             config_digest=self.config_digest,
         )
         self._set_alarm()
@@ -210,7 +210,7 @@ class SimNetwork:
 
     def cut_off(self, connection: SimConnection, directions: Sequence[Direction], *, for_s: float) -> None:
         """What goes in these directions arrives only in `for_s`; both ends give a longer silence up and break off."""
-        until = self.loop.time() + for_s
+        until = self.loop.now + for_s
         for direction in directions:
             connection.blocked_until[direction] = max(connection.blocked_until[direction], until)
         silence_s = self.settings.heartbeat_timeout_ms / 1000
@@ -237,7 +237,7 @@ class SimNetwork:
 
     def _reconnect_later(self, connection: SimConnection) -> None:
         least_s, most_s = limits.RECONNECT_MIN_MS / 1000, limits.RECONNECT_MAX_MS / 1000
-        at = max(self.loop.time(), connection.closed_until) + least_s + self.draw() * (most_s - least_s)
+        at = max(self.loop.now, connection.closed_until) + least_s + self.draw() * (most_s - least_s)
         self.loop.call_at(at, self._reconnect, connection, connection.breaks, self.epoch, context=self._context)
 
     def _reconnect(self, connection: SimConnection, breaks: int, epoch: str) -> None:
@@ -338,7 +338,7 @@ class SimNetwork:
         """Steps the broker's core and does what it says; an unreachable connection is fed back, as by a ROUTER."""
         events = [event]
         while events:
-            for action in self.broker.step(events.pop(0), self.loop.time()):
+            for action in self.broker.step(events.pop(0), self.loop.now):
                 if isinstance(action, Send):
                     connection = self.connections.get(action.connection)
                     if connection is None or not connection.is_reachable:
@@ -367,15 +367,14 @@ class SimNetwork:
 
     def _later(self, connection: SimConnection, direction: Direction, deliver: Deliver, extra_s: float = 0.0) -> None:
         """Delivered behind everything that went this way before."""
-        at = max(self.loop.time() + DELAY_S + extra_s, connection.arrives_at[direction])
+        at = max(self.loop.now + DELAY_S + extra_s, connection.arrives_at[direction])
         at = connection.arrives_at[direction] = max(at, connection.blocked_until[direction])
         self.loop.call_at(at, deliver, context=self._context)
 
     def _note(self, source: str, target: str, header: bytes, body: bytes, *, is_copy: bool) -> None:
         """Every delivered frame goes into the trace's digest."""
         self.delivered += 1
-        line = f"{self.loop.time():.6f} {source} {target} {len(header)} {len(body)}\n".encode()
-        self._trace.update(line + header + body)
+        self._trace.update(f"{self.loop.now:.6f} {source} {target}\n".encode() + header + body)
         if self.on_delivery is not None:
             self.on_delivery(source, target, header, body, is_copy)
 
