@@ -18,6 +18,8 @@ import pytest
 
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus import Client, HttpError
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import PromptFailed, PromptSent
 from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.http.turns import input_of
 
@@ -186,6 +188,26 @@ def who_cannot_come_back_and_goes_has_his_run_cancelled(cluster, sdk):
     both_up(cluster)
 
 
+def a_stream_that_is_left_is_charged_for_what_came(cluster, sdk):
+    """The budget gets back what was reserved beyond the prompt and the words that were read."""
+    stream = sdk.chat.completions.create(model="ADMIN", messages=[{"role": "user", "content": ASKED}], stream=True)
+    chunks = iter(stream)
+    session = next(chunks).session_id
+    for chunk in chunks:
+        if (chunk.choices[0].delta.content or "").strip():
+            break
+    stream.close()
+    assert eventually(lambda: runs_of(cluster, session)) == ["RunCancelled"]
+
+    def of_session(event_type):
+        return [one for one in cluster.entries(event_type) if one.provenance.session_id == session]
+
+    [failed] = eventually(lambda: of_session("PROMPT_FAILED"))
+    charged = payload_in(PromptFailed, failed)
+    reserved = payload_in(PromptSent, of_session("PROMPT_SENT")[-1]).reserved_tokens
+    assert 0 < charged.tokens < reserved and charged.was_sent and not charged.is_unknown
+
+
 def raw(url, data, *, read=True):
     """What the port says to these bytes, until it closes."""
     host, port = parts_of(url.removeprefix("http://"))
@@ -312,6 +334,7 @@ def test_clients_of_two_doors(doors):
     """The official SDK, our own client, a key that is taken back, another number of doors."""
     the_official_sdk_streams_and_goes_on(doors.cluster, doors.sdk)
     the_readme_example_runs(doors.url, doors.key)
+    a_stream_that_is_left_is_charged_for_what_came(doors.cluster, doors.sdk)
     both_doors_are_in_ps_and_one_can_be_taken_away(doors.cluster, doors.url, doors.client)
     a_key_that_was_taken_back_opens_nothing(doors.cluster, doors.url)
 
