@@ -21,7 +21,7 @@ _PARTS: tuple[tuple[str, type[BaseModel]], ...] = (
 def page() -> str:
     """The whole page."""
     parts = [Path(__file__).with_name("attention.md").read_text(encoding="utf-8")]
-    parts.append("\n## Keys of a template\n\n| key | what for |\n| --- | --- |\n")
+    parts.append("\n## Keys of a template\n\n")
     parts.extend(_rows("", Template))
     for name, model in _PARTS:
         parts.extend(_rows(f"{name}.", model))
@@ -29,18 +29,19 @@ def page() -> str:
         "\n## Stages\n\nEach has `stage`, its name in the trace, one of a kind in its template; `type`; `config`, if "
         "its type has any that must be said; and `enabled`, true unless it says false.\n"
     )
+    kinds: dict[str, list[str]] = {}
     for stage in get_args(AnyStage):
-        (kind,) = get_args(stage.model_fields["type"].annotation)
         config = stage.model_fields["config"].annotation
-        parts.append(f"\n### {kind}\n\n{_sentence(config)}\n\n| key of `config` | what for |\n| --- | --- |\n")
-        parts.extend(_rows("", config))
+        told = f"{_sentence(config)}\n\n{''.join(_rows('', config))}"
+        kinds.setdefault(told, []).extend(f"`{kind}`" for kind in get_args(stage.model_fields["type"].annotation))
+    parts.extend(f"\n### {', '.join(names)}\n\n{told}" for told, names in kinds.items())
     return "".join(parts)
 
 
 def _rows(path: str, model: type[BaseModel]) -> Iterator[str]:
     for name, field in model.model_fields.items():
         if field.description is not None:
-            yield f"| `{path}{name}` | {field.description}{_default(field)} |\n"
+            yield f"- `{path}{name}`: {field.description}{_default(field)}\n"
 
 
 def _default(field: FieldInfo) -> str:

@@ -1,7 +1,8 @@
-"""The table of entries in docs/ledger.md, from the catalogue."""
+"""The entries of each stream in docs/ledger.md, from the catalogue."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from hobus.bus.messages.ledger import STREAMS
@@ -9,31 +10,43 @@ from hobus.bus.record.catalog import KINDS, SESSION, EntryKind
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ledger.md"
 BEGIN, END = "<!-- entries: begin -->", "<!-- entries: end -->"
-_COLUMNS = ("entry", "of", "id, behind `<entry>:`", "once key", "texts", "means")
-_HEAD = f"| {' | '.join(_COLUMNS)} |\n|{' --- |' * len(_COLUMNS)}"
 
 
-def table() -> str:
-    """A heading and a table per stream."""
+def lists() -> str:
+    """A list per stream; what most of its entries share is said above them."""
     parts: list[str] = []
     for stream in (SESSION, *STREAMS):
-        rows = [_row(kind) for kind in KINDS if kind.stream == stream]
-        name = "A session's journal, `session/<session>`" if stream == SESSION else f"`{stream}`"
-        parts.append("\n".join((f"{name}:\n", _HEAD, *rows)))
+        kinds = [kind for kind in KINDS if kind.stream == stream]
+        name = "session/<session>" if stream == SESSION else stream
+        writers = Counter(_writers(kind) for kind in kinds).most_common(1)[0][0]
+        named = Counter(_named(kind) for kind in kinds).most_common(1)[0][0]
+        head = f"`{name}`, by {writers}, id {named}:\n"
+        parts.append("\n".join((head, *(_line(kind, writers, named) for kind in kinds))))
     return "\n\n".join(parts)
 
 
-def _row(kind: EntryKind) -> str:
-    mark = " **!**" if kind.is_barrier else ""
-    name = f"`{kind.named.text}`" + ("" if kind.has_type_in_id else ", that alone")
-    once = f"`{kind.once.text}`" if kind.once else ""
+def _writers(kind: EntryKind) -> str:
+    return ", ".join(kind.writers)
+
+
+def _named(kind: EntryKind) -> str:
+    return f"`{kind.named.text}`" + ("" if kind.has_type_in_id else " alone")
+
+
+def _line(kind: EntryKind, writers: str, named: str) -> str:
     searched = {body.number for body in kind.searched}
     texts = ", ".join(f"*{text}*" if number in searched else text for number, text in enumerate(kind.texts, start=1))
-    cells = (f"{kind.event_type}{mark}", ", ".join(kind.writers), name, once, texts, kind.means)
-    return f"| {' | '.join(cells)} |"
+    said = (
+        kind.means.removeprefix(f"Entry {kind.event_type}: ").replace(f" (entry {kind.event_type})", "").rstrip("."),
+        f"by {_writers(kind)}" if _writers(kind) != writers else "",
+        f"id {_named(kind)}" if _named(kind) != named else "",
+        f"once `{kind.once.text}`" if kind.once else "",
+        f"texts: {texts}" if texts else "",
+    )
+    return f"- {kind.event_type}{' **!**' if kind.is_barrier else ''}: {'; '.join(filter(None, said))}"
 
 
 def page() -> str:
-    """The page with its table as the catalogue has it."""
+    """The page with its lists as the catalogue has them."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n{lists()}\n{END}{rest.partition(END)[2]}"

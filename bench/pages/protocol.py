@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
@@ -21,19 +22,31 @@ from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Message, Record
 from hobus.bus.messages.failure import FAILURE_CODES, Failure
-from hobus.bus.messages.ids import ID_MAX_CHARS
+from hobus.bus.messages.ids import ID_MAX_CHARS, PRINCIPAL_PATTERN
 
 Described = type[Record] | type[tuple[Any, ...]]
 """A record, which is a map on the wire, or a named tuple, which is an array."""
 
 _COMMON_MIN = 2
 _FORM = (
-    "A map unless it says so; a field is `name:type=default  meaning (bounds)`. Fields that mean the same in several "
-    "messages are described here, and have name and type alone there."
+    "A map unless it says so; a field is `name:type=default  meaning`, in order. `int(0..)`, `float(0..1)`: range of the "
+    "value; `str(1..80)`, `list[str](..16)`: of the length; `~` before a pattern. `time`: ISO 8601, UTC, microseconds, "
+    "as `2026-01-31T09:30:00.000000Z`; `uuid`: in full, small letters; `key`: letters, digits and `._:@-`; `word`, `line`: "
+    "printable ASCII, without and with blanks; `principal`: `local` (clients of this machine), `key/<name>` (a key of the "
+    "HTTP door), `key/<name>/<user>` (whom that key speaks for). `''` and null mean none, or not known, where nothing else "
+    "is said."
 )
-_SIGNS = {
-    "ge": ">=", "gt": ">", "le": "<=", "lt": "<", "min_length": "length>=", "max_length": "length<=", "pattern": "~",
-}  # fmt: skip
+_TYPES = {
+    r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$": "time",
+    r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$": "uuid",
+    r"^[A-Za-z0-9._:@-]+$": "key",
+    rf"^{PRINCIPAL_PATTERN}$": "principal",
+    rf"^{PRINCIPAL_PATTERN}?$": "principal",
+    r"^[!-~]+$": "word",
+    r"^[ -~]*$": "line",
+}
+_TOLD_BY_TYPE = re.compile(r"(^|; )(ISO 8601, UTC, microseconds|(empty|None|0): (none|nothing|not (known|said)))$")
+_TOLD_BY_ROUTE = re.compile(r"^([A-Z][\w, ]* -> [\w ]+(, post)?: |Answer to \w+[:,.]? ?)")
 _AS_ARRAY = " Its body is an array of these fields, in this order."
 
 _KINDS = {
@@ -68,8 +81,8 @@ def render() -> str:
         "header_max": str(HEADER_MAX_BYTES),
         "header_room": str(HEADER_ROOM_BYTES),
         "id_max": str(ID_MAX_CHARS),
-        "header_table": _table(("field", "type", "meaning"), _items(Header)),
-        "kind_table": _table(("kind", "number", "meaning"), ((k.name, str(int(k)), _KINDS[k]) for k in Kind)),
+        "header_fields": _block(_lines(Header)),
+        "kinds": _block(f"{kind.name} {int(kind)}  {_KINDS[kind]}" for kind in Kind),
         "hello": f"`{control.Hello.TYPE}`",
         "tap_version": str(TAP_VERSION),
         "tap_fields": ", ".join(f"`{name}`" for name in TapRecord._fields),
@@ -79,10 +92,11 @@ def render() -> str:
         preface = preface.replace("{" + name + "}", value)
     by_type = {cls.TYPE: cls for cls in (*CLASSES.values(), *_CONTROL)}
     described: list[Described] = [*(by_type[name] for name in sorted(by_type)), *_records(by_type.values())]
-    lines = Counter(line for cls in described for line in _lines(cls))
-    common = {line for line, count in lines.items() if count >= _COMMON_MIN}
+    fields = Counter(_told(line) for cls in described for line in _lines(cls))
+    common = {told for told, count in fields.items() if told[1] and count >= _COMMON_MIN}
     parts = [preface.rstrip(), "## Who may send what", *_routes(), "## Messages", _FORM]
-    parts += ["Common fields:", _block(sorted(common)), *(_described(cls, common) for cls in described)]
+    parts += ["Fields of several messages:", _block(f"{name}  {meaning}" for name, meaning in sorted(common))]
+    parts += (_described(cls, common) for cls in described)
     parts += [
         "## Failure codes",
         "Codes of the bus and of what it carries: " + ", ".join(f"`{code}`" for code in FAILURE_CODES) + ".",
@@ -110,54 +124,64 @@ def _route(row: Row) -> str:
     return f"{row.cls.TYPE} -> {reply}  {senders}  {','.join((row.mode, *marks))}"
 
 
-def _described(cls: Described, common: Collection[str]) -> str:
-    """A message or a record: what it is, and a line for each field; of a common one its name and type alone."""
+def _described(cls: Described, common: Collection[tuple[str, str]]) -> str:
+    """A message or a record: what it is, and its fields; those that are told above, or by their names, on one line."""
     is_message = issubclass(cls, Message)
     name = f"`{cls.TYPE}`" if is_message else cls.__name__
     version = f" (version {cls.VERSION})" if is_message and cls.VERSION != 1 else ""
     text = " ".join((inspect.getdoc(cls) or "").split())
+    text = _TOLD_BY_ROUTE.sub("", text) if is_message else text
+    text = text[:1].upper() + text[1:]
     text += _AS_ARRAY if is_message and cls.to_bytes is not Message.to_bytes else ""
-    lines = _with_common_ones_together(_lines(cls), common)
+    lines: list[str] = []
+    for is_told, run in groupby(_lines(cls), key=lambda line: not _told(line)[1] or _told(line) in common):
+        same = list(run)
+        lines += [", ".join(line.partition("  ")[0] for line in same)] if is_told else same
     return "\n\n".join(filter(None, (f"### {name}{version}", text, _block(lines) if lines else "")))
 
 
-def _with_common_ones_together(lines: Iterable[str], common: Collection[str]) -> list[str]:
-    """Put neighbours that are described above on one line, by name and type; their order is kept."""
-    parts: list[str] = []
-    for is_common, run in groupby(lines, key=lambda line: line in common):
-        told = list(run)
-        parts += [", ".join(line.partition("  ")[0] for line in told)] if is_common else told
-    return parts
+def _told(line: str) -> tuple[str, str]:
+    """Name and meaning of a field."""
+    head, _, meaning = line.partition("  ")
+    return head.partition(":")[0], meaning
 
 
 def _lines(cls: Described) -> list[str]:
     """`name:type=default  meaning` of each field."""
-    if not issubclass(cls, Record):
-        return [f"{name.strip('`')}:{kind}  {meaning}".rstrip() for name, kind, meaning in _items(cls)]
-    return [
-        f"{name}:{type_text(field.annotation)}{_default(field)}  {_meaning(field)}".rstrip()
-        for name, field in cls.model_fields.items()
-    ]
+    if issubclass(cls, Record):
+        return [
+            f"{name}:{_bounded(field, field.annotation)}{_default(field)}  {_meaning(field)}".rstrip()
+            for name, field in cls.model_fields.items()
+        ]
+    lines: list[str] = []
+    for name, hint in get_type_hints(cls, include_extras=True).items():
+        field = next((item for item in getattr(hint, "__metadata__", ()) if isinstance(item, FieldInfo)), FieldInfo())
+        lines.append(f"{name}:{_bounded(field, hint)}  {_meaning(field)}".rstrip())
+    return lines
 
 
 def _block(lines: Iterable[str]) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def _items(cls: type[tuple[Any, ...]]) -> Iterable[tuple[str, ...]]:
-    for name, hint in get_type_hints(cls, include_extras=True).items():
-        field = next((item for item in getattr(hint, "__metadata__", ()) if isinstance(item, FieldInfo)), FieldInfo())
-        yield f"`{name}`", type_text(hint), _meaning(field)
-
-
 def _meaning(field: FieldInfo) -> str:
-    bounds = " ".join(filter(None, (_bound(item) for item in field.metadata)))
-    return " ".join((field.description or "").split()) + (f" ({bounds})" if bounds else "")
+    return _TOLD_BY_TYPE.sub("", " ".join((field.description or "").split()))
 
 
-def _bound(item: Any) -> str:
-    found = ((sign, getattr(item, name, None)) for name, sign in _SIGNS.items())
-    return " ".join(f"{sign}{value}" for sign, value in found if value is not None)
+def _bounded(field: FieldInfo, annotation: Any) -> str:
+    """A type with the bounds of its values, or of their length."""
+    found = {
+        name: value
+        for item in field.metadata
+        for name in ("ge", "gt", "le", "min_length", "max_length", "pattern")
+        if (value := getattr(item, name, None)) is not None
+    }
+    least, most = found.get("ge", found.get("min_length", "")), found.get("le", found.get("max_length", ""))
+    bounds = f">{found['gt']}" if "gt" in found else f"{least}..{most}" if f"{least}{most}" else ""
+    kind, pattern = type_text(annotation), found.get("pattern", "")
+    kind = kind.replace("str", _TYPES[pattern]) if pattern in _TYPES else kind
+    pattern = "" if pattern in _TYPES else f"~`{pattern}`" if pattern else ""
+    return f"{kind}({bounds}){pattern}" if bounds else kind + pattern
 
 
 def _default(field: FieldInfo) -> str:
@@ -209,9 +233,3 @@ def _held(annotation: Any) -> list[Described]:
         is_positional = issubclass(annotation, tuple) and hasattr(annotation, "_fields")
         return [annotation] if is_positional or issubclass(annotation, Record) else []
     return [cls for argument in get_args(annotation) for cls in _held(argument)]
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return "\n".join(lines)

@@ -17,30 +17,6 @@ from hobus.launch.cli.commands.init import agent_lines
 
 _OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")
 """Sections that an agent's owner need not know."""
-_UNITS = (
-    ("_usd_per_million", "USD per million tokens"),
-    ("_ms", "ms"),
-    ("_seconds", "s"),
-    ("_s", "s"),
-    ("_bytes", "bytes"),
-    ("_bytes_max", "bytes"),
-    ("_per_token", "characters per token"),
-    ("_length", "characters"),
-    ("_chars", "characters"),
-    ("_token_limit", "tokens"),
-    ("_tokens", "tokens"),
-    ("_budget", "tokens"),
-    ("_min_remaining", "tokens"),
-)
-"""Last part of a name -> unit; a number without one is a count."""
-
-
-def unit_of(name: str, field: FieldInfo) -> str:
-    """The unit of a setting: from the end of its name; empty for what is no number."""
-    numbers: tuple[Any, ...] = (int, float, int | None, float | None)
-    if field.annotation not in numbers:
-        return ""
-    return next((unit for ending, unit in _UNITS if name.endswith(ending)), "count")
 
 
 def page() -> str:
@@ -48,40 +24,40 @@ def page() -> str:
     shipped: Any = json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
     parts = [Path(__file__).with_name("settings.md").read_text(encoding="utf-8")]
     ours = [name for name in AdminConfig.model_fields if name not in _OPERATORS]
+    told: set[tuple[str, str]] = set()
     for title, names in (("What people set", ours), ("What operators set", _OPERATORS)):
         parts.append(f"\n## {title}\n")
         for name in names:
             (section,) = _nested(AdminConfig.model_fields[name].annotation)
             about = (section.__doc__ or "").splitlines()[0]
             parts.append(f"\n### {name}\n\n{about}\n\n")
-            parts.extend(_rows(name, section, shipped[name]))
-    parts.append(
-        "\n## agents/&lt;ID&gt;.json\n\nWho answers: one file per agent.\n\n| line | what for |\n| --- | --- |\n"
-    )
-    parts.extend(f"| `{name}` | {told} |\n" for name, told in agent_lines())
+            parts.extend(_rows(name, section, shipped[name], told))
+    parts.append("\n## agents/&lt;ID&gt;.json\n\nWho answers: one file per agent.\n\n")
+    parts.extend(f"- `{name}`: {about}\n" for name, about in agent_lines())
     return "".join(parts)
 
 
-def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:
+def _rows(path: str, section: type[BaseModel], shipped: Any, told: set[tuple[str, str]]) -> Iterator[str]:
+    """A row for each setting; what a part of the same name has said before is not said again."""
     for name, field in section.model_fields.items():
         inner = _nested(field.annotation)
         value = shipped.get(name) if isinstance(shipped, dict) else None
-        unit = unit_of(name, field)
-        parts = () if inner else (f"`{json.dumps(value, ensure_ascii=False)}`", *((unit,) if unit else ()))
-        yield f"- `{path}.{name}`: {' '.join((*parts, '-')) + ' ' if parts else ''}{field.description}\n"
+        about = (name, field.description or "")
+        parts = () if inner else (f"`{json.dumps(value, ensure_ascii=False)}`",)
+        yield f"- `{path}.{name}`: {', '.join((*parts, *(about[1:] if about not in told else ())))}\n"
+        told.add(about)
         known: set[str] = set()
         for model in inner:
             suffix, sample = _inside(field, value)
             fits = isinstance(sample, dict) and sample.keys() <= model.model_fields.keys()
-            rows = {_told(row): row for row in _rows(f"{path}.{name}{suffix}", model, sample if fits else None)}
-            yield from (row for told, row in rows.items() if told not in known)
-            known.update(rows)
+            rows = list(_rows(f"{path}.{name}{suffix}", model, sample if fits else None, told))
+            yield from (row for row in rows if not (_is_bare(row) and row.partition("`: ")[0] in known))
+            known.update(row.partition("`: ")[0] for row in rows)
 
 
-def _told(row: str) -> str:
-    """A row without the value as shipped, which one of several kinds may have and another not."""
-    name, _, rest = row.partition(": ")
-    return f"{name}: {rest.partition(' - ')[2] or rest}"
+def _is_bare(row: str) -> bool:
+    """Whether a row tells neither a value nor a meaning."""
+    return row.partition("`: ")[2].strip() in ("", "`null`")
 
 
 def _nested(annotation: Any) -> list[type[BaseModel]]:

@@ -16,10 +16,10 @@ def test_every_stage_and_key_is_on_the_page() -> None:
     text = page()
     for stage in get_args(AnyStage):
         (kind,) = get_args(stage.model_fields["type"].annotation)
-        section = text.partition(f"### {kind}\n")[2].partition("###")[0]
+        section = re.split(rf"### .*`{kind}`.*\n", text)[1].partition("###")[0]
         for name, field in stage.model_fields["config"].annotation.model_fields.items():
             assert field.description
-            assert f"| `{name}` | " in section
+            assert f"- `{name}`: " in section
 
 
 def test_template_of_the_page_is_one() -> None:
