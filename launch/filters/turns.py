@@ -17,7 +17,7 @@ _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]*")
 _OF_SESSION = re.compile(r"[0-9a-f*?]{4}[0-9a-f*?-]*(/.*)?", re.DOTALL)
 _LEAST_CHARS = 3
 _FULL_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
-_RUN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8})-(\d+)")
+_RUN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{4,8})-(\d+)")
 
 
 def _plain(text: str) -> str:
@@ -53,7 +53,7 @@ def turn_matches(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
             return not turn.session_id
         if run is not None:
             is_it = turn.run_seq == int(run[2]) and turn.session_id.startswith(run[1])
-            # Eight digits and a number may also be the beginning of a longer id, unless written as people see a run.
+            # Some digits and a number may also be the beginning of a longer id, unless written as people see a run.
             return is_it or (is_start_too and turn.session_id.startswith(text))
         if is_wild:
             return fits(turn.run) or any(fits(one) for one in ids)

@@ -37,6 +37,8 @@ from hobus.launch.sessions.which import check_prefix
 M = TypeVar("M", bound=BaseModel)
 _JSON = {"content-type": "application/json"}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
+_FIRST_ANSWER_S = 10.0
+"""So long a client tries an address where nothing has ever answered; a door that restarts is back sooner."""
 
 
 @raises_hobus_errors
@@ -70,6 +72,8 @@ class AsyncClient(AsyncSessions):
             raise RequestError("invalid_input", said)
         self._timeout_s = checked_seconds(timeout_s)
         self._clock = clock or SystemClock()
+        self._is_known = False  # something has answered there
+        self._first_lost_at: float | None = None
         self._http = httpx2.AsyncClient(
             base_url=base_url,
             headers={"authorization": f"Bearer {key}", "x-hobus-timeout": f"{self._timeout_s:g}"}
@@ -189,6 +193,7 @@ class AsyncClient(AsyncSessions):
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                     answer = await self._http.request(method, path, content=content, headers=headers)
+                self._is_known = True
                 found: Any = json.loads(answer.content)
                 if answer.is_success or (verdict and isinstance(found, dict) and "command_id" in found):
                     return found
@@ -207,6 +212,7 @@ class AsyncClient(AsyncSessions):
         """(id, event, data) of a stream of server-sent events. Raises HttpError, TransportError."""
         headers = _JSON | ({} if after is None else {"last-event-id": str(after)})
         async with self._http.stream(method, path, content=_content(body), headers=headers) as answer:
+            self._is_known = True
             if not answer.is_success:
                 raise _error(answer.status_code, await answer.aread(), answer.headers.get("retry-after"))
             if not answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -227,12 +233,16 @@ class AsyncClient(AsyncSessions):
         """Waits before the next try; the pause after that one. Raises the fault where trying again cannot help."""
         if isinstance(fault, HttpError) and not fault.is_retryable:
             raise fault
+        if not self._is_known and not isinstance(fault, HttpError):
+            self._first_lost_at = self._first_lost_at or self._clock.monotonic()
+            deadline = min(deadline, self._first_lost_at + _FIRST_ANSWER_S)
         said_s = fault.retry_after_s if isinstance(fault, HttpError) else None
         wait_s = (pause_s if said_s is None else said_s) * (1 + self._clock.random() / 2)
         if self._clock.monotonic() + wait_s >= deadline:
             if isinstance(fault, HttpError):
                 raise fault
-            raise HttpError(503, "unreachable", f"the door does not answer: {fault}") from fault
+            where = "the door" if self._is_known else f"no door at {self._http.base_url} (`hobus up --http` opens one):"
+            raise HttpError(503, "unreachable", f"{where} does not answer: {fault}") from fault
         await asyncio.sleep(wait_s)
         return min(2 * pause_s, _LONGEST_PAUSE_S)
 

@@ -26,6 +26,7 @@ _FORM = re.compile(
     r"(?: in (?:your |my )?answers)?"
     r")(?:,? please)?"
 )
+_NAMED = re.compile(r"(?:please )?(?:from now on,? )?(?:always )?call me \S+(?: \S+)?(?:,? please)?")
 _FIRST_SENTENCE = re.compile(r"[^\n.!?…]*(?:[.!?…]+(?=\s|\Z)|(?=\n|\Z))")
 
 
@@ -37,8 +38,11 @@ def counts_at_once(statement: str, message: str) -> bool:
 
 
 def subject_of(statement: str) -> str:
-    """What a wish on the list is about, of which the newest counts: `language`, `length`, …; empty: not on the list."""
-    found = _FORM.fullmatch(words_of(statement))
+    """What a wish is about, of which the newest counts: `language`, `length`, …, `name`; empty: that is not known."""
+    words = words_of(statement)
+    if _NAMED.fullmatch(words) is not None:
+        return "name"  # asked for, as it may be anything, and then in the place of the one before
+    found = _FORM.fullmatch(words)
     return "" if found is None else found["mark"] or found.lastgroup or ""
 
 

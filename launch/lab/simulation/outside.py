@@ -16,9 +16,10 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.session import TurnResult
-from hobus.bus.port import Provider
 from hobus.bus.sim.clock import Draw
 from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.providers.offline.model import MODELS
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.launch.lab.simulation.record import Broken, must
 
 WORK_S = 0.05
@@ -37,9 +38,9 @@ Report = Callable[[Broken], None]
 
 @dataclass(slots=True, eq=False)
 class Model:
-    """`bus.port.Provider` around another one: errors, slowness, and the count of calls by key."""
+    """`bus.port.Provider` around the embedded rules, whatever is configured: errors, slowness, the calls by key."""
 
-    inner: Provider
+    inner: OfflineProvider
     draw: Draw
     errors: float
     slow_s: float
@@ -71,7 +72,8 @@ class Model:
         if self.errors and self.draw.random() < self.errors:
             code, is_retryable = self.draw.choice(_FAULTS)
             raise GatewayError(code, "the simulated provider failed", retryable=is_retryable)
-        return await self.inner.complete(prompt, model_id=model_id, timeout_s=timeout_s, on_delta=on_delta)
+        answer = await self.inner.complete(prompt, model_id=MODELS[0], timeout_s=timeout_s, on_delta=on_delta)
+        return answer.model_copy(update={"model_id": model_id})
 
 
 class Outside:

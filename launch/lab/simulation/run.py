@@ -20,6 +20,7 @@ from hobus.bus.sim.world import SimulationFailed, World
 from hobus.config.files import SHIPPED_ALONE, Layers
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from hobus.launch.lab.simulated import SimulatedCluster
 from hobus.launch.lab.simulation.conversation import ASK_S, Clients
 from hobus.launch.lab.simulation.outside import Model, Outside, with_tools
@@ -27,7 +28,6 @@ from hobus.launch.lab.simulation.plan import SeedPlan
 from hobus.launch.lab.simulation.record import Broken, answer_text, answers_of, must
 from hobus.launch.lab.simulation.strikes import Striker
 from hobus.launch.lab.simulation.watch import EventWatch
-from hobus.launch.process.roles.gateway import providers as providers_of
 
 REST_S = 120.0
 """By then everything that was begun has its end in the record."""
@@ -84,17 +84,22 @@ class _Run:
 
     def run(self) -> SeedVerdict:
         plan, tools = self._plan, self._outside.tools()
-        snapshot = with_tools(_snapshot(self._layers, plan.thinking_ms, plan.token_limit), *tools)
+        snapshot = with_tools(_snapshot(self._layers, plan.token_limit), *tools)
         self._models = [
             Model(
-                inner,
+                OfflineProvider(
+                    provider_id=provider_id,
+                    latency_ms=plan.thinking_ms,
+                    chars_per_token=snapshot.config.attention.chars_per_token,
+                    sleep=asyncio.sleep,
+                ),
                 self._draw,
                 errors=plan.faults.get("provider-error", 0.0),
                 slow_s=plan.faults.get("slow-provider", 0.0),
                 is_sent=self._is_sent,
                 report=self._report,
             )
-            for inner in providers_of(snapshot, {}).values()
+            for provider_id in sorted(snapshot.config.gateway.providers)
         ]
         world: World | None = None
 
@@ -267,11 +272,10 @@ def _broken_in(group: BaseExceptionGroup[BaseException]) -> Broken | None:
 
 
 @functools.lru_cache(maxsize=32)
-def _snapshot(layers: Layers, thinking_ms: int, token_limit: int | None) -> Snapshot:
-    """The configuration with a model that takes this long, and a limit of tokens that is enforced."""
+def _snapshot(layers: Layers, token_limit: int | None) -> Snapshot:
+    """The configuration with a limit of tokens that is enforced."""
     snapshot = _frozen(layers)
     config = snapshot.config.model_dump(mode="json")
-    config["gateway"]["providers"]["offline"]["latency_ms"] = thinking_ms
     if token_limit is not None:
         config["budget"] |= {"budget_mode": "enforce", "session_token_limit": token_limit}
     return dataclasses.replace(snapshot, config=AdminConfig.model_validate(config))

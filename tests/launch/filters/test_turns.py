@@ -46,6 +46,9 @@ def test_no_session_is_asked_for_by_the_empty_value():
         (f"{SESSION}-22", False),
         ("SES-1a2b3c4d-2", True),
         ("1a2b3c4d-2", True),
+        ("SES-1a2b-2", True),
+        ("1a2b3-2", True),
+        ("SES-1a2b-1", False),
         ("SES-1a2b3c4d-1", False),
         ("SES-1a2b9999-2", False),
         ("1a2b3c4d-0", True),  # the beginning of the id, too

@@ -201,3 +201,42 @@ def test_faults_keep_what_they_say() -> None:
 def test_the_package_says_that_it_is_typed() -> None:
     """Type checkers look for this file."""
     assert (Path(hobus.__file__).parent / "py.typed").is_file()
+
+
+class Ticks(SystemClock):
+    """A clock that every look moves on by a second."""
+
+    looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return float(self.looks)
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_an_address_where_nothing_ever_answered_is_given_up_soon(was_there, monkeypatch):
+    """A wrong port is told within seconds; a door that was there is waited for as long as the caller has time."""
+
+    async def at_once(_seconds: float) -> None:
+        return None
+
+    monkeypatch.setattr("hobus.launch.sessions.http_client.asyncio.sleep", at_once)
+    tried: list[httpx2.Request] = []
+
+    def door(request: httpx2.Request) -> httpx2.Response:
+        tried.append(request)
+        if was_there and len(tried) == 1:
+            return httpx2.Response(200, json={"models": []})
+        raise httpx2.ConnectError("refused")
+
+    async def work() -> None:
+        transport = httpx2.MockTransport(door)
+        client = AsyncClient("http://127.0.0.1:1", "k", timeout_s=600, transport=transport, clock=Ticks())
+        if was_there:
+            with pytest.raises(HobusError):
+                await client.start()
+        with pytest.raises(HttpError, match="hobus up --http" if not was_there else "the door does not answer"):
+            await client.start()
+
+    asyncio.run(work())
+    assert (len(tried) < 20) is not was_there

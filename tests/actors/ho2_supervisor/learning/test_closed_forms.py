@@ -94,3 +94,11 @@ def test_what_a_client_gave_is_known_from_what_the_person_says() -> None:
 def test_whatever_stands_in_a_message_it_takes_time_in_proportion(again: str) -> None:
     """Messages are as long as their writers like."""
     assert is_linear(lambda text: counts_at_once(text, f"{text}."), "", again, "")
+
+
+def test_of_two_names_the_newer_counts() -> None:
+    """They are about the same, though each is asked; whom to call, and when, is no name."""
+    assert {subject_of(said) for said in ("Always call me Bob", "Call me Alice Smith.", "please call me Zoë")} == {
+        "name"
+    }
+    assert subject_of("Call me when the build is done") == subject_of("Always call my wife") == ""

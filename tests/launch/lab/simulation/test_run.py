@@ -19,6 +19,7 @@ from hobus.actors.ho1_executor.tools.in_process import InProcessHost
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.sim.disk import SimFile, SimMedium
 from hobus.bus.sim.world import World
+from hobus.config.files import Layers
 from hobus.gateway_service.sending import Sender
 from hobus.launch.lab import simulated
 from hobus.launch.lab.simulation import conversation
@@ -201,3 +202,18 @@ async def test_a_letter_that_is_sent_twice_is_reported() -> None:
     await outside.send({}, host)
     assert [str(one) for one in found] == ["the letter of WO-1 is sent twice"]
     assert outside.sent == Counter({"WO-1": 2})
+
+
+def test_a_home_with_another_provider_is_simulated_with_the_embedded_rules(tmp_path) -> None:
+    """Whatever its models are called, none of them is asked; the cluster holds."""
+    free = {"sees": False, "input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}
+    there = {
+        "kind": "openai", "base_url": "http://127.0.0.1:9/v1", "key": None, "any_model": False, "concurrency_max": None,
+        "models": [{"model_id": "m1", **free}], "max_tokens_field": "max_tokens", "structured": "json_schema", "omit": [],
+    }  # fmt: skip
+    own = {"gateway": {"providers": {"far": there}, "default_route": {"provider_id": "far", "model_id": "m1"}}}
+    (tmp_path / "admin_config.json").write_text(json.dumps(own))
+    plan = plan_of(7, turns=1, sessions=None, faults=parse("none"))
+    verdict = simulate(plan, layers=Layers(own=tmp_path))
+    assert verdict.holds, verdict.broken
+    assert set(verdict.answers.values()) == {"success"}
