@@ -121,7 +121,7 @@ WRITES = ("click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write")
 WRITERS = {
     "hobus.launch.console.output": "the one place",
     "hobus.launch.cli.main": "its own version, before anything else is loaded",
-    "hobus.launch.cli.chat.answer_view": "an answer over a pipe is byte for byte what the model wrote",
+    "hobus.launch.cli.answer_view": "an answer over a pipe is byte for byte what the model wrote",
     "hobus.launch.cli.chat.prompt": "the prompt of a terminal that takes no commands",
     "hobus.launch.sessions.refusals": "a table of the documentation",
 }

@@ -158,7 +158,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.http.turns._KEY_MAX_CHARS", "hobus.launch.sessions.client_errors._RETRYABLE",
     ),
     "arguments of a library's class, for programs that have no configuration of ours: whoever calls it decides": (
-        "hobus.launch.sessions.http_client.(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)", "hobus.launch.sessions.http_client.AsyncClient.__init__(timeout_s)",
+        "hobus.launch.sessions.http_client.(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)", "hobus.launch.sessions.http_client._FIRST_ANSWER_S", "hobus.launch.sessions.http_client.AsyncClient.__init__(timeout_s)",
         "hobus.launch.sessions.http_client.Client.__init__(timeout_s)", "hobus.launch.sessions.cluster_client.AsyncClusterClient.open(timeout_s)",
         "hobus.launch.sessions.cluster_client.ClusterClient.__init__(timeout_s)",
     ),
@@ -192,7 +192,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
-        "hobus.actors.ho1_executor.tools.print_pipe._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN)", "hobus.launch.cli.chat.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
+        "hobus.actors.ho1_executor.tools.print_pipe._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN)", "hobus.launch.cli.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
         "hobus.config.gates.ownership._SHOWN_CHARS", "hobus.config.gates.finding.SHOWN_MAX", "hobus.config.parse._FAULTS_SHOWN", "hobus.config.yaml_text._SHOWN_CHARS", "hobus.launch.cli.commands.registry._SHOWN_HASH", "hobus.config.gates.invariants._SHOWN_CHARS",
         "hobus.actors.ho1_executor.file_reads._SHOWN_CHARS", "hobus.ledger_service.finding._EXCERPT_LEAD", "hobus.launch.cli.commands.ledger_search.search():*",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",

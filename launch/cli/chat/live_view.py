@@ -9,8 +9,8 @@ from rich.live import Live
 from rich.text import Text
 
 from hobus.bus.messages.base import Message
-from hobus.launch.cli.chat.answer_view import RESIZED, Provisional, say_answer
-from hobus.launch.cli.chat.outcome import Line
+from hobus.launch.cli.answer_view import RESIZED, Provisional, say_answer
+from hobus.launch.cli.outcome import Line
 from hobus.launch.console.output import harmless, window
 from hobus.launch.console.terminal import screen
 

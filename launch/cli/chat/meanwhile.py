@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hobus.bus.errors import RuntimeFault
-from hobus.launch.cli.chat.answer_view import AnswerView
-from hobus.launch.cli.chat.outcome import failed
+from hobus.launch.cli.answer_view import AnswerView
 from hobus.launch.cli.chat.piped import PipedLines, readable
 from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.slash import LEAVING, told
 from hobus.launch.cli.chat.talk import Other, Talk, TypedLine
+from hobus.launch.cli.outcome import failed
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.notifications import Noticed, follow, in_chat, in_shell

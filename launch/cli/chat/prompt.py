@@ -34,10 +34,10 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.search import accept_search
 
 from hobus.bus.messages.base import Message
-from hobus.launch.cli.chat.answer_view import Provisional, say_answer, say_rows
-from hobus.launch.cli.chat.outcome import Line
+from hobus.launch.cli.answer_view import Provisional, say_answer, say_rows
 from hobus.launch.cli.chat.piped import readable
 from hobus.launch.cli.chat.unseen import NamedMarks, WithoutMarks
+from hobus.launch.cli.outcome import Line
 from hobus.launch.console import terminal
 from hobus.launch.console.output import can_be_commanded, colours, harmless, window
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from hobus.bus.messages import session as events
 from hobus.bus.messages.session import Command, CommandVerdict, HeldCall
-from hobus.launch.cli.chat.outcome import Line
+from hobus.launch.cli.outcome import Line
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault
 from hobus.launch.sessions import refusals
 

@@ -14,9 +14,9 @@ from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import LOCAL, iso, shown_session
 from hobus.bus.messages.session import SessionConfig, SessionView
 from hobus.launch.cli import intent_rows
-from hobus.launch.cli.chat.outcome import Line
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
+from hobus.launch.cli.outcome import Line
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import explained
 from hobus.launch.cli.why_view import lines_of, parts_of

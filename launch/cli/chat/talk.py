@@ -24,9 +24,9 @@ from hobus.bus.messages.session import (
     SessionView,
     TurnResult,
 )
-from hobus.launch.cli.chat.answer_view import AnswerView, show_end
-from hobus.launch.cli.chat.outcome import RUN_WAITING, Line
+from hobus.launch.cli.answer_view import AnswerView, show_end
 from hobus.launch.cli.chat.run_commands import applied, command_of, is_command, is_run_command, needs_held, refused
+from hobus.launch.cli.outcome import RUN_WAITING, Line
 from hobus.launch.cluster.client import asked, connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home

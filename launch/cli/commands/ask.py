@@ -13,8 +13,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
-from hobus.launch.cli.chat.answer_view import AnswerView, PlainView, show_end, streams_to_stdout, view_on_stdout
-from hobus.launch.cli.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
+from hobus.launch.cli.answer_view import AnswerView, PlainView, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.commands.cluster_options import (
     known_agent,
     known_wishes,
@@ -24,6 +23,7 @@ from hobus.launch.cli.commands.cluster_options import (
     with_wishes,
 )
 from hobus.launch.cli.commands.options import DURATION, with_home
+from hobus.launch.cli.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home

@@ -16,9 +16,8 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.launch.cli.chat.answer_view import PlainView, streams_to_stdout, view_on_stdout
+from hobus.launch.cli.answer_view import PlainView, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.meanwhile import Meanwhile
-from hobus.launch.cli.chat.outcome import Line, exit_code_of, failed, lines_about, warnings_about, worst
 from hobus.launch.cli.chat.piped import PipedLines
 from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import is_run_command
@@ -32,6 +31,7 @@ from hobus.launch.cli.commands.cluster_options import (
     with_wishes,
 )
 from hobus.launch.cli.commands.options import DURATION, with_home
+from hobus.launch.cli.outcome import Line, exit_code_of, failed, lines_about, warnings_about, worst
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_here

@@ -22,9 +22,9 @@ from hobus.bus.messages.session import (
     SessionView,
     TurnResult,
 )
-from hobus.launch.cli.chat.outcome import exit_code_of, warnings_about
 from hobus.launch.cli.commands.cluster_options import seconds_to_wait, text_given
 from hobus.launch.cli.commands.options import DURATION, Output, with_home, with_json
+from hobus.launch.cli.outcome import exit_code_of, warnings_about
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home

@@ -23,10 +23,10 @@ from hobus.bus.messages.work_order import ToolFile
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.orders import files_in
 from hobus.config.json_schema import validator_of
-from hobus.launch.cli.chat.outcome import RUN_WAITING, exit_code_of
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent, with_cluster
 from hobus.launch.cli.commands.options import DURATION, Output, with_json
 from hobus.launch.cli.commands.tools import Row, tool_rows, tools_of
+from hobus.launch.cli.outcome import RUN_WAITING, exit_code_of
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.console import exit_codes

@@ -12,9 +12,9 @@ import pytest
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.session import Remembered
 from hobus.launch.cli.chat import slash
-from hobus.launch.cli.chat.outcome import told_of
 from hobus.launch.cli.chat.slash import told
 from hobus.launch.cli.chat.talk import Talk
+from hobus.launch.cli.outcome import told_of
 from hobus.launch.console.errors import CommandError
 from tests.actors.ho3_memory.builders import artifact
 

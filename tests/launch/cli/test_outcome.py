@@ -6,7 +6,7 @@ import pytest
 
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Cost
-from hobus.launch.cli.chat.outcome import exit_code_of, lines_about, money, warnings_about, worst
+from hobus.launch.cli.outcome import exit_code_of, lines_about, money, warnings_about, worst
 from hobus.launch.console import exit_codes
 
 

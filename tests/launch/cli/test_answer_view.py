@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
-from hobus.launch.cli.chat.answer_view import RESIZED, STANDS_STILL, WAITING, WHY_AGAIN, PlainView
+from hobus.launch.cli.answer_view import RESIZED, STANDS_STILL, WAITING, WHY_AGAIN, PlainView
 from hobus.launch.cli.chat.live_view import LiveView
 from hobus.launch.console.output import harmless
 from hobus.launch.console.terminal import folded

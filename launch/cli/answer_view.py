@@ -14,7 +14,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from hobus.bus.streaming import Continuity
-from hobus.launch.cli.chat.outcome import Line
+from hobus.launch.cli.outcome import Line
 from hobus.launch.console.output import (
     can_be_commanded,
     colours,
