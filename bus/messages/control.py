@@ -52,43 +52,39 @@ class Hello(Message, wire="bus.hello"):
     """First frame of a connection; nothing else is accepted before its Welcome."""
 
     instance: Printable = Field(max_length=200, description="`<role>/<n>@<epoch>`; bound to the token")
-    token: str = Field(
-        max_length=200, description="secret made for this incarnation; empty where CURVE identifies the peer"
-    )
+    token: str = Field(max_length=200, description="secret of this incarnation; empty: CURVE identifies the peer")
     role: Role = Field(description="text of the instance before its first `/`")
     offers: list[Name] = Field(default_factory=list[Name], max_length=16, description="services it answers for")
-    slots: Count = Field(description="how many credit-bound requests it takes at once")
+    slots: Count = Field(description="credit-bound requests at once")
     version: Printable = Field(max_length=64, description="of the software")
-    protocol: int = Field(description="version of bus/PROTOCOL.md that the peer speaks")
+    protocol: int = Field(description="version of this page that it speaks")
     config_digest: Digest = Field(default="", description="snapshot that it runs under; empty: none yet")
     tools: list[Name] = Field(default_factory=list[Name], description="tools a ho1 worker can run")
     keys: list[Id] = Field(default_factory=list[Id], description="sticky routing keys it holds (re-announced)")
     in_progress: list[Id] = Field(default_factory=list[Id], description="request ids it works on (re-announced)")
     answered: list[Id] = Field(default_factory=list[Id], description="recently answered request ids")
-    host: Printable = Field(
-        default="", max_length=255, description="its machine's name, as it says; empty: the broker's own"
-    )
+    host: Printable = Field(default="", max_length=255, description="its machine's name; empty: the broker's")
 
 
 class Welcome(Message, wire="bus.welcome"):
     """The connection is bound to its principal."""
 
-    epoch: Name = Field(description="of the broker or lane server; a new one means it restarted")
+    epoch: Name = Field(description="of the server; a new one: it restarted")
     beat_interval_ms: Count = Field(description="how often the peer beats")
     peer_timeout_ms: Count = Field(description="silence after which the peer is lost")
     config_digest: Digest = Field(default="", description="snapshot that the broker runs under; empty at a lane")
 
 
 class Join(Message, wire="bus.join"):
-    """First frame of a worker elsewhere, on a connection made with its token's key: enrol my own key.
+    """First frame of a worker elsewhere: enrol my own key.
 
-    These fields never change, so that a broker of any version can name what does not fit.
+    These fields never change, so that any broker can name what does not fit.
     """
 
-    public_key: str = Field(max_length=40, description="the worker's own CURVE key, Z85; its secret never leaves it")
-    role: str = Field(max_length=16, description="what it will be; the token's word counts")
+    public_key: str = Field(max_length=40, description="the worker's own CURVE key, Z85")
+    role: str = Field(max_length=16, description="what it will be")
     version: Printable = Field(max_length=64, description="of the software")
-    protocol: int = Field(description="version of bus/PROTOCOL.md that it speaks")
+    protocol: int = Field(description="version of this page that it speaks")
     host: Printable = Field(max_length=255, description="its machine's name, as it says")
 
 
@@ -117,24 +113,24 @@ class Ready(Message, wire="bus.ready"):
     """The peer's own view of its readiness; re-sent on every change."""
 
     state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")
-    reason: Reason = Field(default="", description="why it is not ready; empty when it is")
+    reason: Reason = Field(default="", description="why it is not ready")
     config_digest: Digest = Field(default="", description="snapshot under which it begins new work; empty: its hello's")
 
 
 class Beat(Message, wire="bus.beat"):
-    """From an actor's loop: it is not stuck, and these are its counters. From the broker: who is ready."""
+    """The loop is not stuck, and its counters; from the broker: who is ready."""
 
     counters: dict[Name, int] = Field(
         default_factory=dict[Name, int], description="small integers of this incarnation, by name"
     )
     ready_roles: list[Role] = Field(
-        default_factory=list[Role], max_length=16, description="from the broker: of these somebody is ready"
+        default_factory=list[Role], max_length=16, description="from the broker: with a ready peer"
     )
     is_whole: bool = Field(
-        default=False, description="from the broker: of no other role anybody is; false while it waits for old peers"
+        default=False, description="from the broker: no other role has one; false while it waits for old peers"
     )
-    ready_count: Count = Field(default=0, description="from the broker: so many peers are ready")
-    config_digest: Digest = Field(default="", description="from the broker: snapshot that the cluster runs under")
+    ready_count: Count = Field(default=0, description="from the broker: ready peers")
+    config_digest: Digest = Field(default="", description="from the broker: the cluster's snapshot")
 
 
 class Credit(Message, wire="bus.credit"):
@@ -144,29 +140,29 @@ class Credit(Message, wire="bus.credit"):
 
 
 class ToolWord(Record):
-    """One tool, as the worker that can run it tells of it."""
+    """One tool of a worker."""
 
-    tool_id: Name = Field(description="by which models ask for it and orders are routed")
-    source: Name = Field(description="where it comes from: `builtin`, `python`, or the name of an MCP server")
-    description: str = Field(description="for the model; of a server's tool the server's own words")
-    parameters: str = Field(description="JSON Schema of its arguments: JSON text of an object, at most 128 levels deep")
-    idempotent: bool = Field(description="running it twice is as good as once")
-    writes: bool = Field(description="it may change something; an agent needs its exact name among its permissions")
+    tool_id: Name = Field(description="what models and orders call it")
+    source: Name = Field(description="`builtin`, `python`, or an MCP server's name")
+    description: str = Field(description="for the model")
+    parameters: str = Field(description="JSON Schema of its arguments, as text, at most 128 levels deep")
+    idempotent: bool = Field(description="may run twice")
+    writes: bool = Field(description="may change something; needs its exact name among an agent's permissions")
 
 
 class ToolSource(Record):
-    """Where tools of one worker come from, and how that is going."""
+    """A source of tools at a worker."""
 
-    name: Name = Field(description="`builtin`, `python`, or the name of an MCP server")
+    name: Name = Field(description="`builtin`, `python`, or an MCP server's name")
     kind: Literal["builtin", "python", "mcp"] = Field(description="what it is")
-    state: Literal["starting", "ready", "failed"] = Field(description="failed: it is tried again, or says what to fix")
+    state: Literal["starting", "ready", "failed"] = Field(description="failed: tried again, or to be mended")
     detail: Printable = Field(
-        default="", max_length=REASON_MAX_CHARS, description="what is wrong; of a server in order who it is"
+        default="", max_length=REASON_MAX_CHARS, description="what is wrong, else who the server is"
     )
     refused: list[Annotated[Printable, Field(max_length=REASON_MAX_CHARS)]] = Field(
         default_factory=list[Printable],
         max_length=REFUSED_SHOWN_MAX,
-        description="tools that it offers and that are not taken, each with the reason",
+        description="tools not taken, each with the reason",
     )
 
     def may_bring(self, tool_id: str) -> bool:
@@ -176,14 +172,11 @@ class ToolSource(Record):
 
 
 class AnnounceTools(Message, wire="bus.tools"):
-    """What a worker can run from now on: it replaces what its hello and every earlier announcement said.
-
-    Said in parts of about `bus.page_max_bytes`, in order; it counts once the last part is there.
-    """
+    """What a worker can run from now on, in place of all that it said before."""
 
     tools: list[ToolWord] = Field(description="each id once in all parts")
     sources: list[ToolSource] = Field(max_length=SOURCES_MAX, description="each name once in all parts")
-    part: int = Field(default=1, ge=1, description="number of this part, from 1; 1 begins anew")
+    part: int = Field(default=1, ge=1, description="from 1, which begins anew")
     parts: int = Field(default=1, ge=1, description="how many there are")
 
 
@@ -194,9 +187,7 @@ class Bye(Message, wire="bus.bye"):
 class Cancelled(Message, wire="bus.cancel"):
     """Body of a cancel frame; its correlation id names the request."""
 
-    reason: Literal["requester", "deadline"] = Field(
-        default="requester", description="a short reason code or words; empty: none"
-    )
+    reason: Literal["requester", "deadline"] = Field(default="requester", description="why")
 
 
 class InstanceLost(Message, wire="broker.instance_lost"):
@@ -214,16 +205,16 @@ class ServiceGivenUp(Message, wire="broker.service_given_up"):
 
 
 class UseSnapshot(Message, wire="broker.use_snapshot"):
-    """Launcher -> broker: the cluster runs under this snapshot from now on, which is in the record; all are told."""
+    """Launcher -> broker: the cluster runs under this recorded snapshot from now on; all are told."""
 
     config_digest: Digest = Field(description="`sha256:<64 hex>` of it")
 
 
 class LaneFrame(Message, wire="broker.lane_frame"):
-    """Gateway -> broker, post: a frame of the gateway's own lane, for the tap (lane=direct); its body stays there."""
+    """Gateway -> broker, post: a frame of its own lane, for the tap, without its body."""
 
-    verdict: str = Field(max_length=16, description="what the lane did with it: a verdict of the tap")
-    header: bytes = Field(max_length=4096, description="its header, with the sender as the lane stamped it")
+    verdict: str = Field(max_length=16, description="a verdict of the tap")
+    header: bytes = Field(max_length=4096, description="with the stamped sender")
     size: Count = Field(description="bytes of its body")
     sha256: bytes = Field(min_length=32, max_length=32, description="SHA-256 of its body")
 
@@ -231,7 +222,7 @@ class LaneFrame(Message, wire="broker.lane_frame"):
 class ReadPeers(Message, wire="broker.read_peers"):
     """Ask who is connected: one page, of `bus.page_max_bytes`."""
 
-    after: str = Field(default="", max_length=500, description="`next` of the page before; empty: the first page")
+    after: str = Field(default="", max_length=500, description="`next` of the page before; empty: first page")
 
 
 class ReadPeer(Message, wire="broker.read_peer"):
@@ -247,7 +238,7 @@ class PeerRow(Message, wire="broker.peer"):
     role: Instance = Field(description="text of the instance before its first `/`")
     offers: list[Name] = Field(max_length=16, description="services it answers for")
     state: Literal["starting", "ready", "degraded", "draining", "lost"] = Field(description="its own view, or lost")
-    reason: Reason = Field(default="", description="why it is not ready; empty when it is")
+    reason: Reason = Field(default="", description="why it is not ready")
     slots: Count = Field(description="credit-bound requests at once")
     in_flight: Count = Field(description="requests delivered and not answered")
     keys: Count = Field(description="sticky routing keys it holds")
@@ -257,7 +248,7 @@ class PeerRow(Message, wire="broker.peer"):
     missing_tools: list[Name] = Field(
         default_factory=list[Name],
         max_length=SOURCES_MAX,
-        description="sources of tools that failed there; `broker.read_tools` says why",
+        description="failed sources of tools",
     )
     config_digest: Digest = Field(
         default="", description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet"
@@ -266,23 +257,21 @@ class PeerRow(Message, wire="broker.peer"):
     counters: dict[Name, int] = Field(
         default_factory=dict[Name, int], description="small integers of this incarnation, by name"
     )
-    host: str = Field(default="", max_length=255, description="its machine's name, as it says; empty: the broker's own")
-    address: Address = Field(
-        default="", description="where it connects from, as the broker sees it; empty: a local socket"
-    )
+    host: str = Field(default="", max_length=255, description="its machine's name; empty: the broker's")
+    address: Address = Field(default="", description="as the broker sees it; empty: a local socket")
 
 
 class ReadTools(Message, wire="broker.read_tools"):
-    """Ask which tools there are, and where: one page, of `bus.page_max_bytes`."""
+    """Ask which tools there are, and where: one page."""
 
-    after: str = Field(default="", max_length=500, description="`next` of the page before; empty: the first page")
+    after: str = Field(default="", max_length=500, description="`next` of the page before; empty: first page")
 
 
 class ToolRow(ToolWord):
     """One tool and who can run it."""
 
     workers: list[Instance] = Field(
-        max_length=WORKERS_SHOWN_MAX, description="instances that announce it, sorted; the first of them if many"
+        max_length=WORKERS_SHOWN_MAX, description="that announce it, sorted, the first ones"
     )
     worker_count: Count = Field(description="how many announce it")
 
@@ -295,12 +284,12 @@ class SourceRow(ToolSource):
 
 
 class Tools(Message, wire="broker.tools"):
-    """Answer to ReadTools: first sources by worker, then tools by id (in the words of its first worker)."""
+    """Answer to ReadTools: sources by worker, then tools by id."""
 
-    epoch: Name = Field(description="of the broker; another one than the page before had: begin again")
+    epoch: Name = Field(description="of the broker; another one: begin again")
     tools: list[ToolRow]
     sources: list[SourceRow]
-    next: str = Field(default="", max_length=500, description="`after` of the next page; empty: this is the last one")
+    next: str = Field(default="", max_length=500, description="`after` of the next page; empty: the last")
 
 
 class RefusedKey(Record):
@@ -315,17 +304,17 @@ class RefusedKey(Record):
 class Peers(Message, wire="broker.peers"):
     """Answer to ReadPeers, sorted by instance."""
 
-    epoch: Name = Field(description="of the broker; a new one means it restarted: begin again")
+    epoch: Name = Field(description="of the broker; another one: begin again")
     peers: list[PeerRow]
     listens: Address = Field(default="", description="`HOST:PORT` for workers elsewhere; empty: none")
     refused_keys: list[RefusedKey] = Field(
-        default_factory=list[RefusedKey], description="latest last, bounded; on the first page alone"
+        default_factory=list[RefusedKey], description="latest last; on the first page"
     )
-    next: str = Field(default="", max_length=500, description="`after` of the next page; empty: this is the last one")
+    next: str = Field(default="", max_length=500, description="`after` of the next page; empty: the last")
 
 
 class ReadQueues(Message, wire="broker.read_queues"):
-    """Ask how many requests wait and run: a row for each service of the catalog, so that the answer needs no pages."""
+    """Ask how many requests wait and run, by service."""
 
 
 class QueueRow(Record):
@@ -353,7 +342,7 @@ class Drain(Message, wire="broker.drain"):
 
 
 class RevokeKey(Message, wire="broker.revoke_key"):
-    """Operator -> broker: this worker's key is revoked, its connection cut off, its orders given to others."""
+    """Operator -> broker: revoke this worker's key, cut its connection, give its orders to others."""
 
     name: str = Field(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")
 
@@ -361,10 +350,10 @@ class RevokeKey(Message, wire="broker.revoke_key"):
 class CreateToken(Message, wire="broker.create_token"):
     """Operator -> broker: whoever connects with this key may enrol one of its own."""
 
-    public_key: str = Field(max_length=40, description="Z85; its secret half stands in the token and nowhere else")
+    public_key: str = Field(max_length=40, description="Z85; its secret half stands in the token alone")
     role: Literal["ho1"] = Field(description="what the worker will be")
     ttl_s: int = Field(gt=0, description="seconds; at most bus.join_ttl_max_s")
-    uses: int = Field(gt=0, description="how many workers may join with it; at most bus.join_uses_max")
+    uses: int = Field(gt=0, description="workers that may join; at most bus.join_uses_max")
 
 
 class TokenCreated(Message, wire="broker.token_created"):
@@ -389,7 +378,7 @@ class Probed(Message, wire="bus.probed"):
 
     instance: Instance = Field(description="`<role>/<n>@<epoch>`")
     state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")
-    reason: Reason = Field(default="", description="why it is not ready; empty when it is")
+    reason: Reason = Field(default="", description="why it is not ready")
 
 
 LIMITED_BY: dict[tuple[type[Record], str], str] = {

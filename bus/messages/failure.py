@@ -33,14 +33,12 @@ def _bounded(facts: Any) -> Any:
 class Failure(Message, wire="bus.failure"):
     """Sent instead of a reply, exactly once per request."""
 
-    code: str = Field(max_length=64, description="one of FAILURE_CODES, or a work order's or the gateway's own code")
-    retryable: bool = Field(description="whether the same request may succeed later")
+    code: str = Field(max_length=64, description="of the list below, a work order's or the gateway's")
+    retryable: bool = Field(description="the same request may succeed later")
     detail: Annotated[str, cut_to(4000), Field(max_length=4000)] = Field(
-        description="what was tried, which id, which limit, the fix; no prompt text, no secret; cut where it is longer"
+        description="what was tried, which id, which limit, the fix; no prompt text, no secret"
     )
-    retry_after_ms: int | None = Field(
-        default=None, ge=0, description="busy: the same request may pass after so long, and not sooner; null: not said"
-    )
+    retry_after_ms: int | None = Field(default=None, ge=0, description="busy: not sooner")
     facts: Annotated[dict[str, Any], BeforeValidator(_bounded)] = Field(
         default_factory=dict,
         description=f"machine-readable; of more than {FACTS_MAX_BYTES} bytes only the number stands there",

@@ -35,8 +35,7 @@ Principal = Annotated[
     str,
     Field(
         pattern=rf"^{PRINCIPAL_PATTERN}$",
-        description="whose it is: `local` (clients of this machine), `key/<name>` (who has that key of the HTTP door), "
-        "`key/<name>/<user>` (a user whom that key speaks for)",
+        description="whose it is",
     ),
 ]
 SignalId = Annotated[

@@ -25,32 +25,28 @@ class Signal(Record):
     """One observation: an immutable source event."""
 
     event_id: Annotated[str, Field(min_length=1, max_length=300)] = Field(
-        description="`EVT-<session>-<run>-<signal>`: derived, so that a redelivered message counts once"
+        description="`EVT-<session>-<run>-<signal>`: sent again, it counts once"
     )
     signal_id: SignalId
     principal: Principal
     session_id: SessionId
     at: Timestamp
     metadata: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="facts about it; never text of a person or a model"
+        default_factory=dict, description="never text of a person or a model"
     )
 
 
 class Accumulator(Record):
-    """What the events of one signal add up to, as of a time; computed, never the record of truth."""
+    """What the events of one signal add up to, as of a time."""
 
     signal_id: SignalId
     principal: Principal | None = Field(description="whose events; None: everybody's")
     count: Count = Field(description="events")
     last_seen: Timestamp
-    session_ids: list[str] = Field(
-        description="distinct sessions of the events below, sorted; empty if the question wanted no ids"
-    )
+    session_ids: list[str] = Field(description="of the events below, sorted; empty: no ids wanted")
     session_count: Count = Field(default=0, description="distinct sessions")
-    event_ids: list[str] = Field(
-        description="the newest, at most ho3.source_events_max, in order of event time, then id; empty as above"
-    )
-    decay: float = Field(description="2 ** -(age / half-life), at most 1, rounded to 9 decimals")
+    event_ids: list[str] = Field(description="the newest ho3.source_events_max, by event time, then id")
+    decay: float = Field(description="2 ** -(age / half-life), 9 decimals")
 
 
 class Labels(Record):
@@ -65,17 +61,15 @@ class ArtifactFacts(Record):
 
     artifact_id: ArtifactId
     principal: Principal | None = Field(
-        description="whose events made it, in whose prompts it stands; None: everybody's, of a type of ho3.shared_types"
+        description="whose events made it, and in whose prompts it stands; None: everybody's (ho3.shared_types)"
     )
     artifact_type: ArtifactType = Field(description="what kind of thing was learned")
     labels: Labels = Labels()
     weight: Weight
-    decay_modifier: Weight = Field(default=1.0, description="factor per day since the consolidation; 1: none")
+    decay_modifier: Weight = Field(default=1.0, description="factor per day; 1: none")
     scope: ArtifactScope = Field(description="session: for session_id alone; agent: by labels; global: always")
     session_id: SessionId | None = Field(default=None, description="of scope session; None otherwise")
-    context_line: NonBlank = Field(
-        description="one sentence, copied verbatim into prompts; at most ho3.context_line_max_chars"
-    )
+    context_line: NonBlank = Field(description="one sentence for prompts; at most ho3.context_line_max_chars")
     enabled: bool = Field(default=True, description="false: deactivated")
     created_at_event_ts: Timestamp
     expires_at_event_ts: Timestamp | None = Field(default=None, description="returned while this is not past")
@@ -97,17 +91,17 @@ class Artifact(ArtifactFacts):
 
 
 class InForce(ArtifactFacts):
-    """An artifact as a prompt needs it: its events are counted and told apart, however many there are."""
+    """An artifact as a prompt needs it, its events counted."""
 
     source_event_count: Count = Field(description="events that it rests on")
-    source_event_digest: str = Field(description="SHA-256 of their ids, sorted, each with a line feed; hexadecimal")
+    source_event_digest: str = Field(description="SHA-256 of their ids, sorted, each with a line feed, hex")
 
 
 class PlainContent(Record):
     """What a plain overlay says."""
 
     bias: NonBlank = Field(description="reads as context_line; at most ho3.context_line_max_chars")
-    category: str = Field(default="", description="reads as artifact_type if it is one, else as topic_affinity")
+    category: str = Field(default="", description="artifact_type if it is one, else topic_affinity")
 
 
 MomentText = Annotated[
@@ -121,15 +115,12 @@ MomentText = Annotated[
 
 
 class PlainOverlay(Record):
-    """The short form of an artifact: weight is salience_weight, context_line content.bias; no labels, scope global.
+    """The short form of an artifact: weight and line alone; no labels, scope global, enabled."""
 
-    It is enabled, and belongs to the principal of its events.
-    """
-
-    overlay_id: str = Field(default="", max_length=100, description="not read: the id follows from what it says")
+    overlay_id: str = Field(default="", max_length=100, description="not read")
     signal_id: SignalId
     salience_weight: Weight
-    decay_modifier: Weight = Field(default=1.0, description="factor per day since then; 1: none")
+    decay_modifier: Weight = Field(default=1.0, description="factor per day; 1: none")
     source_event_ids: Annotated[list[str], Field(min_length=1)] = Field(description="every one a logged event")
     content: PlainContent
     created_at: MomentText
@@ -138,7 +129,7 @@ class PlainOverlay(Record):
 
 
 class Bias(Record):
-    """An artifact that is in force as of the read, with the decay of its freshest source signal."""
+    """An artifact in force as of the read."""
 
     overlay_id: str = Field(description="`OVL-…`")
     artifact: InForce
@@ -149,11 +140,11 @@ OverlayState = Literal["active", "pending", "off", "silent", "expired", "superse
 
 
 class ChangeSaid(Record):
-    """What was said of an artifact after it was logged first, and by whom."""
+    """What was said of an artifact later, and by whom."""
 
-    entry_id: str = Field(description="submission id of its entry, which begins with what was said")
-    principal: str = Field(description="who said it: `local`, `key/<name>`; empty: it was logged again")
-    door: str = Field(description="the instance that it came from, as the broker stamped it")
+    entry_id: str = Field(description="submission id; begins with what was said")
+    principal: str = Field(description="who said it; empty: logged again")
+    door: str = Field(description="the stamped instance")
 
 
 class Overlay(Record):
@@ -162,21 +153,20 @@ class Overlay(Record):
     overlay_id: str = Field(description="`OVL-…`")
     artifact: Artifact
     state: OverlayState = Field(
-        description="pending: a constraint that nobody has confirmed; off: by a person; silent: of weight 0; "
-        "superseded: each of its signals has a newer artifact"
+        description="pending: unconfirmed; off: by a person; silent: weight 0; superseded: by newer ones"
     )
-    is_active: bool = Field(description="state is active: it may stand in prompts")
+    is_active: bool = Field(description="may stand in prompts")
     changes: list[ChangeSaid] = Field(default_factory=list[ChangeSaid], description="later ones, in order")
 
 
 class Quarantined(Record):
-    """A line that was refused: it is in no prompt, and stands here so that a person sees who taught what."""
+    """A refused line, in no prompt."""
 
     signal_id: SignalId
-    principal: Principal | None = Field(description="whose events were to make it; None: everybody's")
+    principal: Principal | None = Field(description="whose events; None: everybody's")
     at: Timestamp
     reason: str = Field(description="why it was refused; empty: erased")
-    line: str = Field(description="the line as it was refused, to be shown escaped; empty: erased")
+    line: str = Field(description="to be shown escaped; empty: erased")
 
 
 class AsOf(Record):
@@ -184,12 +174,12 @@ class AsOf(Record):
 
     as_of_ts: Timestamp
     as_of_seq: int = Field(ge=-1, description="last ledger sequence that counted; -1: none")
-    from_clock: bool = Field(description="true: the reader named no time and the clock was used")
+    from_clock: bool = Field(description="the reader named no time")
 
 
 ItsPrincipal = Annotated[
     Principal | None,
-    Field(default=None, description="only if the artifact is this one's, which a door has to name; None: any's"),
+    Field(default=None, description="only if it is this one's; a door has to name it; None: any's"),
 ]
 Place = Annotated[int, Field(ge=-1)]
 FIRST_PAGE = -1
@@ -201,9 +191,9 @@ class ReadAsOf(Record):
     """What every question says: whose memory, as of when."""
 
     agent_id: AgentId
-    as_of_ts: Timestamp | None = Field(default=None, description="later events do not count; None: the clock")
+    as_of_ts: Timestamp | None = Field(default=None, description="events up to then; None: the clock")
     as_of_seq: Annotated[int, Field(ge=-1)] | None = Field(
-        default=None, description="entries of a later sequence do not count; None: the head"
+        default=None, description="entries up to then; None: the head"
     )
 
 
@@ -211,34 +201,34 @@ class ReadSignals(ReadAsOf, Message, wire="memory.read_signals"):
     """Ask for accumulators."""
 
     signal_id: SignalId | None = Field(default=None, description="None: all")
-    principal: Principal | None = Field(default=None, description="only of this one's events; None: each principal's")
+    principal: Principal | None = Field(default=None, description="only this one's; None: each principal's")
     min_count: Count = Field(default=0, description="only signals with so many events")
     with_ids: bool = Field(default=True, description="false: without session and event ids")
-    after: str = Field(default="", max_length=300, description="`next` of the page before; empty: the first page")
+    after: str = Field(default="", max_length=300, description="`next` of the page before; empty: first page")
 
 
 class Signals(Message, wire="memory.signals"):
     """Answer to ReadSignals: one per signal and principal, sorted by both."""
 
     signals: list[Accumulator]
-    next: str = Field(default="", description="where the next page begins; empty: that is all")
+    next: str = Field(default="", description="`after` of the next page; empty: the last")
     as_of: AsOf
 
 
 class ReadOverlays(ReadAsOf, Message, wire="memory.read_overlays"):
     """Ask for overlays."""
 
-    signal_id: SignalId | None = Field(default=None, description="only those that rest on it; None: all")
-    principal: Principal | None = Field(default=None, description="only those in this one's memory; None: all")
+    signal_id: SignalId | None = Field(default=None, description="only those resting on it; None: all")
+    principal: Principal | None = Field(default=None, description="only this one's; None: all")
     active_only: bool = Field(default=True, description="false: in every state")
-    after: Place = Field(default=FIRST_PAGE, description="`next` of the page before; -1: the first page")
+    after: Place = Field(default=FIRST_PAGE, description="`next` of the page before; -1: first page")
 
 
 class Overlays(Message, wire="memory.overlays"):
     """Answer to ReadOverlays, in append order."""
 
     overlays: list[Overlay]
-    next: Place | None = Field(default=None, description="where the next page begins; None: that is all")
+    next: Place | None = Field(default=None, description="`after` of the next page; None: the last")
     as_of: AsOf
 
 
@@ -247,45 +237,45 @@ class ReadActiveBiases(ReadAsOf, Message, wire="memory.read_active_biases"):
 
     principal: Principal
     session_id: SessionId | None = Field(default=None, description="whose session-scoped artifacts; None: none")
-    after: Place = Field(default=FIRST_PAGE, description="`next` of the page before; -1: the first page")
+    after: Place = Field(default=FIRST_PAGE, description="`next` of the page before; -1: first page")
 
 
 class Biases(Message, wire="memory.biases"):
     """Answer to ReadActiveBiases, in append order."""
 
     biases: list[Bias]
-    next: Place | None = Field(default=None, description="where the next page begins; None: that is all")
+    next: Place | None = Field(default=None, description="`after` of the next page; None: the last")
     as_of: AsOf
 
 
 class ReadReview(ReadAsOf, Message, wire="memory.read_review"):
     """Ask for what waits for a person, and for the newest lines that were refused."""
 
-    principal: Principal | None = Field(default=None, description="only of this one; None: of all")
+    principal: Principal | None = Field(default=None, description="only this one's; None: all")
 
 
 class Review(Message, wire="memory.review"):
     """Answer to ReadReview; of each at most ho3.page_max, the newest."""
 
-    pending: list[Overlay] = Field(description="constraints that nobody has confirmed or rejected, in append order")
+    pending: list[Overlay] = Field(description="undecided constraints, in append order")
     quarantined: list[Quarantined] = Field(description="refused lines, in order of event time")
     as_of: AsOf
 
 
 class CheckGate(ReadAsOf, Message, wire="memory.check_gate"):
-    """Ask whether one signal's gate is crossed: of a principal's own events, or of everybody's."""
+    """Ask whether a signal's gate is crossed, by a principal's events or everybody's."""
 
     signal_id: SignalId
     principal: Principal | None = Field(default=None, description="whose events count; None: everybody's")
     event_id: str = Field(
         default="",
         max_length=300,
-        description="in place of a principal: that of this event; if its own gate is closed, everybody's that is open",
+        description="this event's principal; if that gate is closed, everybody's open one",
     )
 
 
 class GateChecked(Message, wire="memory.gate_checked"):
-    """Answer to CheckGate, with the accumulator that it was judged on (None: no such event)."""
+    """Answer to CheckGate, with what it was judged on (None: no such event)."""
 
     gate: GateResult
     accumulator: Accumulator | None
@@ -351,12 +341,12 @@ class LogOverlay(Message, wire="memory.log_overlay"):
 
 
 class OverlayLogged(Message, wire="memory.overlay_logged"):
-    """Durable. Logged again while active, or exactly as it was logged before: the same overlay, nothing appended."""
+    """Durable; logged again while active, or exactly as before, appends nothing."""
 
     overlay_id: str = Field(description="`OVL-…`")
     artifact_id: str = Field(description="`ART-…`")
     is_new: bool = Field(description="true: this logging was appended")
-    is_active: bool = Field(description="as all that was said about it has it; false: it is pending, or stayed off")
+    is_active: bool = Field(description="false: pending, or stayed off")
 
 
 class OverlayCommand(Record):
@@ -364,33 +354,30 @@ class OverlayCommand(Record):
 
     agent_id: AgentId
     artifact_id: ArtifactId
-    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
+    reason: NonBlank = Field(description="at most ho3.reason_max_chars")
     at: Timestamp
     principal: ItsPrincipal = None
 
 
 class DeactivateOverlay(OverlayCommand, Message, wire="memory.deactivate_overlay"):
-    """A person switches an artifact off, or rejects one that waits. Unknown id: refused, nothing appended.
-
-    Its signals make no new one either, until a person switches it on again.
-    """
+    """Switch an artifact off, or reject one that waits; its signals make no new one. Unknown id: refused."""
 
 
 class ActivateOverlay(OverlayCommand, Message, wire="memory.activate_overlay"):
-    """A person switches an artifact on again that is off. Unknown id: refused, nothing appended."""
+    """Switch an artifact on again. Unknown id: refused."""
 
 
 class ConfirmOverlay(OverlayCommand, Message, wire="memory.confirm_overlay"):
-    """A person confirms a constraint that waits: it is in force from then on. Unknown id: refused, nothing appended."""
+    """Confirm a constraint that waits. Unknown id: refused."""
 
 
 class UpdateOverlayWeight(Message, wire="memory.update_overlay_weight"):
-    """Append a new weight for an artifact. Unknown id: refused, nothing appended."""
+    """Give an artifact another weight. Unknown id: refused."""
 
     agent_id: AgentId
     artifact_id: ArtifactId
     new_weight: Weight
-    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
+    reason: NonBlank = Field(description="at most ho3.reason_max_chars")
     at: Timestamp
     principal: ItsPrincipal = None
 
@@ -407,15 +394,15 @@ class LogConsolidationFailure(Message, wire="memory.log_consolidation_failure"):
     agent_id: AgentId
     signal_id: SignalId
     principal: Principal | None = Field(description="whose gate; None: everybody's")
-    wo_id: str = Field(default="", max_length=100, description="the order that failed; empty: it never got that far")
+    wo_id: str = Field(default="", max_length=100, description="the order that failed")
     code: str = Field(max_length=64, description="closed code")
-    reason: str = Field(default="", description="with a line: why it was refused; cut to ho3.reason_max_chars")
-    line: str = Field(default="", description="the line that was refused, for the quarantine; cut as the reason is")
+    reason: str = Field(default="", description="why the line was refused; cut to ho3.reason_max_chars")
+    line: str = Field(default="", description="the refused line, cut likewise")
     at: Timestamp
 
 
 class ConsolidationFailureLogged(Message, wire="memory.consolidation_failure_logged"):
-    """Durable; until when the gate is closed, and how many tries of this signal and window have failed."""
+    """Durable; until when the gate is closed, after how many failures."""
 
     signal_id: SignalId
     closed_until: Timestamp

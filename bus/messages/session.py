@@ -22,22 +22,16 @@ class RunSettings(Record):
     """What a session's settings and a run's have in common."""
 
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
-    reasoning_effort: ReasoningEffort | None = Field(
-        default=None, description="how hard the model shall think, if it can"
-    )
+    reasoning_effort: ReasoningEffort | None = Field(default=None, description="how hard the model shall think")
     max_tokens: Chosen | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
     caller_tools: list[ToolSpec] | None = Field(
-        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
+        default=None, description="tools that the asker runs itself, beside the agent's own"
     )
     tool_choice: ToolChoice | None = Field(
-        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
+        default=None, description="required: caller_tools alone, one has to be called; None: auto"
     )
-    output_schema: dict[str, Any] | None = Field(
-        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
-    )
-    sampling: Sampling | None = Field(
-        default=None, description="how the answer is drawn, if the agent takes that from who asks; None: as configured"
-    )
+    output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: text")
+    sampling: Sampling | None = Field(default=None, description="if the agent takes it; None: as configured")
 
 
 class SessionConfig(RunSettings):
@@ -45,13 +39,11 @@ class SessionConfig(RunSettings):
 
     provider: str | None = Field(default=None, description="None: routed by tag or default")
     model: str | None = Field(default=None, description="None: routed by tag or default")
-    attention_template: str | None = Field(
-        default=None, description="`ATT-…`, which fills contexts in place of what selectors choose; None: as they do"
-    )
+    attention_template: str | None = Field(default=None, description="`ATT-…` for contexts; None: by selectors")
     calls_tool: str | None = Field(
         default=None,
-        description="of one run, by an operator: it calls this tool of its agent, its message being the arguments as a "
-        "JSON object, and asks no model; its answer is what the tool brings. None: a message for the agent",
+        description="of one run, by an operator: the tool to call without a model; its message is the arguments, its "
+        "answer the result",
     )
 
 
@@ -76,17 +68,17 @@ class RunConfig(RunSettings):
 
 
 class Steer(Record):
-    """A word to the run, observed at the next step boundary before the next model round is issued."""
+    """A word to the run, seen by its next model round."""
 
     kind: Literal["Steer"] = "Steer"
-    text: str = Field(description="what is said, as it was said; blank in the journal, whose entry has it as body 1")
+    text: str = Field(description="word for word; in the journal it is body 1")
 
 
 class FollowUp(Record):
-    """A message that waits for the end of the run; it then starts the next one, under input id `followup:<command>`."""
+    """A message that starts the next run, under input id `followup:<command>`, when this one ends."""
 
     kind: Literal["FollowUp"] = "FollowUp"
-    text: str = Field(description="what is said, as it was said; blank in the journal, whose entry has it as body 1")
+    text: str = Field(description="word for word; in the journal it is body 1")
 
 
 class Pause(Record):
@@ -120,14 +112,14 @@ class Approve(Record):
     """Let a held call run."""
 
     kind: Literal["Approve"] = "Approve"
-    call_id: str = Field(description="as held_calls names the call: fits that tool with those arguments alone")
+    call_id: str = Field(description="as held_calls names it")
 
 
 class Deny(Record):
     """Refuse a held call."""
 
     kind: Literal["Deny"] = "Deny"
-    call_id: str = Field(description="as held_calls names the call: fits that tool with those arguments alone")
+    call_id: str = Field(description="as held_calls names it")
     reason: str | None = Field(default=None, description="words of who denied; None: none")
 
 
@@ -135,8 +127,7 @@ StatedPrincipal = Annotated[
     str,
     Field(
         pattern=rf"^{PRINCIPAL_PATTERN}?$",
-        description="on whose behalf, as an HTTP door says (`key/<name>[/<user>]`); of every other client it is "
-        "`local`, and this is not read",
+        description="on whose behalf; read of an HTTP door alone, others are `local`",
     ),
 ]
 
@@ -157,9 +148,7 @@ class HostCommand(Record):
 
     command_id: CommandId
     target_run_id: RunId | None = None
-    expected_session_epoch: Count | None = Field(
-        default=None, description="the command applies only to this epoch; None: to any"
-    )
+    expected_session_epoch: Count | None = Field(default=None, description="applies only to this epoch; None: any")
     issued_at: Timestamp
     command: Command = Field(description="what to do")
 
@@ -177,7 +166,7 @@ class ToolCallSummary(Record):
 
 
 class CallerCall(Record):
-    """A call of a caller's tool: the caller runs it and sends its result with the next turn."""
+    """A tool call that the caller runs, sending its result with the next turn."""
 
     tool_call_id: str = Field(description="names it in that turn")
     name: str = Field(description="one of caller_tools")
@@ -192,69 +181,58 @@ class CallResult(Record):
 
 
 class Remembered(Record):
-    """What a turn stated, and what became of it in memory; undone by its artifact id."""
+    """What a turn stated, and what became of it; undone by its artifact id."""
 
-    statement: str = Field(description="as the classification read it; empty: erased")
+    statement: str = Field(description="as it was read; empty: erased")
     artifact_id: str = Field(description="`ART-…`")
     state: Literal["active", "pending", "refused", "unanswered"] = Field(
-        description="active: in the prompts of its principal from the next turn on; pending: once a person "
-        "confirms it; refused: it stands in quarantine; unanswered: memory did not acknowledge it in time, so that "
-        "nobody knows yet; said again, it counts once"
+        description="active: in prompts from the next turn on; pending: once confirmed; refused: in quarantine; "
+        "unanswered: nobody knows yet, said again it counts once"
     )
 
 
 class TurnResult(Message, wire="session.turn_result"):
-    """The answer to one input, exactly once. `code` says why when outcome is not success."""
+    """The answer to one input, exactly once."""
 
-    response: str = Field(description="the reply, for the user to read")
+    response: str = Field(description="for the user to read")
     outcome: Literal["success", "degraded", "error"] = Field(
-        description="degraded: answered without HO2; error: not answered, `code` says why"
+        description="degraded: answered without HO2; error: not answered"
     )
     session_id: SessionId
     run_id: RunId | None
     input_id: InputId
     tool_calls: list[ToolCallSummary] = Field(default_factory=list[ToolCallSummary])
-    caller_calls: list[CallerCall] = Field(
-        default_factory=list[CallerCall], description="for the caller to run; the answer goes on with their results"
-    )
-    refused: bool = Field(
-        default=False, description="the model says in words why it gives no answer in the form of output_schema"
-    )
-    cut: str = Field(default="", description="why the answer is not whole, one of CUT's finish reasons; empty: it is")
+    caller_calls: list[CallerCall] = Field(default_factory=list[CallerCall], description="for the caller to run")
+    refused: bool = Field(default=False, description="the model refuses in words to keep output_schema")
+    cut: str = Field(default="", description="why the answer is not whole, one of CUT")
     tools_missing: list[str] = Field(
         default_factory=list[str],
-        description="tools of the agent that a model call of this turn had to do without: ids, or `<server>__*`",
+        description="tools that nobody had: ids, or `<server>__*`",
     )
     tools_withheld: list[str] = Field(
         default_factory=list[str],
-        description="tools that its models were not told of, as only a wildcard permits them and they may change "
-        "something",
+        description="writing tools that only a wildcard permits",
     )
     template_fault: str = Field(
         default="",
-        description="of the attention template that its session or it asks for: it was taken away since and not used, "
-        "or is used although its selectors exclude this agent; empty: neither, or none is asked for",
+        description="the attention template asked for is gone, or its selectors exclude this agent",
     )
-    over_budget: Count = Field(
-        default=0, description="tokens that its session has used beyond its budget, where mode warn lets it; 0: none"
-    )
+    over_budget: Count = Field(default=0, description="tokens of its session beyond its budget (mode warn)")
     exchange_entry_ids: list[str] = Field(
-        default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"
+        default_factory=list[str], description="submission ids of PROMPT_RECEIVED, in order"
     )
     quality_gate_passed: bool | None = Field(default=None, description="None: no answer was judged")
     consolidation_candidates: list[str] = Field(
         default_factory=list[str], description="signals that crossed their gate"
     )
-    remembered: Remembered | None = Field(default=None, description="what the message stated; None: nothing lasting")
+    remembered: Remembered | None = Field(default=None, description="what the message stated")
     cost: Cost = Cost()
     elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
-    code: str | None = Field(default=None, description="why the outcome is not success; None on success")
-    retry_after_ms: int | None = Field(
-        default=None, description="of an error: when its provider may be asked again; None: nobody said"
-    )
+    code: str | None = Field(default=None, description="why the outcome is not success")
+    retry_after_ms: int | None = Field(default=None, description="when its provider may be asked again")
     reason: str = Field(
         default="",
-        description="degraded: who had not answered and why, for the user to read; no prompt text; empty: not known",
+        description="degraded: who had not answered and why, for the user",
     )
 
 
@@ -305,84 +283,75 @@ def form_of(overrides: SessionConfig | None) -> str:
 class TurnInput(Record):
     """What whoever asks for a turn says, wherever it is passed on: a user's message, or results of calls."""
 
-    text: str = Field(default="", description="the message of the user; empty beside results")
+    text: str = Field(default="", description="the user's message; empty beside results")
     results: list[CallResult] = Field(
-        default_factory=list[CallResult], description="of every open call of the session, in place of a message"
+        default_factory=list[CallResult], description="of every open call, in place of a message"
     )
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
     lease: bool = Field(
         default=False,
-        description="the run is cancelled when whoever asked goes away (terms: section sessions); asking again renews",
+        description="the run is cancelled when its asker goes away; asking again renews",
     )
 
 
 class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
-    """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
+    """Client -> host: one user message, or results. Idempotent by input_id; its deadline is the client's."""
 
-    session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
+    session_id: SessionId | None = Field(default=None, description="None: a first turn, id from input_id")
     input_id: InputId
-    agent_id: str | None = Field(
-        default=None, description="for a first turn, None: host.agent_id; else refused unless it is the session's own"
-    )
+    agent_id: str | None = Field(default=None, description="None: host.agent_id, or the session's; another is refused")
 
 
 class TurnRequest(TurnInput, Message, wire="ho2.turn"):
-    """Host -> HO2: answer one input. Idempotent by input_id; routing key = session_id.
+    """Host -> HO2: answer one input.
 
-    An owner asks for its sessions' follow-ups itself, so that they come to a successor.
+    Idempotent by input_id; routing key = session_id. Owners ask for their sessions' follow-ups themselves.
     """
 
     session_id: SessionId
     input_id: InputId
-    agent_id: str | None = Field(default=None, description="refused unless the session is this agent's; None: not said")
+    agent_id: str | None = Field(default=None, description="refused unless it is the session's")
     client: str = Field(
         default="",
-        description="instance that waits at the host: once it is lost nothing renews its lease; empty: not said",
+        description="instance that waits; lost, it renews no lease",
     )
     waiting: Literal["Paused", "WaitingInput"] | None = Field(
-        default=None, description="what the requester knows of the run; answered as soon as that has changed"
+        default=None, description="what the requester knows; answered once that changed"
     )
 
 
 class HeldCall(Record):
-    """A tool call that waits for an operator's Approve or Deny."""
+    """A tool call that waits for an Approve or Deny."""
 
-    call_id: str = Field(description="`<position>-<digest of tool and arguments>`: what an Approve or Deny names")
+    call_id: str = Field(description="`<position>-<digest of tool and arguments>`")
     tool_id: str = Field(description="name of the tool")
     arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them")
 
 
 class TurnReply(Message, wire="ho2.turn_reply"):
-    """HO2 -> host: the result; or that the run waits for a resume or an approval, goes on, or has a lease to renew.
-
-    Without a result the host asks again under the same input_id, with what it knows now; that renews a lease.
-    """
+    """HO2 -> host: the result, or how the run stands; then the host asks again under the same input_id."""
 
     result: TurnResult | None
-    waiting: Literal["Paused", "WaitingInput"] | None = Field(
-        default=None, description="the run waits for a resume or an approval; None: it does not"
-    )
-    run_id: RunId | None = Field(default=None, description="the run that waits or is leased")
-    held_calls: list[HeldCall] = Field(
-        default_factory=list["HeldCall"], description="tool calls that wait for an approval"
-    )
-    lease_id: str | None = Field(default=None, description="renewed by asking again; None: there is no lease")
+    waiting: Literal["Paused", "WaitingInput"] | None = Field(default=None, description="for a resume or an approval")
+    run_id: RunId | None = Field(default=None, description="that waits or is leased")
+    held_calls: list[HeldCall] = Field(default_factory=list["HeldCall"], description="that wait for an approval")
+    lease_id: str | None = Field(default=None, description="renewed by asking again")
     meanwhile: TurnResult | None = Field(
         default=None,
-        description="for a client whose time is over before the run's, which has stood still; None: it has not",
+        description="for a client whose time is over while the run stands still",
     )
 
 
 class Consolidate(Message, wire="ho2.consolidate"):
-    """Host -> HO2, post, after the reply was delivered: these signals of the turn crossed their gates.
+    """Host -> HO2, post, after the reply: these signals crossed their gates.
 
-    Losing it loses nothing: a gate stays crossed, and the next turn that logs its signal names it again.
+    Lost, the next turn names them again.
     """
 
     session_id: SessionId
     run_id: RunId
-    agent_id: str = Field(description="whose memory; also the routing key: one consolidation of an agent at a time")
+    agent_id: str = Field(description="whose memory; the routing key")
     signal_ids: Annotated[list[str], Field(min_length=1)] = Field(description="the turn's consolidation_candidates")
 
 
@@ -392,16 +361,14 @@ class EndSession(Message, wire="session.end"):
     session_id: SessionId
     reason: str = Field(default="client", description="why it ends")
     principal: StatedPrincipal = ""
-    door: str = Field(default="", description="host -> HO2: the instance that said it, as the broker stamped it")
+    door: str = Field(default="", description="host -> HO2: the stamped instance that said it")
 
 
 class SessionClosed(Message, wire="session.closed"):
     """Answer to EndSession."""
 
     session_id: SessionId
-    turn_count: Count | None = Field(
-        description="turns answered; None: the supervisor could not be asked in time, and the end may not be recorded"
-    )
+    turn_count: Count | None = Field(description="turns answered; None: unknown, the end may not be recorded")
     total_tokens: Count = Field(default=0, description="of its turns, however they ended")
     cost_usd: float | None = Field(default=0.0, description="of them; None: a price is unknown")
 
@@ -421,32 +388,28 @@ class SessionCommand(Message, wire="session.command"):
 
 
 class CommandVerdict(Message, wire="session.command_verdict"):
-    """Answer to SessionCommand, durable: it took effect, or why not. The same again when asked again."""
+    """Answer to SessionCommand, durable, and the same when asked again."""
 
     session_id: SessionId
     command_id: CommandId
     outcome: Literal["applied", "rejected"] = Field(description="whether it took effect")
-    reason: str = Field(default="", description="rejected: `<code>: <facts>`, code one of COMMAND_REFUSALS")
-    is_repeat: bool = Field(default=False, description="true: it had come before, and nothing was done now")
-    run_id: RunId | None = Field(default=None, description="the active run after it; None: none")
+    reason: str = Field(default="", description="`<code>: <facts>`, of COMMAND_REFUSALS")
+    is_repeat: bool = Field(default=False, description="it had come before")
+    run_id: RunId | None = Field(default=None, description="active after it")
     lifecycle: Lifecycle = Field(description="where that run stands after it")
     session_epoch: Count = Field(description="the current epoch after it")
-    input_id: InputId | None = Field(
-        default=None, description="a FollowUp's: under which the run that it starts is asked for"
-    )
+    input_id: InputId | None = Field(default=None, description="a FollowUp's: input of the run that it starts")
 
 
 class CallView(Record):
     """One call of the active batch."""
 
-    call_id: str = Field(
-        description="zero-padded position of the call in its answer; of a held one with the digest of what it is to do"
-    )
+    call_id: str = Field(description="zero-padded position; of a held one with its digest")
     tool_id: str = Field(description="name of the tool; empty: not known")
     state: str = Field(description="Pending, Succeeded, Failed, IgnoredStale or Cancelled")
     code: str = Field(default="", description="closed code; empty: none")
     held: bool = Field(default=False, description="waits for an approval")
-    arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them; of a held call alone")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them")
 
 
 class RunView(Record):
@@ -457,12 +420,12 @@ class RunView(Record):
     rounds: Count = Field(description="model rounds begun")
     in_flight: Count = Field(description="orders on their way")
     calls: list[CallView] = Field(description="of the active tool batch, in call order")
-    pause_requested: bool = Field(description="it pauses at the next step boundary")
-    cancel_reason: str | None = Field(description="why it is being cancelled; None: it is not, or nobody said")
+    pause_requested: bool = Field(description="at the next step")
+    cancel_reason: str | None = Field(description="why it is being cancelled")
     pending_steers: Count = Field(description="steers that the next round observes")
-    deadline_at: Timestamp | None = Field(description="when its answer is due; moves by the time that it waits")
+    deadline_at: Timestamp | None = Field(description="when its answer is due; moves while it waits")
     lease_id: str | None = Field(description="its lease; None: it has none")
-    lease_expires_at: Timestamp | None = Field(description="when that is over; None: there is none")
+    lease_expires_at: Timestamp | None = Field(description="when that is over")
 
 
 class IntentView(Record):
@@ -478,7 +441,7 @@ class ConflictView(Record):
 
     reason: str = Field(description="unclear_signal, several_active")
     active_intent_ids: list[str] = Field(description="active then, in the order of their declaration")
-    chosen: str = Field(description="the one under which the turn went on")
+    chosen: str = Field(description="under which the turn went on")
     at: Timestamp
 
 
@@ -489,19 +452,19 @@ class SessionView(Message, wire="session.view"):
     agent_id: str = Field(description="the agent of the session")
     status: Literal["open", "closed"] = Field(description="closed: no further turn")
     lifecycle: Lifecycle = Field(description="where the current run stands")
-    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
+    session_epoch: Count = Field(description="rises when earlier work becomes stale")
     step_epoch: Count = Field(description="the same within a step")
-    tenure: Count = Field(description="session streams: n of the owner's TookOver; 0: nobody yet")
+    tenure: Count = Field(description="n of the owner's TookOver; 0: nobody yet")
     owner: str = Field(description="instance that owns the session; empty: none")
     turn_count: Count = Field(description="turns answered")
     active_input_id: InputId | None = Field(description="the input being answered; None: none")
     run: RunView | None = Field(default=None, description="the active run; None: none")
-    pending_follow_ups: Count = Field(default=0, description="messages that start a run each once this one is over")
+    pending_follow_ups: Count = Field(default=0, description="messages that wait for its end")
     created_at: Timestamp
     updated_at: Timestamp
     state_hash: str = Field(description="SHA-256 of the canonical state bytes")
     active_intents: list[IntentView] = Field(
-        default_factory=list[IntentView], description="in the order of their declaration; the last one is gone by"
+        default_factory=list[IntentView], description="by declaration; the last one counts"
     )
     intent_conflicts: Count = Field(default=0, description="INTENT_CONFLICT entries of the session")
     newest_conflict: ConflictView | None = Field(default=None, description="None: there was none")

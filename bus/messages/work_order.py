@@ -14,11 +14,11 @@ ToolChoice = Literal["auto", "required"]
 
 
 class Sampling(Record):
-    """How whoever asks wants the answer drawn; what is None is as the contract, or the provider, has it."""
+    """How the answer is drawn; None: as contract or provider have it."""
 
     temperature: Annotated[float, Field(ge=0, le=TEMPERATURE_MAX)] | None = Field(default=None, description="0 to 2")
     top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(default=None, description="above 0, up to 1")
-    seed: Chosen | None = Field(default=None, description="the same draws again, where the provider keeps that")
+    seed: Chosen | None = Field(default=None, description="the same draws again, if the provider can")
     stop: list[NonBlank] = Field(
         default_factory=list[NonBlank], max_length=STOPS_MAX, description="texts before which the answer ends"
     )
@@ -66,23 +66,23 @@ LEARNED = "ho3_biases"
 
 
 class Segment(Record):
-    """A piece of text with its provenance: recorded by `ref` where it has one, stored where it has none."""
+    """A piece of text, recorded by `ref` where it has one."""
 
-    name: str = Field(default="", description="user_input, history, system, steer …; what prompt packs call it")
+    name: str = Field(default="", description="user_input, history, system, steer …")
     ref: str | None = Field(
         default=None,
-        description="`<submission id>/<n>` of the body that holds this text, or lists the recorded parts of it",
+        description="`<submission id>/<n>` of the body that holds this text, or lists its parts",
     )
-    text: str = Field(default="", description="the text itself; blank where only its ref is recorded")
+    text: str = Field(default="", description="blank where only its ref is recorded")
     artifact_id: str | None = Field(default=None, description="ho3_biases: `ART-…` whose context_line this is")
-    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="of a tool's result; its text names them")
+    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="of a tool's result")
 
 
 class Fence(Record):
     """Echoed in the receipt; a receipt under an older fence is stale."""
 
     run_id: RunId
-    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
+    session_epoch: Count = Field(description="rises when earlier work becomes stale")
     step_epoch: Count = Field(description="the same within a step")
 
 
@@ -92,15 +92,13 @@ class ToolCall(Record):
     ADDED_LATER = 2
 
     call_id: str = Field(description="zero-padded position in the answer")
-    provider_call_id: str = Field(default="", description="the provider's own id, for its transcript")
+    provider_call_id: str = Field(default="", description="the provider's own id")
     tool_id: str = Field(description="name of the tool")
     arguments: dict[str, Any] = Field(description="JSON object for the tool")
-    fault: str = Field(
-        default="", description="what the model wrote wrong; it is told, and nothing runs; empty: nothing"
-    )
+    fault: str = Field(default="", description="what the model wrote wrong; it is told, nothing runs")
     given_back: dict[str, Any] = Field(
         default_factory=dict,
-        description="what its model wants back with it, such as its thinking; nobody else reads it",
+        description="what its model wants back with it",
     )
 
 
@@ -115,76 +113,72 @@ class ToolSpec(Record):
 class Constraints(Record):
     """Limits and permissions of one order."""
 
-    prompt_contract_id: str = Field(default="", description="contract of an LLM order; empty for a tool call")
-    token_budget: int = Field(description="> 0 for LLM types: input + output tokens of this order")
+    prompt_contract_id: str = Field(default="", description="contract of an LLM order")
+    token_budget: int = Field(description="input and output of an LLM order")
     timeout_seconds: float = Field(description="> 0; bounds the envelope's deadline")
     tools_allowed: list[str] = Field(
-        default_factory=list[str], description="tools that the model may ask for, or the one to run"
+        default_factory=list[str], description="that the model may ask for, or the one to run"
     )
     caller_tools: list[ToolSpec] = Field(
         default_factory=list[ToolSpec],
-        description="tools of whoever asked: the model may ask for them, and only they run them",
+        description="tools that only the asker runs",
     )
-    tool_choice: ToolChoice = Field(
-        default="auto", description="required: the model is offered caller_tools alone, and has to ask for one"
-    )
+    tool_choice: ToolChoice = Field(default="auto", description="required: caller_tools alone, one has to be called")
     output_schema: dict[str, Any] | None = Field(
-        default=None, description="JSON Schema of the answer, in place of the contract's; None: the contract decides"
+        default=None, description="JSON Schema of the answer; None: the contract's"
     )
     domain_tags: list[str] = Field(
         default_factory=list[str], description="the first one with a configured route decides"
     )
     headroom_tokens: int = Field(
-        default=0, description="its session and agent have to have these left beside it: the next order needs them"
+        default=0, description="that session and agent must have left beside it, for the next order"
     )
     budget_mode: BudgetMode = Field(description="what happens where a limit is reached")
     provider_id: str | None = Field(default=None, description="None: routed by tag or default")
     model_id: str | None = Field(default=None, description="None: routed by tag or default")
     max_tokens: int | None = Field(default=None, description="cap of the answer, tokens; None: the contract's")
     reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
-        default=None, description="how hard the model shall think, if it can; None: as it likes"
+        default=None, description="how hard the model shall think"
     )
     provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
-    sampling: Sampling | None = Field(default=None, description="of whoever asked; None: as the contract has it")
+    sampling: Sampling | None = Field(default=None, description="the asker's; None: the contract's")
 
 
 class Exchange(Record):
-    """One earlier round inside the run: what the model said or asked for, what came back, what was said to it then."""
+    """One earlier round of the run: what the model said or asked for, and what came back."""
 
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     results: list[Segment] = Field(
         default_factory=list[Segment],
-        description="in call order; `name` is the call id, text the result as the model sees it",
+        description="in call order; `name` is the call id",
     )
     text: Segment = Segment()
     said: list[Segment] = Field(
-        default_factory=list[Segment], description="steers, and notes on an answer that was not sent; oldest first"
+        default_factory=list[Segment], description="steers, notes on unsent answers; oldest first"
     )
 
 
 class WorkOrder(Message, wire="wo.order"):
     """What HO2 asks HO1 to do, once, with everything needed to do it."""
 
-    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
+    wo_id: str = Field(description="its idempotency key everywhere")
     session_id: str = Field(description="full id")
     agent_id: str = Field(description="a configured agent")
     agent_class: str = Field(default="", description="class of the agent; empty: none")
     framework_id: str = Field(default="", description="`FMWK-<nnn>` of the agent; empty: none")
     package_id: str = Field(default="", description="package that owns the agent; empty: none")
     fence: Fence
-    intent_id: str | None = Field(
-        default=None, description="intent that was active when the order was planned; None: none"
-    )
+    intent_id: str | None = Field(default=None, description="active when it was planned")
     wo_type: WorkOrderType = Field(description="what kind of work")
     tier_target: Literal["ho1"] = Field(default="ho1", description="who executes it")
-    state: WorkOrderState = Field(description="planned, dispatched; how it goes on the record says")
+    state: WorkOrderState = Field(description="planned or dispatched")
     planned_at: Timestamp
     created_by: str = Field(description="principal that made the order")
-    parent_wo_id: str | None = Field(default=None, description="a completed order that this one follows; None: none")
+    parent_wo_id: str | None = Field(default=None, description="a completed order that it follows")
     input_context: list[Segment] = Field(default_factory=list[Segment])
     history_after: bytes | None = Field(
         default=None,
-        description="SHA-256 of the text that its history goes on from, which the gateway has; None: all of it is here",
+        description="SHA-256 of the gateway's text that its history goes on from; None: all is here",
     )
     exchanges: list[Exchange] = Field(default_factory=list[Exchange], description="rounds so far, oldest first")
     tool_call: ToolCall | None = Field(default=None, description="the call of a tool_call order")
@@ -201,29 +195,22 @@ class WorkOrderError(Record):
 
 
 class OutputResult(Record):
-    """What a completed order brought: text or parsed output of an LLM order, or the output of a tool."""
+    """What a completed order brought."""
 
     text: Segment = Segment()
     parsed: dict[str, Any] | None = Field(default=None, description="schema-checked output of a structured contract")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
-    finish_reason: str = Field(
-        default="", description="why the model stopped: stop, tool_calls, or one of CUT; else its provider's own word"
-    )
+    finish_reason: str = Field(default="", description="stop, tool_calls, one of CUT, or its provider's word")
     truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
-    is_stand_in: bool = Field(
-        default=False, description="the embedded rules answered where another model is the default: it teaches nothing"
-    )
-    tools_invented: list[str] = Field(
-        default_factory=list[str], description="ids that its tool calls name and that the model was never told of"
-    )
+    is_stand_in: bool = Field(default=False, description="the embedded rules stood in: teaches nothing")
+    tools_invented: list[str] = Field(default_factory=list[str], description="ids that it called and was never told of")
     tools_missing: list[str] = Field(
         default_factory=list[str],
-        description="tools of the agent that the model was not told of, as nobody had them: ids, or `<server>__*`",
+        description="tools that nobody had: ids, or `<server>__*`",
     )
     tools_withheld: list[str] = Field(
         default_factory=list[str],
-        description="tools of the agent that the model was not told of, as they may change something and only a "
-        "wildcard of permissions.tools names them",
+        description="writing tools that only a wildcard permits",
     )
 
 
@@ -233,11 +220,11 @@ class Cost(Record):
     input_tokens: Count = Field(default=0, description="tokens of the prompts")
     output_tokens: Count = Field(default=0, description="tokens of the answers")
     total_tokens: Count = Field(default=0, description="input and output")
-    cached_tokens: Count = Field(default=0, description="part of the input that providers had cached")
-    reasoning_tokens: Count = Field(default=0, description="part of the output that models only thought")
+    cached_tokens: Count = Field(default=0, description="of the input, cached by providers")
+    reasoning_tokens: Count = Field(default=0, description="of the output, only thought")
     llm_calls: Count = Field(default=0, description="answered model calls")
     tool_calls: Count = Field(default=0, description="tool calls")
-    tool_ids_used: list[str] = Field(default_factory=list[str], description="tools in the order of their first use")
+    tool_ids_used: list[str] = Field(default_factory=list[str], description="in order of first use")
     elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
     cost_usd: float | None = Field(default=0.0, description="money; None: a price is unknown")
 
@@ -245,14 +232,14 @@ class Cost(Record):
 class Receipt(Message, wire="wo.receipt"):
     """The one terminal answer to an order (the same bytes again when asked again)."""
 
-    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
+    wo_id: str = Field(description="its idempotency key everywhere")
     fence: Fence
     state: Literal["completed", "failed"] = Field(description="how the order ended")
     output_result: OutputResult | None = None
     error: WorkOrderError | None = None
     cost: Cost
     prompt_received_ids: list[str] = Field(
-        default_factory=list[str], description="submission ids of the PROMPT_RECEIVED entries, in order"
+        default_factory=list[str], description="submission ids of PROMPT_RECEIVED, in order"
     )
     executed_by: str = Field(description="instance that executed it")
     completed_at: Timestamp
@@ -262,8 +249,6 @@ class ExecuteWorkOrder(Message, wire="wo.execute"):
     """Deliver one order to the pool; the reply is its Receipt, also when it failed."""
 
     order: WorkOrder
-    attempt: int = Field(ge=1, description="which delivery by the sender this is; outside the order's own bytes")
-    stream: bool = Field(default=False, description="send deltas before the receipt; outside the order's own bytes")
-    due_at: Timestamp | None = Field(
-        default=None, description="when its run ends unless it is given more time; None: nobody waits for it"
-    )
+    attempt: int = Field(ge=1, description="which delivery by the sender")
+    stream: bool = Field(default=False, description="send deltas before the receipt")
+    due_at: Timestamp | None = Field(default=None, description="when its run ends; None: nobody waits for it")
