@@ -29,7 +29,7 @@ def is_object(text: str) -> bool:
 
 def text_of(value: Any) -> str:
     """A value that a message carries as text, as HTTP clients send it: without blanks, letters are themselves."""
-    return _encode(value).decode()
+    return str(_encode(value), "utf-8")
 
 
 _encode = msgspec.json.Encoder().encode

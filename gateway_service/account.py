@@ -74,13 +74,10 @@ class BudgetAccount:
                 self._allocate(scope, limit)
         mode = budget.mode_of(config.budget.budget_mode, prompt.budget_mode)
         room = budget.answer_room(self._state, prompt, estimate, mode)
-        reservation = Reservation(
-            reservation_id=records.attempt_name(prompt.idempotency_key, number),
-            tokens=estimate + room,
-            scopes=tuple([scope for scope, _limit in limits]),
-        )
+        name = records.attempt_name(prompt.idempotency_key, number)
+        reservation = Reservation(name, tokens=estimate + room, scopes=tuple([scope for scope, _limit in limits]))
         ask = records.with_answer_cap(ask, room)
-        attempt = Attempt(ask, number, reservation, estimate, mode)
+        attempt = Attempt(ask, name, number, reservation, estimate, mode)
         for effect in self._state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens):
             match effect:
                 case NotReserved():

@@ -43,11 +43,14 @@ class BreakerDesk:
 
     def rest_s(self, route: Route) -> float | None:
         """When a call that finds no passage now may ask again; None: it passes."""
-        return breaker.entered(self._breakers.get(_key(route), _CLOSED), self.bus.clock.monotonic(), self.config)[1]
+        before = self._breakers.get((route.provider_id, route.model_id), _CLOSED)
+        return breaker.entered(before, self.bus.clock.monotonic(), self.config)[1]
 
-    def demand(self, route: Route) -> None:
-        """Raises GatewayError(CIRCUIT_OPEN) where nothing passes now."""
-        retry_after_s, key = self.rest_s(route), _key(route)
+    def demand(self, route: Route) -> BreakerState:
+        """Its breaker after a call that passes now. Raises GatewayError(CIRCUIT_OPEN) where nothing passes."""
+        key = route.provider_id, route.model_id
+        before, now = self._breakers.get(key, _CLOSED), self.bus.clock.monotonic()
+        after, retry_after_s = breaker.entered(before, now, self.config)
         if retry_after_s is not None:
             said = self._said.get(key, "")
             raise GatewayError(
@@ -58,10 +61,11 @@ class BreakerDesk:
                 retryable=False,
                 facts={"retry_after_ms": round(retry_after_s * 1000)},
             )
+        return after
 
     async def until_passable(self, route: Route) -> None:
         """Returns once a call may pass. Of those who wait only the first one looks, so that no crowd meets a probe."""
-        line, turn = self._lines[_key(route)], asyncio.get_running_loop().create_future()
+        line, turn = self._lines[route.provider_id, route.model_id], asyncio.get_running_loop().create_future()
         line.turns.append(turn)
         try:
             if line.turns[0] is not turn:
@@ -83,10 +87,7 @@ class BreakerDesk:
         Left without a word, the call says nothing about its provider. `counted`: the models that failed this call
         before; each counts once.
         """
-        key, now = _key(route), self.bus.clock.monotonic()
-        before = self._breakers.get(key, _CLOSED)
-        self.demand(route)
-        after, _ = breaker.entered(before, now, self.config)
+        key, after = (route.provider_id, route.model_id), self.demand(route)
         self._become(key, after, code="")
         passage = Passage(after.era)
         try:
@@ -147,7 +148,3 @@ class Passage:
         """How it ended."""
         self.said = breaker.said_by(fault)
         self.code, self.detail = ("", "") if fault is None else (fault.code, fault.detail)
-
-
-def _key(route: Route) -> tuple[str, str]:
-    return route.provider_id, route.model_id

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -23,6 +23,7 @@ from hobus.bus.port import Bus, Provider
 from hobus.bus.record.payloads.prompts import PromptRejected
 from hobus.bus.spool import RecordKeeper
 from hobus.config.schema import AdminConfig
+from hobus.config.sections.gateway import ModelConfig
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service import images, limits, pricing, records, routing, validation, vectors
 from hobus.gateway_service.account import BudgetAccount
@@ -76,17 +77,15 @@ class Pipeline:
 
     shared: Shared
     snapshot: Snapshot
+    config: AdminConfig
     providers: Mapping[str, Provider]
     account: BudgetAccount
     sender: Sender
     rates: Rates
     places: Mapping[str, Places]
     outputs: validation.OutputChecks
-
-    @property
-    def config(self) -> AdminConfig:
-        """All settings."""
-        return self.snapshot.config
+    loaded: set[str] = field(default_factory=set[str])
+    """Providers that were prepared once: asked again, they take no time."""
 
     async def answer(self, prompt: Prompt, call: Call, deadline: float, *, is_degraded: bool) -> PromptResponse:
         """Stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
@@ -111,7 +110,7 @@ class Pipeline:
                 asked_by=call,
             )
         except GatewayError as refusal:
-            return self.refused(prompt, refusal, trace=call.trace, is_degraded=is_degraded)
+            return refused(self.shared, self.config, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
 
     async def _run(self, ask: PromptCall, running: InFlight) -> PromptResponse:
         """One call from its route to its answer; every fault becomes the response that says so."""
@@ -119,9 +118,11 @@ class Pipeline:
             response = await self._complete(ask, running)
         except RuntimeFault as error:
             fault = error if isinstance(error, GatewayError) else unavailable(error)
-            refused = self.refused(ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded, running=running)
+            said = refused(
+                self.shared, self.config, ask.prompt, fault, running, trace=ask.trace, is_degraded=ask.is_degraded
+            )
             earlier = running.provider_fault if fault.code in _BUDGET_CODES else None
-            return refused if earlier is None else _with_reason(refused, earlier)
+            return said if earlier is None else _with_reason(said, earlier)
         finally:
             self.shared.on_call_over()
         self.shared.calls.remember(running.key, response)
@@ -141,9 +142,7 @@ class Pipeline:
             links = [ask.route]  # numbers of another model mean something else
         for number, route in enumerate(links, 1):
             following = len(links) - number
-            left_s = self._left(running, self._due(ask.prompt))
-            share_s = routing.time_for(left_s, following, config.fallback_reserve_ms / 1000)
-            until = self.shared.bus.clock.monotonic() + share_s if following else None
+            until = self._share(running, ask.prompt, following)
             try:
                 response = await self._on_route(records.rerouted(ask, route), running, until)
                 earlier = self.shared.last_faults.answered(session_id)
@@ -230,22 +229,24 @@ class Pipeline:
 
         Raises GatewayError, before anything is reserved or recorded as sent.
         """
-        provider_id = ask.route.provider_id
+        provider_id, model = ask.route.provider_id, routing.model_of(ask.route, self.config.gateway)
+        sees = model is not None and model.sees
+        may_wait = sees or provider_id not in self.loaded
         try:
-            async with asyncio.timeout(self._left(running, until)):
+            async with asyncio.timeout(self._left(running, until)) if may_wait else nullcontext():
                 await self.providers[provider_id].prepare()
-                model = routing.model_of(ask.route, self.config.gateway)
-                if model is not None and model.sees:
+                self.loaded.add(provider_id)
+                if sees:
                     ask = await images.shown(ask, self.sender.ledger)
         except TimeoutError:
             what = f"provider {provider_id} was still being loaded when the deadline passed"
             raise GatewayError("DEADLINE_EXCEEDED", what) from None
         estimate = pricing.input_tokens(ask.prompt, self.config.attention.chars_per_token)
-        return self._within_window(ask, estimate), estimate
+        return self._within_window(ask, model, estimate), estimate
 
-    def _within_window(self, ask: PromptCall, estimate: int) -> PromptCall:
+    def _within_window(self, ask: PromptCall, model: ModelConfig | None, estimate: int) -> PromptCall:
         """The request with a cap of its answer that its model's window has room for. Raises CONTEXT_TOO_LONG."""
-        provider, model = self.providers[ask.route.provider_id], routing.model_of(ask.route, self.config.gateway)
+        provider = self.providers[ask.route.provider_id]
         window = model.context_tokens if model is not None else None
         if window is None and (known := getattr(provider, "window", None)) is not None:
             window = known(ask.route.model_id)
@@ -266,8 +267,10 @@ class Pipeline:
             with self.account.reserved(ask, number, estimate) as attempt:  # 6 reserve, and settle every exit
                 self.shared.breakers.demand(ask.route)  # nobody waits for what it would be refused
                 # 7 rate limits
-                async with self.rates.passing(attempt, ends_at), places.place(ends_at, running.told_waiting):
-                    with self.shared.breakers.passing(ask.route, running.counted) as passage:  # 8 circuit breaker
+                async with self.rates.passing(attempt, ends_at):
+                    await places.enter(ends_at, running.told_waiting)
+                    # 8 circuit breaker
+                    with places.left(), self.shared.breakers.passing(ask.route, running.counted) as passage:
                         earlier = await self.sender.record_sent(attempt, running.deadline)  # 9 record PROMPT_SENT
                         # 10 send, 11 record and settle
                         return earlier or await self.sender.send(
@@ -278,16 +281,14 @@ class Pipeline:
                 return recorded  # answered before a restart: what was paid for is not refused
             raise
 
-    def refused(
-        self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool, running: InFlight | None = None
-    ) -> PromptResponse:
-        """See the function `refused`."""
-        return refused(self.shared, self.config, prompt, fault, trace=trace, is_degraded=is_degraded, running=running)
-
-    def _due(self, prompt: Prompt) -> float | None:
-        """When its turn ends (monotonic); None where nobody said so, or it has been given more time since."""
+    def _share(self, running: InFlight, prompt: Prompt, following: int) -> float | None:
+        """Until when a model is asked that has so many behind it, by what its turn has left (monotonic)."""
+        if not following:
+            return None
         left_s = 0.0 if prompt.due_at is None else parse_iso(prompt.due_at) - self.shared.bus.now()
-        return self.shared.bus.clock.monotonic() + left_s if left_s > 0 else None
+        now, reserve_s = self.shared.bus.clock.monotonic(), self.config.gateway.fallback_reserve_ms / 1000
+        left_s = self._left(running, now + left_s if left_s > 0 else None)
+        return now + routing.time_for(left_s, following, reserve_s)
 
     def _left(self, running: InFlight, until: float | None = None) -> float:
         ends_at = running.deadline if until is None else min(until, running.deadline)
@@ -310,10 +311,10 @@ def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
     settings: AdminConfig,
     prompt: Prompt,
     fault: GatewayError,
+    running: InFlight | None = None,
     *,
     trace: str,
     is_degraded: bool,
-    running: InFlight | None = None,
 ) -> PromptResponse:
     """The response to a fault, which is recorded unless an attempt's own end says it; with what its sends used.
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from hobus.bus.errors import GatewayError
@@ -56,9 +56,8 @@ class Places:
         """How many calls wait for a place."""
         return self._waiting_of.total()
 
-    @asynccontextmanager
-    async def place(self, until: float, told: Callable[[], AbstractContextManager[None]]) -> AsyncGenerator[None]:
-        """For the time of one send; how that ends says what the provider bears. `told`: while it waits for its turn.
+    async def enter(self, until: float, told: Callable[[], AbstractContextManager[None]]) -> None:
+        """Returns with a place, which `left` gives back. `told`: while it waits for its turn.
 
         Raises GatewayError(RATE_LIMITED) when there is none in time.
         """
@@ -67,6 +66,10 @@ class Places:
                 await self._turn(self.bus.principal, until)
         else:
             self._at_work += 1
+
+    @contextmanager
+    def left(self) -> Generator[None]:
+        """For the time of one send that has its place: how it ends says what the provider bears."""
         began = self.bus.clock.monotonic()
         try:
             yield
@@ -102,7 +105,7 @@ class Places:
                 self._let_in()
             else:
                 self._waiting.remove(principal, turn)
-                self._left(principal)
+                self._waits_no_more(principal)
             if isinstance(error, TimeoutError):
                 raise self._no_place(wait_s) from None
             raise
@@ -110,11 +113,11 @@ class Places:
     def _let_in(self) -> None:
         while self._at_work + 1 <= self.limit and (taken := self._waiting.take()) is not None:
             principal, turn = taken
-            self._left(principal)
+            self._waits_no_more(principal)
             self._at_work += 1
             turn.set_result(None)
 
-    def _left(self, principal: str) -> None:
+    def _waits_no_more(self, principal: str) -> None:
         self._waiting_of[principal] -= 1
         if not self._waiting_of[principal]:
             del self._waiting_of[principal]

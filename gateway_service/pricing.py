@@ -6,9 +6,9 @@ settled at its reservation, never passed for free.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.json_text import text_of
@@ -57,14 +57,14 @@ def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
     chars += len(images) * IMAGE_TOKENS * chars_per_token
     if prompt.structured_output:
         chars += len(text_of(prompt.output_schema))
-    return max(1, -(-chars // chars_per_token))
+    return -(-chars // chars_per_token) or 1
 
 
 def _said_chars(calls: Sequence[ToolCall]) -> int:
     if not calls:
         return 0
-    ids, arguments = "".join([call.tool_id for call in calls]), text_of([call.arguments for call in calls])
-    return len(ids) + len(arguments) - len(calls) - 1  # brackets and commas of the list
+    said = "".join([call.tool_id for call in calls]) + text_of([call.arguments for call in calls])
+    return len(said) - len(calls) - 1  # brackets and commas of the list
 
 
 def _counted(packed: bytes) -> int:
@@ -86,7 +86,7 @@ def with_usage(
     return answer.model_copy(
         update={
             "input_tokens": answer.input_tokens or input_tokens(prompt, chars_per_token),
-            "output_tokens": answer.output_tokens or max(1, text_tokens(length, chars_per_token)),
+            "output_tokens": answer.output_tokens or text_tokens(length, chars_per_token) or 1,
             "reasoning_tokens": answer.reasoning_tokens or text_tokens(thought_chars, chars_per_token),
             "usage_is_estimated": True,
         }
@@ -123,13 +123,8 @@ def settle_response(response: PromptResponse, model: ModelConfig | None) -> Sett
 def settle_unusable(answer: PromptResponse, reserved_tokens: int, model: ModelConfig | None) -> Settlement:
     """What an answer used that cannot be recorded: its reported usage, or all that was reserved where that is none."""
     try:
-        usage = PromptResponse(
-            outcome="ERROR",
-            input_tokens=answer.input_tokens,
-            output_tokens=answer.output_tokens,
-            cached_tokens=answer.cached_tokens,
-        )
-        return _recordable(settle_response(usage, model), reserved_tokens)
+        used = {name: getattr(answer, name) for name in ("input_tokens", "output_tokens", "cached_tokens")}
+        return _settled(used, reserved_tokens, model)
     except (ArithmeticError, AttributeError, ValueError):
         return unknown(reserved_tokens)
 
@@ -148,15 +143,12 @@ def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig |
     if fault.facts.get("unbilled") is True:
         return Settlement(tokens=0, cost_usd=0.0, is_unknown=False, was_sent=True)
     if "input_tokens" in fault.facts or "output_tokens" in fault.facts:
-        usage = PromptResponse(
-            outcome="ERROR",
-            input_tokens=int(fault.facts.get("input_tokens", 0)),
-            output_tokens=int(fault.facts.get("output_tokens", 0)),
-        )
-        return _recordable(settle_response(usage, model), reserved_tokens)
+        used = {name: int(fault.facts.get(name, 0)) for name in ("input_tokens", "output_tokens")}
+        return _settled(used, reserved_tokens, model)
     return unknown(reserved_tokens)
 
 
-def _recordable(settlement: Settlement, reserved_tokens: int) -> Settlement:
-    """A figure that no record holds says nothing."""
+def _settled(used: Mapping[str, Any], reserved_tokens: int, model: ModelConfig | None) -> Settlement:
+    """By these figures; one that no record holds says nothing. Raises ValueError for one that is none."""
+    settlement = settle_response(PromptResponse(outcome="ERROR", **used), model)
     return settlement if settlement.tokens <= TOKENS_MAX else unknown(reserved_tokens)

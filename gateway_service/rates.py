@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -66,10 +66,13 @@ class Rates:
         self._config = config
         self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
 
-    @asynccontextmanager
-    async def passing(self, attempt: Attempt, until: float) -> AsyncGenerator[None]:
+    def passing(self, attempt: Attempt, until: float) -> AbstractAsyncContextManager[None]:
         """For the time of one send. Raises GatewayError(RATE_LIMITED) if it may not be made in its time."""
         shares = self._shares(attempt)
+        return self._passing(attempt, shares, until) if shares else nullcontext()
+
+    @asynccontextmanager
+    async def _passing(self, attempt: Attempt, shares: list[_Share], until: float) -> AsyncGenerator[None]:
         await self._enter(shares, until)
         try:
             yield
@@ -81,8 +84,6 @@ class Rates:
                 self._take(share.bucket, used - share.cost)
 
     async def _enter(self, shares: list[_Share], until: float) -> None:
-        if not shares:
-            return
         now = self._bus.clock.monotonic()
         wait_s, slowest = max((self._buckets[share.bucket].wait_s(share.cost, now), share.setting) for share in shares)
         if wait_s > 0 and (self._config.on_rate_limit == "refuse" or now + wait_s >= until):

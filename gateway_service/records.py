@@ -13,7 +13,7 @@ from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import made_of, pack
-from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
+from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, SeenImage, texts_of
 from hobus.bus.messages.ids import body_ref, call_id, dispatched_id, entry_id, got_key, sent_key
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
 from hobus.bus.messages.work_order import BudgetMode, ToolCall
@@ -91,6 +91,8 @@ class Attempt:
     """
 
     ask: PromptCall
+    name: str
+    """`<call key>/<attempt>`."""
     number: int
     reservation: Reservation
     estimate: int
@@ -99,11 +101,6 @@ class Attempt:
     is_submitted: bool = False
     """Its PROMPT_SENT was handed over: the record says what became of it."""
     is_spooled: bool = False
-
-    @property
-    def name(self) -> str:
-        """`<call key>/<attempt>`."""
-        return self.reservation.reservation_id
 
 
 def attempt_name(call_key: str, number: int) -> str:
@@ -118,7 +115,8 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool, princ
     know other tools than who asked first, as one that has just started does, and the gateway may be routed otherwise
     since: that makes no other request of it.
     """
-    said = messages_sha256((one.role, one.text, one.tool_calls, one.tool_call_id) for one in prompt.messages)
+    messages = zip(prompt.messages, texts_of(prompt.messages), strict=True)
+    said = messages_sha256([(one.role, text, one.tool_calls, one.tool_call_id) for one, text in messages])
     key_of = pack([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id])
     asked = hashlib.sha256(key_of + said + _manner(prompt)).digest()
     about = provenance_of(prompt)
@@ -155,17 +153,15 @@ def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:
 
 
 def _images(prompt: Prompt) -> tuple[str, ...]:
-    return tuple([image.ref for message in prompt.messages for image in message.images])
-
-
-def _drawn(prompt: Prompt) -> tuple[Any, ...]:
-    drawn = () if prompt.sampling is None else (prompt.sampling.model_dump(),)
-    return (*drawn, prompt.vector_numbers) if isinstance(prompt, VectorPrompt) else drawn
+    segments = [segment for message in prompt.messages for segment in message.segments]
+    return tuple([file.ref for segment in segments for file in segment.files if isinstance(file, SeenImage)])
 
 
 def _manner(prompt: Prompt) -> bytes:
     schema = prompt.output_schema if prompt.structured_output else None
-    return pack([prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema, *_drawn(prompt)])
+    drawn = [] if prompt.sampling is None else [prompt.sampling.model_dump()]
+    drawn += [prompt.vector_numbers] if isinstance(prompt, VectorPrompt) else []
+    return pack([prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema, *drawn])
 
 
 def entry(event_type: str, about: str, *behind: bytes, payload: tuple[Any, ...], at: float, **facts: Any) -> WriteEntry:

@@ -62,8 +62,10 @@ def check_route(route: Route, config: GatewayConfig, providers: Collection[str])
 def model_of(route: Route, config: GatewayConfig) -> ModelConfig | None:
     """The model's row with its prices; None for a model that the configuration does not price."""
     provider = config.providers.get(route.provider_id)
-    models = provider.models if provider else []
-    return next((model for model in models if model.model_id == route.model_id), None)
+    for model in provider.models if provider else ():
+        if model.model_id == route.model_id:
+            return model
+    return None
 
 
 def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int:

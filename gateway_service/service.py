@@ -249,8 +249,9 @@ class GatewayService(Actor):
         )
         outputs = validation.OutputChecks(snapshot.output_schemas(), errors_max=OUTPUT_ERRORS_MAX)
         return Pipeline(
-            self._shared, snapshot, providers, account, sender, self._rates_of(config), self._places_of(config), outputs
-        )
+            self._shared, snapshot, config, providers, account, sender, self._rates_of(config), self._places_of(config),
+            outputs,
+        )  # fmt: skip
 
     def _rates_of(self, config: AdminConfig) -> Rates:
         """The buckets of another pipeline go on where the limits are the same."""

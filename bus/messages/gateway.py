@@ -1,5 +1,6 @@
 """Prompts, responses, budgets."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -38,16 +39,18 @@ class PromptMessage(Record):
     @property
     def text(self) -> str:
         """The exact text that the provider gets."""
-        match self.segments:
-            case [one]:  # nearly always
-                return one.text
-            case several:
-                return "".join([segment.text for segment in several]) if several else ""
+        return texts_of([self])[0]
 
     @property
     def images(self) -> list[SeenImage]:
         """What the provider gets beside its text: what its model sees."""
         return [file for segment in self.segments for file in segment.files if isinstance(file, SeenImage)]
+
+
+def texts_of(messages: Iterable[PromptMessage]) -> list[str]:
+    """The exact text of each, as its provider gets it."""
+    said = [one.segments for one in messages]  # nearly always one of them
+    return ["" if not one else "".join([part.text for part in one]) if one[1:] else one[0].text for one in said]
 
 
 class Prompt(Message, wire="gateway.prompt"):

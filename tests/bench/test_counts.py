@@ -20,7 +20,7 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "record_bytes": (18_900, 26_200),
     "wire_bytes": (80_062, 113_406),
     "validations": (94, 135),
-    "model_copies": (41, 49),
+    "model_copies": (39, 46),
 }
 """Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).
 

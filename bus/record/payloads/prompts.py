@@ -102,9 +102,7 @@ class SentMessage(NamedTuple):
 
 def messages_sha256(messages: Iterable[tuple[str, str, Sequence[ToolCall], str]]) -> bytes:
     """Digest a transcript: of each message its role, text, tool calls and tool call id."""
-    return hashlib.sha256(
-        pack([[role, text, list(calls), call_id] for role, text, calls, call_id in messages])
-    ).digest()
+    return hashlib.sha256(pack([*messages])).digest()
 
 
 class SentRequest(NamedTuple):

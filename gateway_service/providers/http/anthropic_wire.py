@@ -6,17 +6,17 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptMessage
+from hobus.bus.messages.gateway import Prompt, PromptMessage, texts_of
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.config.sections.gateway import AnthropicProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
 from hobus.gateway_service.providers.http.wire import (
     BadAnswer,
+    CallIds,
     ToolNames,
     a_list,
     a_text,
     an_object,
-    call_ids,
     given_back,
 )
 
@@ -165,20 +165,17 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
     """In turns: what one side says in a row is one message, and all results of a round stand in one."""
     told: list[dict[str, Any]] = []
     kept: dict[str, Any] = {}
-    for message, ids in zip(messages, call_ids(messages), strict=True):
+    ids = CallIds()
+    for message, text in zip(messages, texts_of(messages), strict=True):
+        ids.add(message.tool_calls)
         blocks: list[dict[str, Any]] = []
         if message.role == "tool":
-            blocks.append(
-                {
-                    "type": "tool_result",
-                    "tool_use_id": ids.get(message.tool_call_id, message.tool_call_id),
-                    "content": _result(message),
-                }
-            )
+            call_id = ids[message.tool_call_id]
+            blocks.append({"type": "tool_result", "tool_use_id": call_id, "content": _result(message)})
         elif message.tool_calls:
             blocks += given_back(message.tool_calls[0], model_id, "message").get("blocks", [])
-        if message.role != "tool" and message.text.strip():  # a blank block is refused
-            blocks.append({"type": "text", "text": message.text})
+        if message.role != "tool" and text.strip():  # a blank block is refused
+            blocks.append({"type": "text", "text": text})
         blocks += [
             {"type": "tool_use", "id": ids[call.call_id], "name": names.names[call.tool_id], "input": call.arguments}
             for call in message.tool_calls

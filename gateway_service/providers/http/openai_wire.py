@@ -9,16 +9,16 @@ from typing import Any
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.json_text import text_of
-from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage
+from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage, texts_of
 from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
 from hobus.gateway_service.providers.http.wire import (
     BadAnswer,
+    CallIds,
     ToolNames,
     a_list,
     a_text,
     an_object,
-    call_ids,
     given_back,
 )
 from hobus.gateway_service.vectors import VectorPrompt
@@ -72,7 +72,8 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
         raise ErrorSaid(error)
     is_chunk = "delta" in first or event.get("object") == "chat.completion.chunk"
     usage = event.get("usage") or an_object(event.get("x_groq"), "x_groq").get("usage")
-    _count(reader, usage if isinstance(usage, dict) else {})
+    if isinstance(usage, dict):
+        _count(reader, usage)
     if not choices:
         if not (is_chunk or usage):
             raise ErrorSaid(event) if event.keys() & _ERROR_KEYS else BadAnswer("the answer holds no choices")
@@ -94,8 +95,9 @@ _GIVEN_BACK = (*_THOUGHT, "reasoning_details")
 
 def _message(reader: AnswerReader, said: dict[str, Any], *, is_whole: bool) -> None:
     for name in _GIVEN_BACK:
-        _keep(reader.given_back, name, said.get(name))
-    if thought := next((said[name] for name in _THOUGHT if isinstance(said.get(name), str)), ""):
+        if name in said:
+            _keep(reader.given_back, name, said[name])
+    for thought in [said[name] for name in _THOUGHT if name in said and isinstance(said[name], str)][:1]:
         reader.think(thought)
     legacy = said.get("function_call")
     for call in [*a_list(said.get("tool_calls"), "tool_calls"), *([] if legacy is None else [{"function": legacy}])]:
@@ -118,29 +120,32 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> list[dict[str,
     """What the user's side says in a row is one message: templates of many models refuse two."""
     told: list[dict[str, Any]] = []
     images: list[dict[str, Any]] = []  # of the results so far: a message of a tool holds text alone
-    for message, ids in zip(prompt.messages, call_ids(prompt.messages), strict=True):
+    ids = CallIds()
+    for message, text in zip(prompt.messages, texts_of(prompt.messages), strict=True):
         if images and message.role != "tool":
             told.append({"role": "user", "content": images})
             images = []
-        one: dict[str, Any] = {"role": message.role, "content": message.text}
+        one: dict[str, Any] = {"role": message.role, "content": text}
         if message.role == "tool":
-            one["tool_call_id"] = ids.get(message.tool_call_id, message.tool_call_id)
-            for image in message.images:
-                images += _image(image)
+            one["tool_call_id"] = ids[message.tool_call_id]
+            for segment in message.segments:
+                for image in segment.files:
+                    images += _image(image) if isinstance(image, SeenImage) else ()
         elif message.role == "assistant" and (calls := message.tool_calls):
-            one["content"] = one["content"] or None
+            ids.add(calls)
+            one["content"] = text or None
             one["tool_calls"] = [
                 {
                     "id": ids[call.call_id],
                     "type": "function",
                     "function": {"name": names.names[call.tool_id], "arguments": text_of(call.arguments)},
-                    **given_back(call, model_id, "call"),
+                    **(given_back(call, model_id, "call") if call.given_back else {}),
                 }
                 for call in calls
             ]
-            one |= given_back(calls[0], model_id, "message")
+            one |= given_back(calls[0], model_id, "message") if calls[0].given_back else {}
         elif message.role == "user" and told and told[-1]["role"] == "user" and type(told[-1]["content"]) is str:
-            told[-1]["content"] += f"\n\n{one['content']}"
+            told[-1]["content"] += f"\n\n{text}"
             continue
         told.append(one)
     return [*told, {"role": "user", "content": images}] if images else told

@@ -87,7 +87,7 @@ class AnswerReader:
     thought: list[str] = field(default_factory=list[str])
     refusal: list[str] = field(default_factory=list[str])
     calls: list[CallRead] = field(default_factory=list[CallRead])
-    usage: dict[str, int] = field(default_factory=dict[str, int])
+    usage: dict[str, Any] = field(default_factory=dict[str, Any])
     given_back: dict[str, Any] = field(default_factory=dict[str, Any])
     """Of its message, as it came: what a provider demands back beside the calls."""
     finish_reason: str = ""
@@ -123,13 +123,13 @@ class AnswerReader:
         finish = FINISH_WORDS.get(self.finish_reason, self.finish_reason)
         if finish == "stop" and self.calls:
             finish = "tool_calls"
-        answer = PromptResponse(
+        return PromptResponse(
             outcome="SUCCESS",
             content=said or refusal,
             tool_calls=[self._call(number, call) for number, call in enumerate(self.calls, 1)],
             finish_reason=REFUSAL if refusal and not said else finish,
+            **self.usage,
         )
-        return answer.model_copy(update=self.usage)
 
     # --- what a wire says -------------------------------------------------------------------------------------------
 
@@ -234,8 +234,10 @@ _COUNT_MAX = 2**53
 
 
 def _value(text: str) -> Any:
-    value = json.loads(text)
-    return value_of(json.dumps(mended_value(value)))
+    try:
+        return value_of(text)
+    except ValueError:  # nothing that a message carries, before it is mended
+        return value_of(json.dumps(mended_value(json.loads(text))))
 
 
 def _text_of(arguments: Any) -> str:

@@ -88,4 +88,5 @@ class SpokenText:
 
 def _beginning(text: str) -> int:
     """How many of its last characters may be the beginning of a closing tag."""
-    return next((size for size in range(min(len(CLOSING) - 1, len(text)), 0, -1) if text.endswith(CLOSING[:size])), 0)
+    begun = "<" + text.rpartition("<")[2]
+    return len(begun) if text.endswith(begun) and CLOSING[:-1].startswith(begun) else 0

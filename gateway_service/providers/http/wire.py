@@ -7,11 +7,11 @@ id of its own, while calls are numbered anew in each answer here.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptMessage
+from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.work_order import ToolCall
 
 
@@ -36,7 +36,7 @@ def a_list(value: Any, where: str) -> list[Any]:
 
 def a_text(value: Any, where: str) -> str:
     """The text; None counts as none, and a number as its digits."""
-    return str(value) if isinstance(value, int) else _of_kind(str, value, where)
+    return value if type(value) is str else str(value) if isinstance(value, int) else _of_kind(str, value, where)
 
 
 def _of_kind(kind: type[Any], value: Any, where: str) -> Any:
@@ -61,6 +61,12 @@ _NAME_MAX_CHARS = 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 
 
+@lru_cache(maxsize=1024)
+def _taken(name: str) -> str:
+    """What a provider takes in the place of a name or an id; the same ones come again and again."""
+    return _FOREIGN.sub("_", name)[:_NAME_MAX_CHARS]
+
+
 class ToolNames:
     """Tool ids of one prompt under names that a provider takes: each its own, the same ones for the same ids."""
 
@@ -71,7 +77,7 @@ class ToolNames:
         for tool_id in tool_ids:
             if tool_id in self.names:
                 continue
-            wanted = _FOREIGN.sub("_", tool_id)[:_NAME_MAX_CHARS] or "_"
+            wanted = _taken(tool_id) or "_"
             name, number = wanted, 1
             while name in self._ids:
                 number += 1
@@ -93,22 +99,26 @@ _names_of = lru_cache(maxsize=64)(ToolNames)
 """Only speed depends on the number kept: nearly every prompt of an agent offers the same tools."""
 
 
-def call_ids(messages: Sequence[PromptMessage]) -> list[dict[str, str]]:
-    """For each message, by call id, the provider's ids of the newest calls at it: the provider's own if there.
+class CallIds(dict[str, str]):
+    """The provider's ids of a transcript's newest calls so far, by call id; what is unknown stays as it is."""
 
-    An id that stood in an earlier answer too (some servers count anew each time) is made different.
-    """
-    used, newest = dict[str, None](), dict[str, str]()
-    return [newest := _ids_of(one.tool_calls, used) if one.role == "assistant" else newest for one in messages]
+    def __init__(self) -> None:
+        self._used: dict[str, None] = {}
 
+    def add(self, calls: Iterable[ToolCall]) -> None:
+        """Those of the next answer: the provider's own if there.
 
-def _ids_of(calls: Sequence[ToolCall], used: dict[str, None]) -> dict[str, str]:
-    ids: dict[str, str] = {}
-    for call in calls:
-        own = _FOREIGN.sub("_", call.provider_call_id)[:_NAME_MAX_CHARS]
-        ids[call.call_id] = own = own if own and own not in used else f"call_{len(used)}_{call.call_id}"
-        used[own] = None
-    return ids
+        An id that stood in an earlier answer too (some servers count anew each time) is made different.
+        """
+        for call in calls:
+            own = _taken(call.provider_call_id)
+            if not own or own in self._used:
+                own = f"call_{len(self._used)}_{call.call_id}"
+            self._used[own] = None
+            self[call.call_id] = own
+
+    def __missing__(self, call_id: str) -> str:
+        return call_id
 
 
 def given_back(call: ToolCall, model_id: str, part: str) -> dict[str, Any]:

@@ -85,12 +85,12 @@ def tell(answered: ToolAnswer) -> str:
     heading, rows = _HEADINGS.get(answered.tool), None
     if heading is not None and isinstance(value, dict):
         rows = next((one for one in value.values() if isinstance(one, list)), None)
-    if isinstance(value, dict) and value and not any(isinstance(one, list | dict) for one in value.values()):
+    if isinstance(value, dict) and value and not {list, dict} & set(map(type, value.values())):
         said = (f"{name.replace('_', ' ')} {one}" for name, one in value.items() if name != "session_id")
         return f"{answered.tool.replace('_', ' ')}: {', '.join(said)}."
-    if rows is None or not all(isinstance(row, dict) for row in rows):
+    if rows is None or not set(map(type, rows)) <= {dict}:
         return f"{answered.tool}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
-    told = [[" ".join(str(row[name]) for name in names if row.get(name)) for names in _COLUMNS] for row in rows]
+    told = [[" ".join(map(str, filter(None, map(row.get, names)))) for names in _COLUMNS] for row in rows]
     lines = [f"- {': '.join(filter(None, row))}" for row in told]
     return "\n".join([f"{len(rows)} {heading}{':' if rows else '.'}", *lines])
 

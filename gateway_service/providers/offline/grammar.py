@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _FILE = "grammar.json"
-_NEVER = "(?!)"
 _CUT = " … "
 
 
@@ -34,8 +33,7 @@ class Grammar(NamedTuple):
     intents: tuple[Intent, ...]
     config_sections: dict[str, _Pattern]
     speech: dict[str, _Pattern]
-    tasks: tuple[tuple[str, _Pattern], ...]
-    domains: tuple[tuple[str, _Pattern], ...]
+    labels: dict[str, tuple[tuple[str, _Pattern], ...]]
     changes: _Pattern
 
     def read(self, text: str) -> str:
@@ -63,9 +61,8 @@ class Grammar(NamedTuple):
         return self.speech[name].search(text) is not None
 
     def label(self, kind: str, text: str) -> str | None:
-        """The first label of `tasks` or `domains` whose patterns match."""
-        rows = self.tasks if kind == "tasks" else self.domains
-        return next((label for label, pattern in rows if pattern.search(text)), None)
+        """The first label of `tasks` or `domains` whose pattern matches."""
+        return next((label for label, pattern in self.labels[kind] if pattern.search(text)), None)
 
 
 @functools.cache
@@ -75,13 +72,12 @@ def load_grammar() -> Grammar:
     return Grammar(
         read_chars=data["read_chars"],
         intents=tuple(
-            Intent(row["tool_id"], row["domain"], row["says"], _any(row["any"]), _any(row["none"] or [_NEVER]))
+            Intent(row["tool_id"], row["domain"], row["says"], _any(row["any"]), _any(row["none"] or ["(?!)"]))
             for row in data["intents"]
         ),
         config_sections={name: re.compile(rf"\b{name.replace('_', '[_ ]')}s?\b") for name in data["config_sections"]},
         speech={name: re.compile(pattern) for name, pattern in data["speech"].items()},
-        tasks=tuple((row["label"], _any(row["any"])) for row in data["tasks"]),
-        domains=tuple((row["label"], _any(row["any"])) for row in data["domains"]),
+        labels={kind: tuple((row["label"], _any(row["any"])) for row in data[kind]) for kind in ("tasks", "domains")},
         changes=re.compile(data["changes"]),
     )
 

@@ -59,8 +59,6 @@ class Heard:
         waiting: dict[str, str] = {}
         for message in messages:
             match message["role"]:
-                case "system":
-                    pass
                 case "tool":
                     name = waiting.get(message["tool_call_id"], "")
                     self.answered.append(ToolAnswer(name, message["content"]))
@@ -111,8 +109,8 @@ class Reading(Heard):
             tool["function"]["name"]: tool["function"]["parameters"] for tool in request.get("tools", ())
         }
         """Parameters of the tools that are offered, by name."""
-        messages = request["messages"]
-        self.system: str = "".join([one["content"] for one in messages if one["role"] == "system"][-1:])
+        self.system: str = "".join([one["content"] for one in request["messages"] if one["role"] == "system"][-1:])
+        messages = [one for one in request["messages"] if one["role"] != "system"]
         new = len(messages)
         while new and (messages[new - 1]["role"] != "assistant" or messages[new - 1].get("tool_calls")):
             new -= 1

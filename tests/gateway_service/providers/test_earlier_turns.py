@@ -45,7 +45,7 @@ def wired(asked: Prompt) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("work", "calls_max"),
     [
-        (wired, 21),
+        (wired, 9),
         (lambda asked: anthropic_wire.request(asked, "m", ToolNames.of(asked), ANTHROPIC, stream=False), 34),
         (lambda asked: input_tokens(asked, 4), 0),
         (lambda asked: transcript.expanded(asked.messages), 0),
