@@ -1,11 +1,11 @@
-"""What a model that sees is shown: the images that tools brought, read from the record by their refs.
+"""What a model that sees is shown: images that tools or a message brought, read from the record by their refs.
 
-Another model is not: the text of a result names each of them.
+Another model is not shown those of tools: the text of a result names each of them. It is not asked about a person's.
 """
 
 from __future__ import annotations
 
-from hobus.bus.errors import RuntimeFault
+from hobus.bus.errors import GatewayError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptMessage, SeenImage
@@ -34,6 +34,17 @@ async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
                 found[file.ref] = made_of(SeenImage, file, data=data, media_type=kind)
                 left -= len(data)
     return with_messages(ask, [_with(message, found) for message in messages]) if found else ask
+
+
+def demand_none(ask: PromptCall) -> None:
+    """Raises GatewayError(MODEL_UNFIT) where a person's message brings images to a model that does not see."""
+    if any(segment.files for message in ask.prompt.messages if message.role == "user" for segment in message.segments):
+        provider_id, model_id = ask.route.provider_id, ask.route.model_id
+        raise GatewayError(
+            "MODEL_UNFIT",
+            f"{model_id[:80]} of provider {provider_id} takes no images: name a model that does, say `sees: true` of "
+            f"this one in gateway.providers.{provider_id}.models if it does, or send the message without images",
+        )
 
 
 def _with(message: PromptMessage, found: dict[str, SeenImage]) -> PromptMessage:

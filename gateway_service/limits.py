@@ -18,8 +18,8 @@ FRAMES_PER_S = 800
 HISTORIES_MAX_CHARS = 32 * 1024 * 1024
 """Of earlier turns that prompts showed, so that the next ones need not bring them: of a thousand sessions and more."""
 
-IMAGES_MAX_BYTES = 16 * 1024 * 1024
-"""Of one request, the newest ones: as base64, which is a third more, providers take some 20 to 32 MB."""
+IMAGES_MAX_BYTES = 20 * 1024 * 1024
+"""Of one request, the newest ones: as base64, which is a third more, providers take some 28 to 50 MB."""
 
 IMAGE_TOKENS = 1600
 """Held for each until its provider says what it was: about what the largest that is not scaled down costs."""

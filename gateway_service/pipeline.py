@@ -238,6 +238,8 @@ class Pipeline:
                 self.loaded.add(provider_id)
                 if sees:
                     ask = await images.shown(ask, self.sender.ledger)
+                else:
+                    images.demand_none(ask)
         except TimeoutError:
             what = f"provider {provider_id} was still being loaded when the deadline passed"
             raise GatewayError("DEADLINE_EXCEEDED", what) from None

@@ -26,3 +26,5 @@ CHAT_HISTORY_LINES = 1000
 """Typed lines that `hobus chat` remembers in its home."""
 COMMAND_POLL_MS = 20
 """Milliseconds between two looks of a command that waits for processes."""
+IMAGE_NAME_CHARS = 12
+"""Of an image's digest: its name in a message, so that two of one name are the same."""

@@ -35,7 +35,7 @@ READS: dict[str, frozenset[str]] = {
 
 BY_REF: dict[str, dict[str, frozenset[str]]] = {
     "ho1": {"ho1m": frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"}), "prompts": frozenset({"PROMPT_RECEIVED"})},
-    "gateway": {"ho1m": frozenset({"WO_COMPLETED"})},  # images of tools
+    "gateway": {"ho1m": frozenset({"WO_COMPLETED"}), "governance": frozenset({"TURN_IMAGE"})},  # images
 }
 """role -> stream -> event types whose bodies it gets one by one alone, by exact id, once key or ref: never a page."""
 

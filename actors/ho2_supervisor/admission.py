@@ -17,7 +17,7 @@ from hobus.bus.errors import SessionFault
 from hobus.bus.json_text import object_in
 from hobus.bus.lanes import role_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import follow_up_input, is_follow_up
+from hobus.bus.messages.ids import follow_up_input, image_id, is_follow_up
 from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of, words_of
 from hobus.config.attention_rules import override_fault
 from hobus.config.attention_template import Template
@@ -59,6 +59,7 @@ def admit(
     if (
         fault := blank_fault(overrides)
         or call_fault(message)
+        or files_fault(message)
         or settings_fault(overrides, limits)
         or caller_tools.results_fault(results, text, state.open_calls)
     ):
@@ -90,6 +91,13 @@ def call_fault(message: TurnRequest) -> str:
     if object_in(message.text, depth_max=PARAMETERS_DEPTH_MAX) is None:
         return "the message of a run that calls a tool is its arguments, one JSON object"
     return ""
+
+
+def files_fault(message: TurnRequest) -> str:
+    """Why a message may not bring these files; empty: they are images of its own session, or there are none."""
+    own = image_id(message.session_id, "")
+    strange = [file.name for file in message.files if not file.ref.startswith(own)]
+    return f"files: {strange[0][:80]!r} is no image of session {message.session_id}" if strange else ""
 
 
 def conflict(known: KnownInput, digest: str, form: str) -> str:

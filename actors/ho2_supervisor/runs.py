@@ -76,6 +76,7 @@ class Runs:
             ],
             continues=open_calls and open_calls.wo_id,
             run_overrides=message.run_overrides,
+            files=message.files,
             asked_by=asked_by,
             deadline_at=deadline_at,
             lease=LeaseTerms(ttl_secs=limits.lease_ttl_s, heartbeat_timeout_secs=limits.lease_heartbeat_timeout_s)

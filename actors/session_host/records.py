@@ -116,12 +116,16 @@ class DegradedPrompts:
     def prompt_of(self, turn: Turn, sessions: BegunSessions) -> DegradedPrompt:
         """The call for this turn; the same for every retry of its input id. It goes where the turn would have gone."""
         agent_class = turn.about.agent_class
-        facts = {"agent_id": turn.agent_id, "agent_class": agent_class, "user_input": turn.text}
         order_id = degraded_order_id(turn.input_id)
         boundary, wanted, contract = self._contract.boundary, turn.message.run_overrides, self._contract
         route = sessions.route(turn.session_id, turn.agent_id, wanted, contract, self._snapshot)
+        given = {
+            "agent_id": [Segment(name="agent_id", text=turn.agent_id)],
+            "agent_class": [Segment(name="agent_class", text=agent_class)],
+            "user_input": [Segment(name="user_input", text=turn.text, files=turn.message.files)],
+        }
         prompt = Prompt(
-            messages=fill_pack(self._pack, {name: [Segment(name=name, text=text)] for name, text in facts.items()}),
+            messages=fill_pack(self._pack, given),
             prompt_pack_id=self._contract.prompt_pack_id,
             contract_id=DEGRADED,
             agent_id=turn.agent_id,

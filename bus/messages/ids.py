@@ -255,6 +255,11 @@ def body_ref(submission_id: str, number: int) -> str:
     return f"{submission_id}/{number}"
 
 
+def image_id(session_id: str, digest: str) -> str:
+    """The submission id of an image that a message of this session brought, by its SHA-256."""
+    return entry_id("TURN_IMAGE", f"{session_id}/{digest}")
+
+
 def split_body_ref(ref: str) -> tuple[str, int]:
     """The submission id and body number of a ref. Raises ValueError for anything else."""
     submission_id, slash, number = ref.rpartition("/")

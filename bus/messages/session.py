@@ -301,6 +301,7 @@ class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
     session_id: SessionId | None = Field(default=None, description="None: a first turn, id from input_id")
     input_id: InputId
     agent_id: str | None = Field(default=None, description="None: host.agent_id, or the session's; another is refused")
+    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="images of the message, in its record")
 
 
 class TurnRequest(TurnInput, Message, wire="ho2.turn"):
@@ -312,6 +313,7 @@ class TurnRequest(TurnInput, Message, wire="ho2.turn"):
     session_id: SessionId
     input_id: InputId
     agent_id: str | None = Field(default=None, description="refused unless it is the session's")
+    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="images of the message, in its record")
     client: str = Field(
         default="",
         description="instance that waits; lost, it renews no lease",

@@ -53,10 +53,10 @@ IN_DOUBT = "in_doubt"
 
 
 class ToolFile(Record):
-    """A file that a tool brought; its bytes are a body of the record."""
+    """A file that a tool or a message brought; its bytes are a body of the record."""
 
-    name: str = Field(description="as its tool says")
-    media_type: str = Field(description="as its tool says")
+    name: str = Field(description="as its tool says; of a message by its bytes")
+    media_type: str = Field(description="as its tool says; of a message by its bytes")
     size_bytes: Count = Field(description="of its bytes")
     ref: str = Field(default="", description="`<submission id>/<n>` of the body that holds its bytes")
 
@@ -75,7 +75,7 @@ class Segment(Record):
     )
     text: str = Field(default="", description="blank where only its ref is recorded")
     artifact_id: str | None = Field(default=None, description="ho3_biases: `ART-…` whose context_line this is")
-    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="of a tool's result")
+    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="of a tool's result, or a message")
 
 
 class Fence(Record):

@@ -124,6 +124,11 @@ def _matching(pattern: str) -> Callable[[str, WriteEntry, str], bool]:
     return lambda about, _entry, _sender: compiled.fullmatch(about) is not None
 
 
+def _image_of_session(about: str, entry: WriteEntry, _sender: str) -> bool:
+    session_id, _, digest = about.partition("/")
+    return session_id == entry.provenance.session_id and re.fullmatch("[0-9a-f]{64}", digest) is not None
+
+
 def _anything(about: str, _entry: WriteEntry, _sender: str) -> bool:
     return about != ""
 
@@ -137,6 +142,7 @@ _CONSOLIDATION_ID = Form("<wo_id>", _matching(r"WO-CONS-[A-Za-z0-9-]+"))
 _TRANSCRIPT_ID = Form(
     "<key>[/<user>]/<SHA-256 of what was said>", _matching(r"([a-z0-9][a-z0-9_-]{0,39}/){1,2}[0-9a-f]{64}")
 )
+_IMAGE_ID = Form("<session>/<SHA-256 of the image>", _image_of_session)
 _HTTP_KEY_ID = Form("<principal>/<fingerprint>", _matching(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}"))
 # Of which no other writer makes entries: a repeat is meant to add nothing.
 _ATTEMPT = Form("<call key>/<attempt>", _anything)
@@ -344,6 +350,9 @@ KINDS: tuple[EntryKind, ...] = (
     EntryKind("TAP_BODIES_READ", "governance", ("operator",), _OWN, governance.BodiesRead),
     EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, governance.BodiesClosed),
     EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, governance.TranscriptDelivered),
+    EntryKind(
+        "TURN_IMAGE", "governance", ("http",), _IMAGE_ID, governance.TurnImage, texts=("the image",)
+    ),
     EntryKind("HTTP_KEY_CREATED", "governance", ("http",), _HTTP_KEY_ID, governance.HttpKeyCreated),
     EntryKind("HTTP_KEY_REVOKED", "governance", ("http",), _HTTP_KEY_ID, governance.HttpKeyRevoked),
     EntryKind("RECOVERED", "governance", ("ledger",), _OWN, governance.BatchSetAside),

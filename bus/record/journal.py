@@ -75,6 +75,8 @@ def pack_event(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
         value if (value := values[name]) is None or written is None else written(value, about)
         for name, written, _ in _FIELDS[said.kind]
     ]
+    if said.ADDED_LATER and not fields[-1]:
+        fields.pop()
     return pack(fields)
 
 
@@ -260,13 +262,14 @@ def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
         raise ValueError(f"event_type: {entry.event_type} is not an event of a session")
     written = _FIELDS[kind.kind]
     fields = unpack(payload)
-    if type(fields) is not list or len(fields) != len(_HEAD) + len(written):
-        raise ValueError(f"not an array of {len(_HEAD) + len(written)} fields")
+    most = len(_HEAD) + len(written)
+    if type(fields) is not list or not most - kind.ADDED_LATER <= len(fields) <= most:
+        raise ValueError(f"not an array of {most} fields")
     session_id = entry.stream.partition("/")[2]
     where = _where(session_id, fields)
     about = _About(session_id, entry.submission_id, entry.at_us, where["run_id"], fields[3], fields[4])
     values: dict[str, Any] = {"at": _time(fields[5], about)}
-    for (name, _, read), value in zip(written, fields[len(_HEAD) :], strict=True):
+    for (name, _, read), value in zip(written, fields[len(_HEAD) :], strict=False):
         try:
             values[name] = value if read is None or value is None else read(value, about)
         except (TypeError, KeyError, AttributeError, ValueError) as fault:
@@ -490,6 +493,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "open_calls": (_open_calls, _open_calls_of),
     "input_digest": (_hash, _hash_of),
     "config_digest": (_digest, _digest_of),
+    "files": (lambda files, _about: [file.model_dump() for file in files], None),
     "command": (lambda command, _about: command.model_dump(), None),
     **dict.fromkeys(("order", "receipt"), (_form, _form_of)),
     **dict.fromkeys(

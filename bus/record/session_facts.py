@@ -10,6 +10,7 @@ from pydantic import Field
 from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import LOCAL, CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, SessionConfig
+from hobus.bus.messages.work_order import ToolFile
 
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
@@ -89,6 +90,8 @@ class GivenResult(Record):
 class RunRequested(SessionFact):
     """An input was admitted; from here on it is answered exactly once."""
 
+    ADDED_LATER = 1
+
     input_ref: str = Field(description="where the text of the user is")
     input_id: InputId
     input_digest: str = Field(description="salted: SHA-256 of input_id and text; tells a retry from a conflict")
@@ -103,6 +106,7 @@ class RunRequested(SessionFact):
     principal: str = Field(default="", description="on whose behalf it runs, whoever drives it; empty: its driver's")
     asked_by: SaidBy = LOCAL
     model: ModelChoice | None = Field(default=None, description="what answers; None: as run_overrides and session say")
+    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="images that the message brings, by ref")
 
 
 class RunStarted(SessionFact):

@@ -15,7 +15,7 @@ class ModelConfig(Section):
     """One model of a provider; price per million tokens, null when unknown."""
 
     model_id: str = Field(description="name by which routes and the provider know it")
-    sees: bool = Field(description="takes images: of tools it is shown them, another model is told their names")
+    sees: bool = Field(description="takes images; another model is told the names of those that tools bring")
     input_usd_per_million: float | None = Field(
         description="price of prompt tokens; null: unknown, and reported as unknown"
     )

@@ -238,7 +238,7 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
         api=api, principal=principal, session_id="", input_id=input_id, text="" if results else said[-1].text,
         results=tuple(results), comes_back=comes_back, overrides=overrides, arrived=door.bus.clock.monotonic(),
         timeout_s=turns.timeout_of(request.headers, door.config.host),
-        agent_id=agent_id,
+        agent_id=agent_id, images=transcript.new_images(said),
     )  # fmt: skip
     if given is not None:
         session_id = await session_id_in(door, principal, given)

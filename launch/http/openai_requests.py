@@ -1,6 +1,6 @@
 """OpenAI's requests as far as a session can answer them. Pure; what is not kept is refused or named.
 
-Refused, because the answer would be another one than was asked for: several choices, log probabilities, images and
+Refused, because the answer would be another one than was asked for: several choices, log probabilities, files and
 audio, tools that are no functions (a tool is one that the client runs, docs/sessions.md). Not kept, and named in the
 header `x-hobus-ignored`: sampling settings, which the cluster's configuration decides, and fields of native turns.
 """
@@ -8,6 +8,7 @@ header `x-hobus-ignored`: sampling settings, which the cluster's configuration d
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -19,8 +20,10 @@ from hobus.bus.messages.work_order import Sampling, ToolChoice, ToolSpec
 from hobus.config.json_schema import schema_fault
 from hobus.config.sections.turns import SessionsConfig
 from hobus.config.snapshot import Snapshot
+from hobus.launch.http import limits
 from hobus.launch.http.problems import Problem
-from hobus.launch.http.transcript import Called, TranscriptMessage
+from hobus.launch.http.transcript import Called, TranscriptMessage, new_images
+from hobus.launch.sessions.images import GivenImage, given_image
 
 _IGNORED = frozenset(
     {
@@ -34,6 +37,8 @@ _REFUSED = frozenset(
 )
 _EFFORTS = {"minimal": "Low", "low": "Low", "medium": "Medium", "high": "High"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_IMAGES = frozenset({"image_url", "input_image"})
+_DATA_URL = re.compile(r"data:image/[a-z+.-]{1,40};base64,", re.IGNORECASE)
 _TEXTS = frozenset({"text", "input_text"})
 _TEXTS_OF_A_MODEL = frozenset({"output_text", "refusal"})
 """In a message of its own; in the user's they would be taken for the person's words."""
@@ -51,6 +56,26 @@ class ContentPart(Words):
     type: str
     text: str | None = None
     refusal: str | None = None
+    image_url: str | dict[str, Any] | None = None
+
+    def image(self, place: str) -> GivenImage:
+        """The image of its data URL. Raises Problem."""
+        url = self.image_url.get("url") if isinstance(self.image_url, dict) else self.image_url
+        head = _DATA_URL.match(url) if isinstance(url, str) else None
+        if head is None or not isinstance(url, str):
+            raise _unsupported(
+                f"{place}.image_url",
+                "an image by its address, or by file id: send its bytes, data:image/...;base64,...",
+            )
+        try:
+            image = given_image(b64decode(url[head.end() :], validate=True))
+        except ValueError as fault:
+            said = str(fault) if "models" in str(fault) else "the bytes are no base64"
+            raise _invalid(f"{place}.image_url", said) from None
+        if len(image.data) > limits.IMAGE_MAX_BYTES:
+            said = f"the image has {len(image.data)} bytes; at most {limits.IMAGE_MAX_BYTES} are taken: make it smaller"
+            raise Problem(413, "too_large", said, param=f"{place}.image_url")
+        return image
 
 
 class Function(Words):
@@ -83,7 +108,8 @@ class ChatMessage(Words):
         calls = tuple(Called(call.id, call.function.name, call.function.arguments) for call in self.tool_calls or ())
         role = "system" if self.role == "developer" else self.role
         refusal = self.refusal or "" if self.role == "assistant" else ""
-        return TranscriptMessage(role, _text_of(self.content, role, place) or refusal, calls, self.tool_call_id)
+        text, images = _content_of(self.content, role, place)
+        return TranscriptMessage(role, text or refusal, calls, self.tool_call_id, images)
 
 
 class InputItem(Words):
@@ -102,14 +128,18 @@ class InputItem(Words):
         match self.type:
             case "message" if self.role is not None:
                 role = "system" if self.role == "developer" else self.role
-                return [*said, TranscriptMessage(role, _text_of(self.content, role, place))]
+                text, images = _content_of(self.content, role, place)
+                return [*said, TranscriptMessage(role, text, images=images)]
             case "function_call" if self.call_id:
                 call = Called(self.call_id, self.name, self.arguments)
                 if said and said[-1].role == "assistant":
                     return [*said[:-1], said[-1]._replace(calls=(*said[-1].calls, call))]
                 return [*said, TranscriptMessage("assistant", "", (call,))]
             case "function_call_output" if self.call_id:
-                return [*said, TranscriptMessage("tool", _text_of(self.output, "tool", place), call_id=self.call_id)]
+                return [
+                    *said,
+                    TranscriptMessage("tool", _content_of(self.output, "tool", place)[0], call_id=self.call_id),
+                ]
             case "reasoning":
                 return said
             case _:
@@ -209,24 +239,34 @@ def _check_count(messages: Sequence[object], messages_max: int, param: str) -> N
 def _asking(said: list[TranscriptMessage], param: str) -> list[TranscriptMessage]:
     if not said or said[-1].role not in ("user", "tool"):
         raise _invalid(param, "the last message is the user's, or results of calls: it is what is answered")
+    if (size := sum(len(image.data) for image in new_images(said))) > limits.IMAGES_MAX_BYTES:
+        most = f"at most {limits.IMAGES_MAX_BYTES} are taken with one message: send fewer or smaller ones"
+        raise Problem(413, "too_large", f"the images have {size} bytes; {most}", param=param)
     return said
 
 
-def _text_of(content: str | list[ContentPart] | None, role: str, place: str) -> str:
+def _content_of(content: str | list[ContentPart] | None, role: str, place: str) -> tuple[str, tuple[GivenImage, ...]]:
+    """Its text, in which each image has its sentence, and the images. Raises Problem for what is neither."""
     if isinstance(content, str):
-        return content
+        return content, ()
+    images: list[GivenImage] = []
     kinds = _TEXTS | _TEXTS_OF_A_MODEL if role in ("assistant", "tool") else _TEXTS
     texts: list[str] = []
-    for part in content or []:
+    for number, part in enumerate(content or []):
+        if part.type in _IMAGES and role == "user":
+            images.append(part.image(f"{place}.content.{number}"))
+            texts.append(images[-1].told)
+            continue
         text = part.refusal if part.type == "refusal" else part.text
         if part.type in _TEXTS_OF_A_MODEL - kinds:
             raise _unsupported(
                 f"{place}.content", f"content of the type {part.type!r}, a model's words, of role {role}"
             )
         if part.type not in kinds or text is None:
-            raise _unsupported(f"{place}.content", f"content of the type {part.type[:40]!r}: text alone")
+            raise _unsupported(f"{place}.content", f"content of the type {part.type[:40]!r} of role {role}")
         texts.append(text)
-    return "\n".join(filter(None, texts))  # each is a text of its own: no word of one runs into one of the next
+    # Each is a text of its own: no word of one runs into one of the next.
+    return "\n".join(filter(None, texts)), tuple(images)
 
 
 def _invalid(param: str, said: str) -> Problem:

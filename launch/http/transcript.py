@@ -31,6 +31,7 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload, payload_in
 from hobus.bus.record.payloads.governance import TranscriptDelivered
 from hobus.launch.sessions.history import turns_in
+from hobus.launch.sessions.images import GivenImage
 
 EVENT = "TRANSCRIPT_DELIVERED"
 _STREAM = "governance"
@@ -59,6 +60,7 @@ class TranscriptMessage(NamedTuple):
     text: str
     calls: tuple[Called, ...] = ()
     call_id: str = ""  # of a tool's message: the call that it answers
+    images: tuple[GivenImage, ...] = ()  # which its text names
 
     def __str__(self) -> str:
         asked = [f"[asked for {call.name} {call.arguments} as {call.call_id}]" for call in self.calls]
@@ -76,7 +78,7 @@ class TranscriptPlace:
 
 def transcript_id(principal: str, messages: Iterable[TranscriptMessage]) -> str:
     """The submission id of what is known of this transcript."""
-    alike = [said._replace(calls=tuple(call.alike() for call in said.calls)) for said in messages]
+    alike = [(said.role, said.text, tuple(call.alike() for call in said.calls), said.call_id) for said in messages]
     words = json.dumps([principal, *alike], ensure_ascii=False, separators=(",", ":"))
     return f"{EVENT}:{principal}/{sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
@@ -93,6 +95,14 @@ def with_history(messages: Sequence[TranscriptMessage]) -> str:
     instructions = [said.text for said in earlier if said.role == "system"]
     exchange = [f"user: {said}" if said.role == "tool" else str(said) for said in earlier if said.role != "system"]
     return given_history.with_history(instructions, exchange, words)
+
+
+def new_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
+    """Those that were given since the last answer; of earlier ones the text tells."""
+    found: list[GivenImage] = []
+    for said in messages:
+        found = [] if said.role == "assistant" else [*found, *said.images]
+    return tuple(dict.fromkeys(found))
 
 
 async def find(bus: Bus, record_id: str, *, timeout_s: float) -> TranscriptPlace | None:

@@ -39,6 +39,7 @@ from hobus.launch.http.context import Door
 from hobus.launch.http.limits import TIMEOUT_MAX_S
 from hobus.launch.http.problems import Problem, of_error, of_result
 from hobus.launch.http.sse import ClientGone, Gone, until_gone
+from hobus.launch.sessions.images import GivenImage, keep_images
 from hobus.launch.sessions.turns import asked_of_owner, process_turn
 
 T = TypeVar("T")
@@ -63,6 +64,7 @@ class AskedTurn:
     timeout_s: float
     results: tuple[CallResult, ...] = ()  # of open calls, in place of a text
     agent_id: str | None = None  # whose session it has to be; None: whoever's it is
+    images: tuple[GivenImage, ...] = ()
 
     @property
     def wants_form(self) -> bool:
@@ -74,6 +76,7 @@ class AskedTurn:
         return ProcessTurn(
             session_id=self.session_id, input_id=self.input_id, text=self.text, results=list(self.results),
             agent_id=self.agent_id, run_overrides=self.overrides, stream=stream, lease=not self.comes_back,
+            files=[image.in_session(self.session_id) for image in self.images],
         )  # fmt: skip
 
 
@@ -207,6 +210,7 @@ async def _going_on(first: Message | TurnResult | None, source: Pieces) -> Piece
 async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None] | None) -> TurnResult:
     config = door.config
     with door.turn_of(asked.principal):
+        await keep_images(door.bus, asked.session_id, asked.images, timeout_s=door.timeout_s)
         result = await process_turn(
             door.bus,
             asked.turn(stream=heard is not None),

@@ -68,6 +68,7 @@ RECORD_TABLE = {
     ("governance", "RECOVERED"): {"ledger"},
     ("governance", "WRITE_CONFLICT"): {"ledger"},
     ("governance", "TRANSCRIPT_DELIVERED"): {"http"},
+    ("governance", "TURN_IMAGE"): {"http"},
     ("governance", "HTTP_KEY_CREATED"): {"http"},
     ("governance", "HTTP_KEY_REVOKED"): {"http"},
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+
 import openai
 import pytest
 
-from bench.gateway.servers import answering
+from bench.gateway.servers import answering, completion
 from hobus.bus.record.catalog import read_body
 
 pytestmark = pytest.mark.process
@@ -44,3 +46,36 @@ def test_vectors_come_from_the_server_and_are_priced(cluster, server):
     assert len(cluster.entries("PROMPT_SENT")) == 2
     assert [entry.reason for entry in cluster.entries("PROMPT_FAILED")] == ["MODEL_UNFIT"]
     assert "embed-1" in cluster("cost").out
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(3_000_000)
+
+
+def test_an_image_reaches_a_model_that_sees_and_why_tells_it(cluster, server):
+    """Three megabytes from the SDK to the server, recorded once in two turns; a model that does not see is not asked."""
+
+    async def behave(request, writer):
+        if request.method == "GET":
+            return await answering({"data": []})(request, writer)
+        said = '{"speech_act": "question", "ambiguity": "low"}' if "response_format" in request.json else "A dog."
+        return await answering(completion(said))(request, writer)
+
+    at = server(behave)
+    words = ("--kind", "openai", "--base-url", f"{at.url}/v1", "--key", "none")
+    assert cluster("provider add", "eyes", *words, "--model", "see-1", "--sees").code == 0
+    address = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+    content = [{"type": "text", "text": "what is it?"}, {"type": "image_url", "image_url": {"url": address}}]
+    with sdk_of(cluster) as sdk:
+        said = [{"role": "user", "content": content}]
+        first = sdk.chat.completions.create(model="eyes/see-1", messages=said)
+        assert first.choices[0].message.content == "A dog."
+        said += [{"role": "assistant", "content": "A dog."}, {"role": "user", "content": content}]
+        assert sdk.chat.completions.create(model="eyes/see-1", messages=said).session_id == first.session_id
+        with pytest.raises(openai.BadRequestError, match="takes no images"):
+            sdk.chat.completions.create(model="ADMIN", messages=said[:1])
+    shown = [one.json["messages"][-1]["content"] for one in at.requests if one.method == "POST"]
+    seen = [one for one in shown if isinstance(one, list)]
+    assert [one[1]["image_url"]["url"] == address for one in seen] == [True, True]
+    assert "[image " in cluster("why", first.session_id).out
+    kept = [entry for entry in cluster.entries("TURN_IMAGE") if entry.provenance.session_id == first.session_id]
+    assert [entry.bodies[1] for entry in kept] == [PNG]

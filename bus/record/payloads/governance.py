@@ -91,6 +91,12 @@ class TranscriptDelivered(NamedTuple):
     input_id: Annotated[str, Field(description="of the turn")]
 
 
+class TurnImage(NamedTuple):
+    """TURN_IMAGE: an image that a person's message brought to its session; shown to models by its ref."""
+
+    media_type: Annotated[str, Field(description="by its bytes")]
+
+
 class HttpKeyCreated(NamedTuple):
     """HTTP_KEY_CREATED: a key of the HTTP door was made."""
 

@@ -18,6 +18,7 @@ from hobus.gateway_service.providers.http.wire import (
     a_text,
     an_object,
     given_back,
+    with_images,
 )
 
 _KEPT = {"type": "ephemeral"}
@@ -165,7 +166,7 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
     """In turns: what one side says in a row is one message, and all results of a round stand in one."""
     told: list[dict[str, Any]] = []
     kept: dict[str, Any] = {}
-    ids = CallIds()
+    ids, pictured = CallIds(), with_images(messages)
     for message, text in zip(messages, texts_of(messages), strict=True):
         ids.add(message.tool_calls)
         blocks: list[dict[str, Any]] = []
@@ -176,6 +177,8 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
             blocks += given_back(message.tool_calls[0], model_id, "message").get("blocks", [])
         if message.role != "tool" and text.strip():  # a blank block is refused
             blocks.append({"type": "text", "text": text})
+            if message in pictured:
+                blocks += _images(message)
         blocks += [
             {"type": "tool_use", "id": ids[call.call_id], "name": names.names[call.tool_id], "input": call.arguments}
             for call in message.tool_calls
@@ -194,12 +197,17 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
 
 def _result(message: PromptMessage) -> str | list[dict[str, Any]]:
     """What a tool brought; its images stand behind its text, which names them."""
+    if not message.images:
+        return message.text
+    return [{"type": "text", "text": message.text}, *_images(message)]
+
+
+def _images(message: PromptMessage) -> list[dict[str, Any]]:
     sources = [
         {"type": "base64", "media_type": image.media_type, "data": b64encode(image.data).decode()}
         for image in message.images
     ]
-    text = {"type": "text", "text": message.text}
-    return [text, *({"type": "image", "source": source} for source in sources)] if sources else message.text
+    return [{"type": "image", "source": source} for source in sources]
 
 
 def _count(reader: AnswerReader, value: Any) -> None:

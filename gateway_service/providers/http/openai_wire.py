@@ -20,6 +20,7 @@ from hobus.gateway_service.providers.http.wire import (
     a_text,
     an_object,
     given_back,
+    with_images,
 )
 from hobus.gateway_service.vectors import VectorPrompt
 
@@ -119,6 +120,7 @@ def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
 def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> list[dict[str, Any]]:
     """What the user's side says in a row is one message: templates of many models refuse two."""
     told: list[dict[str, Any]] = []
+    pictured = with_images(prompt.messages)
     images: list[dict[str, Any]] = []  # of the results so far: a message of a tool holds text alone
     ids = CallIds()
     for message, text in zip(prompt.messages, texts_of(prompt.messages), strict=True):
@@ -144,6 +146,8 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> list[dict[str,
                 for call in calls
             ]
             one |= given_back(calls[0], model_id, "message") if calls[0].given_back else {}
+        elif message in pictured:
+            one["content"] = [{"type": "text", "text": text}, *map(_image_url, message.images)]
         elif message.role == "user" and told and told[-1]["role"] == "user" and type(told[-1]["content"]) is str:
             told[-1]["content"] += f"\n\n{text}"
             continue
@@ -152,9 +156,13 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> list[dict[str,
 
 
 def _image(image: SeenImage) -> list[dict[str, Any]]:
-    url = f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
     said = f"[the image {image.name} of the tool's result above]"
-    return [{"type": "text", "text": said}, {"type": "image_url", "image_url": {"url": url}}]
+    return [{"type": "text", "text": said}, _image_url(image)]
+
+
+def _image_url(image: SeenImage) -> dict[str, Any]:
+    url = f"data:{image.media_type};base64,{b64encode(image.data).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
 
 
 def _format(schema: dict[str, Any], structured: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt
+from hobus.bus.messages.gateway import Prompt, PromptMessage
 from hobus.bus.messages.work_order import ToolCall
 
 
@@ -119,6 +119,12 @@ class CallIds(dict[str, str]):
 
     def __missing__(self, call_id: str) -> str:
         return call_id
+
+
+def with_images(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
+    """A person's messages with images that the model is shown; nearly always none."""
+    named = [one for one in messages if one.role == "user" for segment in one.segments if segment.files]
+    return [one for one in named if one.images]
 
 
 def given_back(call: ToolCall, model_id: str, part: str) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
     help="A model, and its prices in $ per million tokens.",
 )
 @click.option("--any-model", is_flag=True, help="Other models may be asked for too, at an unknown price.")
-@click.option("--sees", is_flag=True, help="Its models take images: they are shown those that tools bring.")
+@click.option("--sees", is_flag=True, help="Its models take images, of people and of tools.")
 @click.option(
     "--context-tokens", type=click.IntRange(min=1), help="Window of its models; else its server is asked for it."
 )

@@ -13,6 +13,7 @@ from hobus.actors.ho2_supervisor.session.record import AnswerKind, KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of
+from hobus.bus.messages.work_order import ToolFile
 from hobus.bus.record.session_facts import SessionEnded
 from tests.actors.ho2_supervisor.journals import SESSION, at, fold, running, started
 
@@ -82,6 +83,15 @@ def test_blank_text_is_invalid(text: str) -> None:
 def test_blank_model_is_invalid() -> None:
     """An override that leaves the run without a model never begins."""
     assert code(asked(started(), run_overrides=SessionConfig(model=""))) == "invalid_input"
+
+
+def test_a_message_brings_images_of_its_own_session_alone() -> None:
+    """A ref elsewhere would show a model what somebody else sent."""
+    own, other = (ToolFile(name="a", media_type="image/png", size_bytes=1, ref=ref) for ref in (
+        f"TURN_IMAGE:{SESSION}/0/1", "TURN_IMAGE:another/0/1",
+    ))  # fmt: skip
+    assert asked(started(), files=[own]) == "begin"
+    assert code(asked(started(), files=[own, other])) == "invalid_input"
 
 
 def test_another_form_under_a_known_input_is_a_conflict() -> None:

@@ -27,6 +27,7 @@ from hobus.bus.record.payloads.governance import (
     OperatorCommand,
     TokenMade,
     TranscriptDelivered,
+    TurnImage,
     WriteConflict,
 )
 from hobus.bus.record.payloads.memory import (
@@ -240,6 +241,7 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (BodiesRead("L", ("type=wo.*",), 60.0), "93a14c91a9747970653d776f2e2acb404e000000000000"),
     (BodiesClosed("L", 4, 2500), "93a14c04cd09c4"),
     (TranscriptDelivered("in-1"), "91a4696e2d31"),
+    (TurnImage("image/png"), "91a9696d6167652f706e67"),
     (HttpKeyCreated("key:1", "alice", 5, None, "use"), "95a56b65793a31a5616c69636505c0a3757365"),
     (HttpKeyRevoked("key:1", "alice", 7), "93a56b65793a31a5616c69636507"),
     (OperatorCommand("{}", "local", "ana", "control/7"), "94a27b7da56c6f63616ca3616e61a9636f6e74726f6c2f37"),

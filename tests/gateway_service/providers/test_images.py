@@ -91,3 +91,20 @@ def test_an_image_is_held_for_before_its_provider_counts_it():
     ratio = shipped_snapshot().config.attention.chars_per_token
     blind, seeing = (pricing.input_tokens(after_a_round(sees=sees), ratio) for sees in (False, True))
     assert seeing - blind == IMAGE_TOKENS
+
+
+def test_a_persons_images_stand_behind_their_text():
+    """In the very message, which is one of its own where only text may be joined."""
+    seen = SeenImage(name="a.png", media_type="image/png", size_bytes=len(PNG), ref="TURN_IMAGE:s/d/1", data=PNG)
+    messages = [
+        PromptMessage(role="user", segments=[Segment(text="context")]),
+        PromptMessage(role="user", segments=[Segment(text=TOLD, files=[seen])]),
+    ]
+    wanted = prompt().model_copy(update={"messages": messages})
+    names = ToolNames.of(wanted)
+    told = openai_wire.request(wanted, "m", names, OPENAI, stream=False)["messages"]
+    shown = [{"type": "text", "text": TOLD}, {"type": "image_url", "image_url": {"url": URL}}]
+    assert [one["content"] for one in told] == ["context", shown]
+    [one] = anthropic_wire.request(wanted, "m", names, ANTHROPIC, stream=False)["messages"]
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
+    assert one["content"][1:] == [{"type": "text", "text": TOLD}, {"type": "image", "source": source}]
