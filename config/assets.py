@@ -74,8 +74,8 @@ class Permissions(Asset):
     providers: tuple[str, ...] = Field(description="providers of models, by their names; `*`: all")
     models: tuple[str, ...] = Field(description="models, by their ids; `*`: all")
     paths: tuple[str, ...] = Field(
-        description="roots below which files may be read for its contexts, each beginning with `/` or `~/`; `*`: all. "
-        "Never the home of a cluster (once it was started), nor a link that leads out"
+        description="roots (`/…` or `~/…`) below which files may be read; `*`: all. Never the home of a cluster, nor a "
+        "link that leads out"
     )
 
     def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:
@@ -88,7 +88,7 @@ class Approval(Asset):
     """Of calls of the tools in `tools.approval`."""
 
     by: Literal["anyone", "other"] = Field(
-        default="anyone", description="other: not by who asked for the run, or steered it; a second person approves"
+        default="anyone", description="other: a second person approves, not who asked or steered"
     )
 
 
@@ -97,21 +97,18 @@ class Agent(Asset):
 
     agent_id: AgentId = Field(description="its name, as the file's: what `--agent` takes")
     agent_class: AgentClass = Field(
-        description="for whom it is: RESIDENT serves users (an agent of your own), ADMIN answers about the cluster, "
-        "KERNEL.syntactic and KERNEL.semantic are the system's own; it stands in each record of its turns, to tell "
-        "them apart, and gives no right"
+        description="RESIDENT serves users (an agent of your own), ADMIN answers about the cluster, "
+        "KERNEL.syntactic and KERNEL.semantic are the system's own; it tells records apart, and gives no right"
     )
     framework_id: FrameworkId = Field(
-        description="the framework, a directory below `frameworks/`, under whose rules it stands; it is in each "
-        "record of its turns"
+        description="the framework, a directory below `frameworks/`, under whose rules it stands"
     )
     tier: Tier = Field(
         description="the plane that it is declared for: hot (turns of users), ho2, ho1; declared, and not enforced yet"
     )
     system_prompt: Text = Field(description="who it is and how it answers: the beginning of each of its prompts")
     attention: tuple[TemplateId, ...] = Field(
-        description="attention templates (`ATT-…`) of which one fills its contexts, the most specific; none: of all "
-        "that there are, the most specific that applies to it"
+        description="attention templates (`ATT-…`), of which the most specific fills its contexts; none: of all"
     )
     tools: tuple[str, ...] = Field(description="ids; `<server>__*`: all of an MCP server, `*`: every tool")
     budget: dict[str, str] = Field(
@@ -119,36 +116,35 @@ class Agent(Asset):
     )
     contracts: dict[ContractPurpose, ContractId] = Field(
         default_factory=dict,
-        description="purpose -> contract of its prompts (`PRC-…`), of synthesize (answers), classify and consolidate; "
-        "a purpose left out has the shipped one",
+        description="purpose (synthesize: answers, classify, consolidate) -> contract (`PRC-…`); a purpose left out "
+        "has the shipped one",
     )
     model: Route | None = Field(
         default=None,
-        description="provider_id and model_id of all its prompts, unless a request or its session names another one; "
-        "none: as contract, domain tag or gateway.default_route say",
+        description="provider_id and model_id of its prompts, unless a request or session names others; none: by "
+        "contract, domain tag or gateway.default_route",
     )
     classification: Literal["before", "beside", "off"] = Field(
         default="beside",
-        description="when a call of the model says what each message is about. before: ahead of the answer, whose "
-        "memory lines and context its labels choose; beside: while it is asked for, of an answer that somebody hears "
-        "from its first word on, so that this comes as soon as without; off: never, and there are no labels, intents "
-        "of the model's or wishes that it reads",
+        description="when a model says what each message is about. before: ahead of the answer, whose memory lines and "
+        "context it chooses; beside: at the same time, so that the first word comes as soon as without; off: "
+        "never, and there are no labels, intents or wishes of the model's",
     )
     errands: tuple[Text, ...] = Field(
         default=(),
-        description="beginnings of messages that a chat client sends of its own accord, for a title or tags (Open "
-        "WebUI: `### Task:`): the model alone answers them, without tools, memory, looked-up texts or classification; "
-        "nothing is learned from them, and a session that begins with one ends with it",
+        description="beginnings of messages that a chat client sends itself, for a title or tags (Open WebUI: `### "
+        "Task:`): answered by the model alone, without tools, memory or classification; nothing is learned, "
+        "and a session that begins with one ends with it",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
     takes_sampling: bool = Field(
         default=True,
-        description="temperature, top_p, seed and stop of a request count for its answers; false: the contract's alone",
+        description="temperature, top_p, seed and stop of a request count; false: the contract's alone",
     )
     shares_texts: bool = Field(
         default=False,
-        description="true: a search of scope agent finds what anybody said to it, and shows with it whose session "
-        "that was; left out: what the same principal said, in all their sessions",
+        description="true: a search of scope agent finds what anybody said to it, with whose session it was; left out: "
+        "what the same principal said",
     )
     approval: Approval = Field(default_factory=Approval, description="of its calls that wait for a person")
 

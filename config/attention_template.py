@@ -65,9 +65,7 @@ class RegistryQuery(Asset):
 class FileRead(Asset):
     """Files below the roots that the agent may read (permissions.paths), by an executor on the cluster's machine."""
 
-    paths: tuple[Text, ...] = Field(
-        description="relative to those roots; an absolute one, one with `..` and a link that leads outside are refused"
-    )
+    paths: tuple[Text, ...] = Field(description="relative to those roots, without `..` or links that lead out")
     max_size_bytes: Positive = Field(description="of a larger file its beginning, with a warning")
 
 
@@ -84,12 +82,12 @@ class HorizontalSearch(Asset):
     )
     scope: Literal["session", "agent"] = Field(
         default="session",
-        description="session: what was said in this one; agent: in all sessions of the same principal with it, or of "
-        "anybody where the agent's file says shares_texts",
+        description="session: what was said in this one; agent: in all of the same principal with it, or of anybody "
+        "where its file says shares_texts",
     )
     max_results: Positive = Field(
-        description="the best so many, earlier questions behind what was said, of which those that the prompt has "
-        "anyway are left out; twice as many when it is asked once more"
+        description="the best so many that the prompt has not anyway, earlier questions last; twice as many when it is "
+        "asked once more"
     )
     relevance_threshold: Share = Field(description="a lower score is left out; half of it when it is asked once more")
 
@@ -124,8 +122,8 @@ class OfTurn(Asset):
 
     max_tokens: Tokens | None = Field(
         default=None,
-        description="left out: of history the agent's budget for it, of memory budget.ho3_bias_budget, of liveness "
-        "what the template leaves",
+        description="left out: the agent's budget for history, budget.ho3_bias_budget for memory, what the template "
+        "leaves for liveness",
     )
 
 
@@ -246,8 +244,8 @@ class TemplateBudget(Asset):
     """What one assembly may take; any of it used up ends the pipeline."""
 
     max_context_tokens: Tokens = Field(
-        description="size of the context: a number, or a setting of section `budget`; never above projection_budget, "
-        "or what the agent names instead"
+        description="a number, or a setting of section `budget`; never above projection_budget, or what the agent "
+        "names instead"
     )
     max_queries: Count = Field(description="questions to the record, registries, files and searches")
     timeout_ms: Positive = Field(description="wall time")
@@ -257,7 +255,7 @@ class PipelineFallback(Asset):
     """What becomes of a pipeline that did not end well."""
 
     on_timeout: Literal["return_partial", "fail", "use_cached"] = Field(
-        description="a limit was met: what there is, nothing, or the context that was last assembled for the same"
+        description="a limit was met: what there is, nothing, or the last context of the same"
     )
     on_empty: Literal["proceed_empty", "fail", "use_default"] = Field(
         description="no fragment, or not enough: as it is, nothing, or the files that the contract requires"

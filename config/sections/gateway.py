@@ -25,7 +25,7 @@ class ModelConfig(Section):
     )
     context_tokens: Positive | None = Field(
         default=None,
-        description="its window: prompt and answer together; null: as its server says, unknown where that does not",
+        description="its window: prompt and answer together; null: as its server says, if it does",
     )
 
 
@@ -63,7 +63,7 @@ class ProviderConfig(Section):
     models: list[ModelConfig] = Field(description="models that may be asked for, with their prices")
     any_model: bool = Field(description="a model outside `models` is asked for too, at an unknown price")
     concurrency_max: Positive | None = Field(
-        description="calls at once, more wait; null: as many as it bears, which it says by refusing (429, overload)"
+        description="calls at once, more wait; null: until it refuses (429, overload)"
     )
 
 
@@ -81,10 +81,10 @@ class OpenAIProvider(ProviderConfig):
     base_url: BaseUrl = Field(description="the address before `/chat/completions`")
     key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: the server asks for none")
     max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = Field(
-        description="how a request names the cap of the answer: OpenAI takes the first, most other servers the second"
+        description="how a request names the cap of the answer"
     )
     structured: Literal["json_schema", "json_object", "none"] = Field(
-        description="how a request asks for a schema: as OpenAI, as `json_object` with the schema beside it, not at all"
+        description="how a request asks for a schema, or not at all"
     )
     omit: list[Literal["temperature", "reasoning_effort", "stream_options"]] = Field(
         description="parts of a request that this server, or its models, refuse"
@@ -147,8 +147,8 @@ class BreakerConfig(Section):
     probes: Positive = Field(description="half open, calls at a time; as many successes close it, one fault opens it")
     probe_retry_ms: Positive = Field(description="when who finds all probes taken may ask again")
     silence_ms: Positive = Field(
-        description="no whole answer within a call's time is the provider's fault if that was so long; where a caller "
-        "takes it back before its turn is due, only silence of so long is"
+        description="no whole answer is the provider's fault after so long; where a caller takes the call back early, "
+        "only silence of so long is"
     )
 
 
@@ -164,7 +164,7 @@ class RateConfig(Section):
     requests_per_minute: Positive | None = Field(description="calls; null: any number")
     requests_burst: Positive = Field(description="of these, so many at once")
     tokens_per_minute: Positive | None = Field(description="prompt and answer of calls, tokens; null: any number")
-    tokens_burst: Positive = Field(description="of these, so many at once; a larger call waits until so many are there")
+    tokens_burst: Positive = Field(description="of these, so many at once")
 
 
 class GatewayConfig(Section):
@@ -181,37 +181,30 @@ class GatewayConfig(Section):
     provider_rates: dict[str, RateConfig] = Field(description="rate limits by provider id; one not named has none")
     session_rate: RateConfig | None = Field(description="rate limits of each session; null: none")
     on_rate_limit: Literal["wait", "refuse"] = Field(
-        description="over a rate limit: wait within the call's time, or refuse with the time to come back"
+        description="over a rate limit: wait, or refuse with the time to come back"
     )
     attempts_max: Positive = Field(description="sends of one prompt to one model of its chain")
     backoff_min_ms: Positive = Field(description="pause before the second attempt; doubles, with jitter")
     backoff_max_ms: Positive = Field(description="cap of that pause")
     outage_wait_ms: NonNegative = Field(
-        description="a call that no fallback can answer waits so long for a provider that is away; 0: it fails at once"
+        description="a call without a fallback waits so long for a provider that is away; 0: fails at once"
     )
-    request_timeout_ms: Positive = Field(
-        description="longest wait for one answer that comes whole, within its turn's time"
-    )
+    request_timeout_ms: Positive = Field(description="longest wait for an answer that comes whole")
     stream_silence_ms: Positive = Field(
-        description="longest silence of a provider whose answer comes in pieces, before the first one too; while it "
-        "says anything, its turn's time alone bounds it"
+        description="longest silence of a streaming provider, also before the first piece"
     )
     connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
-    answer_max_bytes: Positive = Field(
-        description="an answer that comes whole; a longer one is given up (it is read at once, while nobody has a turn)"
-    )
+    answer_max_bytes: Positive = Field(description="an answer that comes whole; a longer one is given up")
     stream_max_bytes: Positive = Field(description="an answer that comes in pieces, with all that is around them")
     event_max_bytes: Positive = Field(description="one line of such an answer")
     breaker: BreakerConfig = Field(description="one circuit breaker per provider and model")
-    key_max_chars: Positive = Field(description="key of a call: it stands in ids of the record, with names around it")
+    key_max_chars: Positive = Field(description="key of a call, which stands in ids of the record")
     reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
     rebuild_page: Positive = Field(description="entries per read when budgets are rebuilt at start")
-    snapshot_entries: Positive = Field(
-        description="after so many entries of `prompts`, or as many as there are budgets, these are recorded"
-    )
+    snapshot_entries: Positive = Field(description="entries of `prompts` after which budgets are recorded")
     spool_after_ms: Positive = Field(description="silence of the ledger after which unconditional records are spooled")
     on_ledger_outage: Literal["spool", "refuse"] = Field(
-        description="spool: answer degraded calls and hand their records over later; refuse: answer nothing unrecorded"
+        description="spool: answer degraded calls, record them later; refuse: answer nothing unrecorded"
     )
     on_unknown_outcome: Literal["resend", "fail"] = Field(
         description="a call that a crash left without an end: send it again, or fail it"

@@ -10,20 +10,16 @@ from hobus.bus.settings import LedgerClientSettings, NonNegative, Positive, Sect
 class SearchConfig(Section):
     """Search of the record by words."""
 
-    enabled: bool = Field(description="false: no text is indexed, what was is removed, and nothing can be searched")
+    enabled: bool = Field(description="false: nothing is indexed, the index is removed")
     text_max_bytes: Positive = Field(description="of one text so much is searched, from its beginning")
-    words_max: Positive = Field(
-        description="different words of a question; streams and types that it may name, of each"
-    )
+    words_max: Positive = Field(description="different words of a question; also streams and types that it may name")
     postings_max: Positive = Field(
-        description="texts that are looked at for a question: of its words the rarest are looked for, as many as stand "
-        "in so many texts together, and one at least, in its newest so many; the others count in scores alone"
+        description="texts looked at for a question: its rarest words that stand in so many together, at least one; "
+        "others count in scores alone"
     )
     hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
     excerpt_chars: Positive = Field(description="of a text that is found, around the first of the words")
-    wait_ms: NonNegative = Field(
-        description="a question waits so long for entries that are not indexed yet, then says how far it saw"
-    )
+    wait_ms: NonNegative = Field(description="a question waits so long for entries that are not indexed yet")
 
 
 class LedgerConfig(LedgerClientSettings):
@@ -35,13 +31,10 @@ class LedgerConfig(LedgerClientSettings):
     entry_max_bytes: Positive = Field(description="one entry without its bodies")
     bodies_max_bytes: Positive = Field(description="bodies of one entry together; with the entry they must fit a reply")
     read_bytes_max: Positive = Field(description="a page of entries ends here, though one entry is always given")
-    read_entries_max: Positive = Field(
-        description="most entries of a page, whatever was asked for: nobody else is answered while one is made"
-    )
+    read_entries_max: Positive = Field(description="most entries of a page, whatever was asked for")
     outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
     outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")
     known_filter_bytes: Positive = Field(
-        description="memory for what is known of ids without asking the index: two bytes per entry keep nearly all "
-        "new ids from being looked up; with less, more of them are"
+        description="memory that spares look-ups of new ids: two bytes per entry spare nearly all"
     )
     search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")

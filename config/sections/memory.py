@@ -20,11 +20,10 @@ class Ho3Config(Section):
     gate_count_threshold: Positive = Field(description="counting: events that cross the gate")
     gate_session_threshold: Positive = Field(description="distinct sessions among them, in both modes")
     gate_principal_threshold: Positive = Field(
-        description="distinct principals among them, in both modes, where it is everybody's events that are counted"
+        description="distinct principals among them, where everybody's events count"
     )
     shared_types: list[Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]] = Field(
-        description="artifacts of these types may be made of everybody's events, and then stand in everybody's "
-        "prompts; empty: what one principal taught reaches no other"
+        description="artifacts of these types may be made of everybody's events and stand in everybody's prompts"
     )
     gate_window_hours: PositiveFloat = Field(description="a signal is consolidated once per so many hours")
     decay_half_life_hours: PositiveFloat = Field(description="after so long without an event a signal weighs half")
@@ -50,6 +49,6 @@ class Ho3Config(Section):
     stated_in_max_chars: Positive = Field(description="a longer message states nothing: nearly all of it is pasted")
     page_max: Positive = Field(description="lines and ids of an answer; the rest comes in further pages")
     source_events_max: Positive = Field(
-        description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"
+        description="newest events that an artifact names as its source; at least gate_count_threshold"
     )
     consolidation_timeout_ms: Positive = Field(description="one consolidation, its model call included")

@@ -12,24 +12,16 @@ class LauncherConfig(Section):
 
     ready_timeout_ms: Positive = Field(description="`up` gives up on a cluster that is not ready by then")
     environment: list[str] = Field(
-        description="variables of the user's environment that every process is started with, shell patterns allowed; "
-        "no other process has any other, but for what the configuration refers to as `env:NAME`"
+        description="variables that every process is started with, shell patterns allowed; others only by `env:NAME`"
     )
-    processes_max: Positive = Field(
-        description="processes of a cluster on this machine; a start, a scale or a configuration with more is refused"
-    )
-    starting_max: Positive = Field(
-        description="processes that are starting at once; further ones are begun as these get ready, or after "
-        "ready_timeout_ms"
-    )
+    processes_max: Positive = Field(description="processes of a cluster on this machine; more are refused")
+    starting_max: Positive = Field(description="processes that are starting at once")
     start_method: Literal["fork", "spawn"] = Field(
-        description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
+        description="fork: from the zygote, where the system can; spawn: fresh interpreters"
     )
     restart_first_ms: NonNegative = Field(description="pause before the restart of a process that was healthy; 0: none")
     restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
-    restart_backoff_max_ms: Positive = Field(
-        description="cap of that pause; below bus.service_grace_ms, so that what waits for the process outlasts it"
-    )
+    restart_backoff_max_ms: Positive = Field(description="cap of that pause; below bus.service_grace_ms")
     healthy_after_ms: Positive = Field(description="a process that lived this long starts its back-off anew")
     crash_budget: Positive = Field(description="crashes within crash_window_ms after which a process is failed")
     crash_window_ms: Positive = Field(description="window of crash_budget")
@@ -53,9 +45,7 @@ class Ho1Config(Section):
     gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
     end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
     snapshots_kept: Positive = Field(description="configurations of other digests kept per process")
-    file_max_bytes: Positive = Field(
-        description="of a file that is read for a context, at most so much, from its beginning"
-    )
+    file_max_bytes: Positive = Field(description="read of a file for a context, from its beginning")
 
 
 class Ho2Config(Section):
@@ -65,13 +55,11 @@ class Ho2Config(Section):
     classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
     owners_interval_ms: Positive = Field(description="between two looks whether a supervisor is missing")
-    owners_entries: Positive = Field(
-        description="newest entries of a session that then say whether something is open in it; most turns have fewer"
-    )
-    sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
+    owners_entries: Positive = Field(description="newest entries of a session that then say whether something is open")
+    sessions_max: Positive = Field(description="sessions held in memory")
     history_turns_max: Positive = Field(description="turns of a session read for its history")
     history_step_turns: Positive = Field(
-        description="turns by which the oldest one shown verbatim moves on at once: meanwhile prompts begin alike"
+        description="turns by which the oldest one shown moves on at once: meanwhile prompts begin alike"
     )
     reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 
@@ -82,9 +70,7 @@ class HostConfig(Section):
     agent_id: str = Field(description="who answers when a client names no agent")
     prompt_max_bytes: Positive = Field(description="a longer message of a user is refused")
     degrade_reserve_ms: Positive = Field(description="kept of a client's deadline for degrading")
-    reserve_share_max: Share = Field(
-        description="of a client's time, at most this share is kept for degrading, or for saying that a session ended"
-    )
+    reserve_share_max: Share = Field(description="largest share of a client's time that is kept for degrading")
     append_reserve_ms: Positive = Field(description="part of it that the stream's decision gets")
     reply_reserve_ms: NonNegative = Field(description="part of it kept for the reply's own way")
     turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")
@@ -97,7 +83,7 @@ class HttpConfig(Section):
 
     listen: str = Field(description="HOST:PORT; port 0: any free one; empty: no HTTP")
     count: Positive = Field(description="processes that `hobus up` starts, where HTTP is on; they share the port")
-    hosts: list[str] = Field(description="names besides its own address by which clients may call it (Host header)")
+    hosts: list[str] = Field(description="further names by which clients may call it (Host header)")
     origins: list[str] = Field(description="web pages, by their origin, whose scripts may call it; others are refused")
     head_max_bytes: Positive = Field(description="request line and headers; more is refused")
     head_timeout_ms: Positive = Field(description="a connection whose request is not there by then is closed")

@@ -12,20 +12,19 @@ from hobus.bus.settings import NonNegative, Positive, Section
 class McpServerSettings(Section):
     """What every MCP server has, however it is reached."""
 
-    tools: list[str] | None = Field(description="tools of it that are taken, by its names for them; null: all")
+    tools: list[str] | None = Field(description="tools that are taken, by its names; null: all")
     reads: list[str] = Field(
-        description="of these, those that change nothing, shell patterns allowed: any other is held to write, whatever "
-        "it says"
+        description="those that change nothing, shell patterns allowed; all others are held to write"
     )
     idempotent: list[str] = Field(
-        description="those that may run twice after a crash (shell patterns allowed); what only reads may in any case"
+        description="those that may run twice after a crash, shell patterns allowed; what only reads may anyway"
     )
-    connect_timeout_ms: Positive = Field(description="until it is started, has said who it is and listed its tools")
+    connect_timeout_ms: Positive = Field(description="until it has listed its tools")
     timeout_ms: Positive | None = Field(description="one call of its tools; null: `tools.timeout_ms`")
     per: Literal["worker", "principal", "session"] = Field(
-        description="who shares a process of it, or an HTTP session, and with it the state that it holds between calls"
+        description="who shares its process, or HTTP session, and state"
     )
-    elsewhere: bool = Field(description="also for workers on other hosts; false: for those beside the record alone")
+    elsewhere: bool = Field(description="also for workers on other hosts")
 
 
 class StdioServer(McpServerSettings):
@@ -59,53 +58,48 @@ class ToolLimits(Section):
     core_bytes: NonNegative | None = Field(description="of a dump of its memory when it crashes; 0: none")
     open_files: Positive | None = Field(description="open at once")
     file_bytes: Positive | None = Field(description="of one file that it writes")
-    memory_bytes: Positive | None = Field(
-        description="that it may write to; what is only reserved is not counted (RLIMIT_DATA)"
-    )
-    processes: Positive | None = Field(description="of this user on this machine, beyond which it starts none")
+    memory_bytes: Positive | None = Field(description="that it may write to (RLIMIT_DATA)")
+    processes: Positive | None = Field(description="of this user on this machine")
 
 
 class ToolsConfig(Section):
     """Tools and their limits."""
 
     children_max: Positive = Field(
-        description="calls of one worker's tools that have a process each, every one but `async def`; more wait for one"
+        description="calls of one worker's tools with a process each (all but `async def`); more wait"
     )
     children_idle_ms: Positive = Field(description="without a call for so long, a tool process is ended")
     timeout_ms: Positive = Field(description="one call of a tool that declares no other time; then it is stopped")
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
     files_max_bytes: Positive = Field(
-        description="images and other files of one call together; one beyond it is not kept, and that is said"
+        description="files of one call together; one beyond it is dropped, and that is said"
     )
     said_max_bytes: Positive = Field(
-        description="kept of what a call's tool prints, and of the traceback of what it raises: both ends of each; log "
-        "and record have them, for people, and no model is told"
+        description="kept of a tool's prints, and of its traceback: both ends; for people, no model is told"
     )
     leftovers_max: NonNegative = Field(
-        description="calls of one tool process that may have left a program or a thread which still could print; with "
-        "more of them the process is ended, and all of that with it"
+        description="calls that may have left something running in a tool process; with more it is ended"
     )
     approval: list[str] = Field(
         description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
     )
     kill_grace_ms: NonNegative = Field(description="between asking a tool process to end and killing it")
     entry_points: list[str] = Field(
-        description="tools of installed Python packages, by their names in the group `hobus.tools`; no other is loaded"
+        description="tools of installed packages, by their names in the group `hobus.tools`"
     )
     environment: list[str] = Field(
-        description="variables that tool processes get besides launcher.environment, shell patterns allowed; every "
-        "Python tool sees them all, an MCP server none (it has its own `env`)"
+        description="variables that Python tools get besides launcher.environment, shell patterns allowed"
     )
     limits: ToolLimits = Field(description="of each process that runs foreign code, and of what it starts")
     mcp_servers: dict[str, McpServerConfig] = Field(
         description="MCP servers by name; their tools are called `<name>__<tool>`"
     )
     mcp_profiles: dict[str, McpProfile] = Field(
-        description="what a server of a pasted `mcpServers` block gets besides, by name; it may say any of it itself"
+        description="what a server of a pasted `mcpServers` block gets besides, by name"
     )
     mcp_profile: str = Field(description="of these, the one of a pasted server that names none")
     mcp_processes_max: Positive = Field(
-        description="processes of one MCP server at one worker that are a session's or a principal's"
+        description="processes of one server at one worker that are a session's or principal's"
     )
     mcp_idle_ms: Positive = Field(description="without a call for so long, such a process is ended, and its state lost")
     reconnect_min_ms: Positive = Field(description="pause before an MCP server is tried again; doubles, with jitter")
@@ -113,4 +107,4 @@ class ToolsConfig(Section):
     listed_max: Positive = Field(description="tools of one MCP server; what it lists beyond is not taken")
     definition_max_bytes: Positive = Field(description="description and schema of one tool; a larger one is not taken")
     message_max_bytes: Positive = Field(description="one message of an MCP server; a longer one ends the connection")
-    errors_max_bytes: Positive = Field(description="kept of what an MCP server says on its error output: the end of it")
+    errors_max_bytes: Positive = Field(description="kept of an MCP server's error output: its end")
