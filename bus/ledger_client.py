@@ -19,7 +19,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -56,23 +56,15 @@ class _Submitted:
     """One write until it is settled."""
 
     entries: Sequence[WriteEntry]
+    count: int
     resting: int
     trace: str
     future: asyncio.Future[list[Ack]]
     is_urgent: bool
     is_alone: bool = False  # it shares no frame: of one that it is in, nothing may be taken
     size_bytes: int = 0
-    waiting: list[asyncio.Future[bool]] = field(default_factory=list[asyncio.Future[bool]])  # whether it was in time
+    waiting: tuple[asyncio.Future[bool], ...] = ()  # whether it was in time
     outcome: list[Ack] | RuntimeFault | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Frame:
-    """Writes that leave together."""
-
-    writes: list[_Submitted]
-    is_urgent: bool
-    trace: str  # of the first one that somebody waits for, if there is one
 
 
 class LedgerClient:
@@ -119,7 +111,8 @@ class LedgerClient:
         The future fails with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
         denied). Raises LedgerError(busy) when `ledger.client_outstanding_max` entries are unacknowledged.
         """
-        if self.outstanding + len(entries) > self._outstanding_max:
+        count = len(entries)
+        if self.outstanding + count > self._outstanding_max:
             raise LedgerError(
                 "busy",
                 f"{self.outstanding} entries are unacknowledged; the limit is {self._outstanding_max} "
@@ -127,20 +120,20 @@ class LedgerClient:
                 retryable=True,
             )
         future: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
-        submitted = _Submitted(entries, resting, trace, future, is_urgent=urgent)
+        submitted = _Submitted(entries, count, resting, trace, future, urgent)
         try:
             submitted.entries = packed = [with_bytes(entry) for entry in entries]
             submitted.size_bytes = wire_size(packed)
         except OverflowError:  # its own delivery says so, in its turn
             submitted.is_alone = True
         self._queue.append(submitted)
-        self.outstanding += len(entries)
+        self.outstanding += count
         self._hold(submitted)
         if self._held_urgent:
             self._leave_soon()
         elif at_once or self._held_entries >= self._frame_entries_max or self._held_bytes >= self._frame_bytes_max:
             self._leave(at_once=True)
-        else:
+        elif self._lazily is None:
             self._leave_in_time()
         return future
 
@@ -169,7 +162,7 @@ class LedgerClient:
             self._leave_soon()
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[bool] = loop.create_future()
-        last.waiting.append(waiting)
+        last.waiting += (waiting,)
         limit = loop.call_later(self._outage_wait_s, _tell, waiting)
         try:
             in_time = await waiting
@@ -184,7 +177,7 @@ class LedgerClient:
 
     def _hold(self, submitted: _Submitted) -> None:
         self._held.append(submitted)
-        self._held_entries += len(submitted.entries)
+        self._held_entries += submitted.count
         self._held_bytes += submitted.size_bytes
         self._held_urgent += submitted.is_urgent
 
@@ -195,9 +188,8 @@ class LedgerClient:
 
     def _leave_in_time(self) -> None:
         """Those that nobody waits for, at the latest."""
-        if self._lazily is None:
-            loop = asyncio.get_running_loop()
-            self._lazily = loop.call_later(self._lazy_s, self._leave_late, context=self._context)
+        loop = asyncio.get_running_loop()
+        self._lazily = self._lazily or loop.call_later(self._lazy_s, self._leave_late, context=self._context)
 
     def _leave_late(self) -> None:
         self._lazily = None
@@ -219,58 +211,75 @@ class LedgerClient:
         elif self._held and not self._held_urgent:  # what the frame of urgent ones had no room for has its bound, too
             self._leave_in_time()
 
-    def _next_frame(self) -> _Frame:
+    def _next_frame(self) -> list[_Submitted]:
         """The first ones that are held, within what one batch of the ledger takes."""
         writes: list[_Submitted] = []
-        urgent: _Submitted | None = None
         entries = size_bytes = 0
         while self._held:
             one = self._held[0]
-            entries += len(one.entries)
+            entries += one.count
             size_bytes += one.size_bytes
             is_full = entries > self._frame_entries_max or size_bytes > self._frame_bytes_max
             if writes and (is_full or one.is_alone or writes[0].is_alone):
                 break
-            writes.append(self._held.popleft())
-            self._held_entries -= len(one.entries)
+            writes += (self._held.popleft(),)
+            self._held_entries -= one.count
             self._held_bytes -= one.size_bytes
             self._held_urgent -= one.is_urgent
-            urgent = urgent or (one if one.is_urgent else None)
-        return _Frame(writes, urgent is not None, (urgent or writes[0]).trace)
+        return writes
 
-    def _send(self, frame: _Frame) -> None:
+    def _send(self, writes: list[_Submitted]) -> None:
+        """In one frame. The entries were checked when they were made, and the ledger checks what arrives."""
+        urgent = [one for one in writes if one.is_urgent]
+        trace, is_urgent = (urgent or writes)[0].trace, bool(urgent)
+        entries, parts = writes[0].entries, list[Part]()
+        if writes[1:] or writes[0].resting:
+            entries = [entry for one in writes for entry in one.entries]
+            parts = [Part(one.count, one.resting) for one in writes]
+        message = Write.model_construct(entries=entries, urgent=is_urgent, parts=parts)
         self._frames += 1
-        self._urgent_frames += frame.is_urgent
+        self._urgent_frames += is_urgent
         try:
             self._bus.ask(
-                LEDGER, _message(frame), expect=Written, timeout_s=self._request_timeout_s, trace=frame.trace,
-                on_outcome=partial(self._delivered, frame),
+                LEDGER, message, expect=Written, timeout_s=self._request_timeout_s, trace=trace,
+                on_outcome=partial(self._delivered, writes, is_urgent),
             )  # fmt: skip
         except RuntimeFault as fault:  # told later, as everything else: the caller has not got its future yet
-            asyncio.get_running_loop().call_soon(self._delivered, frame, fault)
+            asyncio.get_running_loop().call_soon(self._delivered, writes, is_urgent, fault)
 
-    def _delivered(self, frame: _Frame, outcome: Written | RuntimeFault) -> None:
+    def _delivered(self, writes: Sequence[_Submitted], is_urgent: bool, outcome: Written | RuntimeFault) -> None:
         self._frames -= 1
-        self._urgent_frames -= frame.is_urgent
+        self._urgent_frames -= is_urgent
         if isinstance(outcome, RuntimeFault):
-            _take_apart(frame, outcome)
+            _take_apart(writes, outcome)
         else:
-            _hand_out(frame, outcome)
+            _hand_out(writes, outcome)
         self._settle()
-        self._leave()
+        if self._held:
+            self._leave()
 
     def _settle(self) -> None:
         """Hands out outcomes in order, up to the first write that has none yet or has to be delivered again."""
         while self._queue and not self._goes_back:
             head = self._queue[0]
-            if head.outcome is None:
+            outcome = head.outcome
+            if outcome is None:
                 return
-            if isinstance(head.outcome, RuntimeFault) and head.outcome.retryable:
-                self._goes_back, self._because = True, head.outcome
+            if isinstance(outcome, RuntimeFault) and outcome.retryable:
+                self._goes_back, self._because = True, outcome
                 break
             self._queue.popleft()
-            self.outstanding -= len(head.entries)
-            _resolve(head)
+            self.outstanding -= head.count
+            future = head.future  # whoever looks at the acks hears of them before those who only wait for the end
+            if future.done():
+                pass
+            elif isinstance(outcome, RuntimeFault):
+                future.set_exception(outcome)
+                future.exception()  # seen: it may be of interest to nobody, and asyncio need not complain
+            else:
+                future.set_result(outcome)
+            for waiting in head.waiting:
+                _tell(waiting, in_time=True)
         if self._goes_back and self._retry is None and not self._frames:
             self._retry = asyncio.get_running_loop().create_task(self._submit_again())
 
@@ -323,38 +332,31 @@ class LedgerClient:
         return await self._bus.request(LEDGER, question, expect=expect, timeout_s=self._request_timeout_s)
 
 
-def _message(frame: _Frame) -> Write:
-    """The entries were checked when they were made, and the ledger checks what arrives."""
-    entries = [entry for one in frame.writes for entry in one.entries]
-    is_plain = len(frame.writes) == 1 and not frame.writes[0].resting
-    parts = [] if is_plain else [Part(len(one.entries), one.resting) for one in frame.writes]
-    return Write.model_construct(entries=entries, urgent=frame.is_urgent, parts=parts)
-
-
-def _take_apart(frame: _Frame, fault: RuntimeFault) -> None:
+def _take_apart(writes: Sequence[_Submitted], fault: RuntimeFault) -> None:
     """The fault of a frame is that of its write; of several, one may be at fault: they are sent again one by one."""
-    is_of_one = len(frame.writes) == 1
+    is_of_one = len(writes) == 1
     if not is_of_one and not fault.retryable:
         fault = LedgerError("unavailable", f"a frame of several writes was not taken: {fault}", retryable=True)
-        for one in frame.writes:
+        for one in writes:
             one.is_alone = True
-    for one in frame.writes:
+    for one in writes:
         one.outcome = fault
 
 
-def _hand_out(frame: _Frame, written: Written) -> None:
+def _hand_out(writes: Sequence[_Submitted], written: Written) -> None:
     """Each write has what was answered about its very entries; an answer about others is none."""
     at = 0
-    for number, one in enumerate(frame.writes):
+    for number, one in enumerate(writes):
         if number in written.failures:
             one.outcome = fault_of(written.failures[number])
             continue
-        end = at + len(one.entries)
+        end = at + one.count
         acks = written.acks[at:end]
         at = end
-        one.outcome = acks if len(acks) == len(one.entries) and all(map(_is_about, acks, one.entries)) else _others()
-    if at != len(written.acks):
-        for one in frame.writes:
+        is_ours = [ack.submission_id for ack in acks] == [entry.submission_id for entry in one.entries]
+        one.outcome = acks if is_ours or _are_about(acks, one.entries) else _others()
+    if written.acks[at:]:
+        for one in writes:
             one.outcome = _others()
 
 
@@ -362,21 +364,12 @@ def _others() -> LedgerError:
     return LedgerError("unavailable", "the answer to a write was about other entries", retryable=True)
 
 
-def _is_about(ack: Ack, entry: WriteEntry) -> bool:
+def _are_about(acks: Sequence[Ack], entries: Sequence[WriteEntry]) -> bool:
     """An entry that lost its once key is answered with the one that has it."""
-    return ack.submission_id == entry.submission_id or (entry.once is not None and ack.outcome == "lost")
-
-
-def _resolve(submitted: _Submitted) -> None:
-    """Whoever looks at the acks themselves hears of them before those who only wait for the end."""
-    if not submitted.future.done():
-        if isinstance(submitted.outcome, RuntimeFault):
-            submitted.future.set_exception(submitted.outcome)
-            submitted.future.exception()  # seen: it may be of interest to nobody, and asyncio need not complain
-        else:
-            submitted.future.set_result(submitted.outcome or [])
-    for waiting in submitted.waiting:
-        _tell(waiting, in_time=True)
+    return len(acks) == len(entries) and all(
+        ack.submission_id == entry.submission_id or (entry.once is not None and ack.outcome == "lost")
+        for ack, entry in zip(acks, entries, strict=True)
+    )
 
 
 def _tell(waiting: asyncio.Future[bool], *, in_time: bool = False) -> None:

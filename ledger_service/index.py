@@ -16,7 +16,8 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
+from functools import partial
+from hashlib import blake2b
 from itertools import product, repeat
 from operator import methodcaller
 from pathlib import Path
@@ -35,8 +36,8 @@ FILE = "index.sqlite"
 """Its name in a ledger's directory."""
 FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
 """All files of the index: the database, its write-ahead log and its shared memory."""
-SCHEMA_VERSION = 4
-"""1 had one tree of each kind and no checks, 3 no partitions."""
+SCHEMA_VERSION = 5
+"""1 had one tree of each kind and no checks, 3 no partitions, 4 other hashes."""
 _NAMED = (
     "stream", "event_type", "origin", "session_id", "work_order_id", "agent_id", "decision", "reason",
 )  # fmt: skip
@@ -69,7 +70,7 @@ _HASHES = {
 _HASH_MIN = -(2**63)
 _HASHES_AT_ONCE = 1024
 """Read in two milliseconds, which is how long a write may have to wait for it."""
-_digest = methodcaller("digest")
+_hash, _digest = partial(blake2b, digest_size=8), methodcaller("digest")
 _HEADS = " UNION ALL ".join(
     f"SELECT head, tenure, owner FROM {tree} WHERE stream = ?1"  # noqa: S608 - own names
     for tree in ("heads", "heads_again")
@@ -388,9 +389,9 @@ def key_hash(text: str) -> int:
 
 
 def key_hashes(texts: Sequence[str]) -> dict[str, int]:
-    """Of each of these: the first eight bytes of its SHA-256."""
-    digests = b"".join(map(_digest, map(sha256, map(str.encode, texts))))
-    return dict(zip(texts, unpack(">" + "q24x" * len(texts), digests), strict=True))
+    """Of each of these: eight bytes of BLAKE2b."""
+    digests = b"".join(map(_digest, map(_hash, map(str.encode, texts))))
+    return dict(zip(texts, unpack(f">{len(texts)}q", digests), strict=True))
 
 
 def partition_of(sequence: int) -> int:

@@ -22,6 +22,8 @@ from hobus.ledger_service.segment import SegmentFiles
 from hobus.ledger_service.tables import Tables
 
 _digest = methodcaller("digest")
+_SALTS_AT_ONCE = 256
+"""Only speed depends on it."""
 
 
 def salts(new_id: Callable[[], str]) -> Callable[[int], list[bytes]]:
@@ -31,15 +33,17 @@ def salts(new_id: Callable[[], str]) -> Callable[[int], list[bytes]]:
     per process and never written, so one salt tells nothing about another, and the simulation, whose draws are seeded,
     gets the same salts each time.
     """
-    secret = f"{new_id()}{new_id()}".encode()
-    drawn = 0
+    secret, block = f"{new_id()}{new_id()}".encode(), 0
+    left: list[bytes] = []
 
     def draw(count: int) -> list[bytes]:
-        nonlocal drawn
-        drawn += 1
-        size = SALT_BYTES * count
-        found = shake_256(secret + drawn.to_bytes(8, "big")).digest(size)
-        return [found[at : at + SALT_BYTES] for at in range(0, size, SALT_BYTES)]
+        nonlocal block, left
+        while len(left) < count:
+            block += 1
+            found = shake_256(secret + block.to_bytes(8, "big")).digest(SALT_BYTES * _SALTS_AT_ONCE)
+            left += [found[at : at + SALT_BYTES] for at in range(0, len(found), SALT_BYTES)]
+        drawn, left = left[:count], left[count:]
+        return drawn
 
     return draw
 
@@ -85,7 +89,6 @@ class Sealed(NamedTuple):
     entries: list[Entry]
     stored: list[bytes]  # the bytes of each
     bodies: list[bytes]  # salt and data of each
-    body_counts: list[int]  # of each entry
 
 
 def seal(batch: Batch, draw_salts: Callable[[int], list[bytes]]) -> Sealed:
@@ -94,7 +97,9 @@ def seal(batch: Batch, draw_salts: Callable[[int], list[bytes]]) -> Sealed:
     counts = [*map(len, [entry.bodies for entry, _, _ in batch.entries])]
     salted = [*map(add, draw_salts(len(bodies)), bodies)]
     hashes, lengths, now_us = [*map(_digest, map(sha256, salted))], [*map(len, bodies)], batch.now_us
-    joined, entries, own, at = b"".join(hashes), list[Entry](), list[tuple[Any, ...]](), 0
+    joined, at = b"".join(hashes), 0
+    entries: list[Entry] = []
+    own: list[tuple[Any, ...]] = []
     for (entry, _, origin), count in zip(batch.entries, counts, strict=True):
         end = at + count
         entries += (to_stored(entry, origin, now_us, hashes[at:end], lengths[at:end]),)
@@ -102,7 +107,7 @@ def seal(batch: Batch, draw_salts: Callable[[int], list[bytes]]) -> Sealed:
         at = end
     told = map(pack, own)
     stored = [PAIR + packed + behind for (_, packed, _), behind in zip(batch.entries, told, strict=True)]
-    return Sealed(entries, stored, salted, counts)
+    return Sealed(entries, stored, salted)
 
 
 @dataclass(slots=True)

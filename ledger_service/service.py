@@ -1,10 +1,10 @@
 """The ledger's actor: messages arrive here, nowhere else.
 
-Every request is held against `scope.py` first. Four long-lived tasks belong to it: one commits whatever is queued, one
-keeps the index close behind, one the full text, one records what was denied. A fifth one reads, after a start, which
-ids the index has.
-When one ends with an error the ledger is fenced: all requests are answered `fenced`, `failed` gets the reason, the
-process must exit.
+Every request is held against `scope.py` first. A write has whatever is queued committed in the loop's next turn. Three
+long-lived tasks belong to it: one keeps the index close behind, one the full text, one records what was denied. A
+fourth one reads, after a start, which ids the index has.
+When a commit or one of these ends with an error the ledger is fenced: all requests are answered `fenced`, `failed` gets
+the reason, the process must exit.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class LedgerService(Actor):
         self._bus: Bus
         self._ledger: OpenLedger | None = None
         self._fault: LedgerError | None = None
-        self._queued = asyncio.Event()
-        self._lazily: asyncio.TimerHandle | None = None  # set while only writes that nobody waits for are queued
+        self._commit: asyncio.Handle | None = None  # the next one, once somebody waits for it
+        self._lazily: asyncio.TimerHandle | None = None  # the one that writes wait for that nobody waits for
         self._dirty = asyncio.Event()
         self._unsearched = asyncio.Event()
         self._full_text: FullText | None = None  # off, or not begun yet
@@ -88,7 +88,7 @@ class LedgerService(Actor):
         opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self._fail, error)
         self._full_text = self._begin_search(opening)
         works = (
-            self._commit_queued(), self._keep_index(), self._keep_search(), self._record_denials(), self._learn_known(),
+            self._keep_index(), self._keep_search(), self._record_denials(), self._learn_known(),
         )  # fmt: skip
         self._tasks = [self._own(work) for work in works]
 
@@ -142,7 +142,7 @@ class LedgerService(Actor):
 
     def stop(self) -> None:
         """Gives files, index and lock back at once, as an exit would."""
-        self._forget_timer()
+        self._forget_commit()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -198,10 +198,13 @@ class LedgerService(Actor):
         Without `urgent` that may wait `ledger.lazy_commit_ms` for a write that somebody waits for, or for a full
         batch: the order of arrival stays, so what is acknowledged later still implies what came earlier.
         """
+        if self._commit is not None:
+            return
+        loop = asyncio.get_running_loop()
         if urgent or self._open().writer.outstanding >= self._config.batch_entries_max:
-            self._queued.set()
+            self._commit = loop.call_soon(self._commit_queued)
         elif self._lazily is None:
-            self._lazily = asyncio.get_running_loop().call_later(self._config.lazy_commit_ms / 1000, self._queued.set)
+            self._lazily = loop.call_later(self._config.lazy_commit_ms / 1000, self._commit_queued)
 
     async def on_lookup(self, message: m.Lookup, call: Call) -> m.Found:
         """From the writer's table, up to the last acknowledged entry. Failures: denied, for one entry or for all."""
@@ -300,7 +303,7 @@ class LedgerService(Actor):
     async def _up_to_date(self) -> OpenLedger:
         """What has arrived is committed before anybody is told what there is: a waiting write hides from nobody."""
         if self._lazily is not None:
-            self._queued.set()
+            self._commit_soon(urgent=True)
             await self._next_commit()
         return self._open()
 
@@ -376,27 +379,28 @@ class LedgerService(Actor):
 
     # --- the tasks
 
-    async def _commit_queued(self) -> None:
+    def _commit_queued(self) -> None:
         """Runs one turn of the loop after the first write, so that all writes of one wake-up share a frame."""
-        while True:
-            await self._queued.wait()
-            self._queued.clear()
-            self._forget_timer()
+        self._forget_commit()
+        try:
             writer = self._open().writer
-            while writer.has_work:
-                commits = writer.commits
-                writer.commit()
-                if writer.commits > commits:
-                    self._dirty.set()
-                    self._unsearched.set()
-                self._wake_followers()
-                if writer.has_work:
-                    await self._bus.sleep(0)  # what arrived meanwhile joins the next frame
+            commits = writer.commits
+            writer.commit()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is final: never sync twice hoping for better
+            self._fail(error)
+            return
+        if writer.commits > commits:
+            self._dirty.set()
+            self._unsearched.set()
+        self._wake_followers()
+        if writer.has_work:  # what arrives meanwhile joins the next frame
+            self._commit_soon(urgent=True)
 
-    def _forget_timer(self) -> None:
-        if self._lazily is not None:
-            self._lazily.cancel()
-            self._lazily = None
+    def _forget_commit(self) -> None:
+        for one in (self._commit, self._lazily):
+            if one is not None:
+                one.cancel()
+        self._commit = self._lazily = None
 
     async def _keep_index(self) -> None:
         """Sleeps while nothing is written; then brings the index up once per interval, in steps between commits.

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, repeat
+from itertools import repeat
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS
@@ -19,7 +19,6 @@ from hobus.ledger_service.admission import StreamHead, refusal
 from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
     HEADER_BYTES,
-    SALT_BYTES,
     Built,
     build_frame,
     next_chain,
@@ -38,7 +37,6 @@ from hobus.ledger_service.tables import Tables
 
 Outcome = list[Ack] | RuntimeFault
 """Of one write: its acks, or why it could not be taken at all."""
-_SALTED_AT = BODY_HEAD_BYTES - SALT_BYTES  # of a body's record
 
 
 @dataclass(slots=True)
@@ -251,26 +249,28 @@ class Writer:
             raise Untrue("what is acknowledged is durable")
 
     def _check_frame(self, sealed: Sealed, frame: Built, places: Sequence[EntryPlace], at: int) -> None:
-        """What will be written is the batch, behind what stands there already, at the places that are told."""
+        """What will be written is the batch, behind what stands there already, at the places that are told.
+
+        Of entries and bodies the last ones are looked at: they lie where they should if all before them do.
+        """
         stored, bodies, data, chains = sealed.stored, sealed.bodies, frame.data, frame.chains
         if not len(stored) == len(chains) == len(places) == len(sealed.entries):
             raise Untrue("every entry has its chain value")
         if chains[-1] != next_chain([self.chain, *chains][-2], stored[-1]):
             raise Untrue("the chain goes on")
-        if stored != [data[place.at - at : place.at - at + place.length] for place in places]:
-            raise Untrue("entries lie at their places")
-        sizes = [*map(len, bodies)]
-        starts = [*accumulate([_SALTED_AT + size for size in sizes], initial=places[0].bodies_at - at)]
-        lie = [data[start + _SALTED_AT : start + _SALTED_AT + size] for start, size in zip(starts, sizes, strict=False)]
-        told = [*(place.bodies_at - at for place in places), starts[-1]]
-        if lie != bodies or told != [starts[number] for number in accumulate(sealed.body_counts, initial=0)]:
-            raise Untrue("bodies lie at the places of their entries")
-        header = read_header(bytes(data[:HEADER_BYTES]))
+        header, last, lengths = read_header(bytes(data[:HEADER_BYTES])), places[-1], sealed.entries[-1].body_lengths
         follows = self.head + 1, self.chain, len(stored), self._mask, len(data)
         if header is None or follows != (
             header.first_sequence, header.previous_chain, header.entry_count, header.mask, header.frame_bytes,
         ):  # fmt: skip
             raise Untrue("a frame's header tells what it holds and what it follows")
+        if bytes(data[last.at - at : last.at - at + last.length]) != stored[-1]:
+            raise Untrue("entries lie at their places")
+        end = HEADER_BYTES + header.entries_bytes + header.bodies_bytes
+        if last.bodies_at - at + sum(lengths) + BODY_HEAD_BYTES * len(lengths) != end or (
+            bodies and bytes(data[end - len(bodies[-1]) : end]) != bodies[-1]
+        ):
+            raise Untrue("bodies lie at the places of their entries")
 
     def _write(self, batch: Batch) -> None:
         first, mask = batch.first_sequence, self._mask

@@ -98,13 +98,15 @@ class Written(Message, wire="ledger.written"):
 
     def to_bytes(self) -> bytes:
         """See `Message`."""
-        return pack((self.acks, [(part, failure.to_bytes()) for part, failure in self.failures.items()]))
+        failures = self.failures and [(part, failure.to_bytes()) for part, failure in self.failures.items()]
+        return pack((self.acks, failures or ()))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
-        acks, failures = _WRITTEN.decode(data)
-        return cls.model_construct(acks=acks, failures={part: Failure.from_bytes(one) for part, one in failures})
+        acks, pairs = _WRITTEN.decode(data)
+        failures = {part: Failure.from_bytes(one) for part, one in pairs} if pairs else {}
+        return cls.model_construct(acks=acks, failures=failures)
 
 
 class Lookup(Message, wire="ledger.lookup"):

@@ -413,7 +413,7 @@ def may_write_entry(
 
     `is_claimed` is asked for the once key that must have been claimed before, if there is one.
     """
-    row = kind_of(role, entry.stream, entry.event_type)
+    row = _ROWS.get((stream_kind(entry.stream), entry.event_type, role))
     if row is None:
         return False
     about = entry.submission_id

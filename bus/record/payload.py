@@ -37,9 +37,7 @@ class HasBodies(Protocol):
 
 def pack_payload(value: tuple[Any, ...]) -> bytes:
     """The bytes of a payload; fields at their defaults behind the last other one are left out."""
-    defaults = _defaults(type(value))
-    end = len(value)
-    least = end - len(defaults)
+    least, end, defaults = _defaults(type(value))
     while end > least and value[end - 1] == defaults[end - 1 - least]:
         end -= 1
     return pack(value[:end])
@@ -65,10 +63,11 @@ def payload_in(cls: type[P], entry: HasBodies) -> P | None:
 
 
 @cache
-def _defaults(cls: type) -> tuple[Any, ...]:
-    """Of the last fields, in their order."""
+def _defaults(cls: type) -> tuple[int, int, tuple[Any, ...]]:
+    """How many fields have none, how many there are, and the defaults of the last ones in their order."""
     defaults: dict[str, Any] = getattr(cls, "_field_defaults", {})
-    return tuple(defaults.values())
+    count = len(_fields(cls))
+    return count - len(defaults), count, tuple(defaults.values())
 
 
 def _fields(cls: type) -> tuple[str, ...]:

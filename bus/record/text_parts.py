@@ -100,10 +100,11 @@ def _listed(parts: Sequence[Part]) -> bytes:
     for place, (ref, text) in enumerate(parts, 1):
         if ref is not None:
             items += (short[ref],) if ref in short and not text else ([short.get(ref, ref), text],)
-        elif (first := places.setdefault(text, place)) == place:
-            items += (text,)
+        elif text in places:
+            items += (places[text],)
         else:
-            items += (first,)
+            places[text] = place
+            items += (text,)
     return _MARK + pack(items)
 
 

@@ -186,7 +186,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.named.STARTS_MAX",
         "hobus.actors.ho3_memory.event_time._TIMES_KEPT", "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.ledger_service.index._HASHES_AT_ONCE",
-        "hobus.ledger_service.index._NAMES_KEPT", "hobus.ledger_service.index._TRIES",
+        "hobus.ledger_service.index._NAMES_KEPT", "hobus.ledger_service.intake._SALTS_AT_ONCE", "hobus.ledger_service.index._TRIES",
         "hobus.ledger_service.tables._HEADS_KEPT", "hobus.ledger_service.tables._STEP_ENTRIES", "hobus.ledger_service.full_text.*", "hobus.ledger_service.finding._COMPARED", "hobus.ledger_service.finding._ROWS_AT_ONCE", "hobus.ledger_service.finding._MEASURED", "hobus.ledger_service.finding._WORD_CHARS", "hobus.ledger_service.search_index._TERMS_KEPT", "hobus.ledger_service.search_reader._AT_ONCE", "hobus.ledger_service.recovery._ROWS_PER_STEP", "hobus.ledger_service.segment._OPEN_MAX",
         "hobus.ledger_service.source._WINDOW_BYTES", "hobus.ledger_service.scan.TRIES_BESIDE_WRITER",
     ),

@@ -17,8 +17,8 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (12, 17),
     "commits": (7, 10),
     "entries": (26, 38),
-    "record_bytes": (18_900, 26_200),
-    "wire_bytes": (80_062, 113_406),
+    "record_bytes": (18_640, 25_880),
+    "wire_bytes": (80_005, 113_319),
     "validations": (94, 135),
     "model_copies": (39, 46),
 }
