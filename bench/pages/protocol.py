@@ -106,10 +106,9 @@ def render() -> str:
 
 def _routes() -> Iterable[str]:
     yield (
-        "`redeliver`: goes to another worker when its worker is lost. `low`: waits behind other work. "
-        "`sensitive`: its body may hold text. `by_tool`: its key names a tool; it goes to workers that announce it. "
-        "`about`: a command about what its sender has open, counted apart from that. "
-        "`work n`: what it costs a client's rate, 1 if nothing is said."
+        "`redeliver`: goes to another worker when its worker is lost. `low`: waits behind other work. `sensitive`: may hold "
+        "text. `by_tool`: goes to workers that announce the tool in its key. `about`: a command with a share of its own. "
+        "`pages`: reads pages of the record, in turns."
     )
     for service in dict.fromkeys(row.service for row in ROWS):
         yield f"### Service `{service}`"
