@@ -19,17 +19,14 @@ class Section(BaseModel):
 class LedgerClientSettings(Section):
     """What a client of the ledger goes by: the first part of section `ledger`."""
 
-    batch_entries_max: Positive = Field(description="entries that share one sync, or one frame on their way to it")
+    batch_entries_max: Positive = Field(description="entries of one sync, or one frame")
     batch_bytes_max: Positive = Field(description="the same in bytes; an entry that is larger goes alone")
     lazy_commit_ms: Positive = Field(
-        description="how long a write that nobody waits for may wait in its client, to share a frame with one that "
-        "somebody waits for, and again in the ledger, to share a sync"
+        description="how long a write that nobody waits for may wait to share a frame, and again to share a sync"
     )
     outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
     client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
-    client_frames_max: Positive = Field(
-        description="frames of urgent writes that a client has on their way; further ones leave together with an answer"
-    )
+    client_frames_max: Positive = Field(description="frames of urgent writes that a client has on their way")
     request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
 
 
@@ -38,18 +35,13 @@ class BusSettings(Section):
 
     body_max_bytes: Positive = Field(description="a larger body is refused where it is made, naming size and limit")
     service_grace_ms: Positive = Field(
-        description="how long a request waits for a service that nobody offers, a model call for tools on their way"
+        description="a request waits so long for a service, a model call for tools on their way"
     )
     reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
     queue_max: Positive = Field(description="queued requests per service")
     mailbox_max: Positive = Field(description="immediate requests at once per instance")
-    client_open_max_bytes: Positive = Field(
-        description="bodies of one principal's open requests at the broker and at a lane, in bytes; more are `busy`"
-    )
-    clients_open_max_bytes: Positive = Field(
-        description="the same of all together, outside the cluster at the broker; each may have one beside, at the "
-        "broker of at most 64 KiB"
-    )
+    client_open_max_bytes: Positive = Field(description="bodies of one principal's open requests; more are `busy`")
+    clients_open_max_bytes: Positive = Field(description="the same of all together; each may have one of 64 KiB beside")
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
     beat_interval_ms: Positive = Field(description="how often a peer tells that it lives")
     peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")
@@ -64,16 +56,14 @@ class BusSettings(Section):
     record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
     drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")
     listen: Annotated[str, Field(pattern=r"^(\S{1,255}:[0-9]{1,5})?$")] = Field(
-        description="HOST:PORT where workers on other hosts connect, by CURVE; port 0: any free one; empty: nowhere"
+        description="HOST:PORT for workers on other hosts, by CURVE; port 0: any free one; empty: none"
     )
     join_ttl_max_s: Positive = Field(description="longest life of a join token")
     join_uses_max: Positive = Field(description="most workers that may join with one token")
-    page_max_bytes: Positive = Field(
-        description="rows per page of an answer about many, tools per part of an announcement"
-    )
+    page_max_bytes: Positive = Field(description="rows of a page, tools of a part of an announcement")
     tools_max: Positive = Field(description="tools that one worker may announce")
     tool_max_bytes: Positive = Field(description="description and schema of one announced tool")
     announcement_max_bytes: Positive = Field(description="all parts of one worker's announcement")
     counters_max: Positive = Field(description="counters of one beat")
-    hello_ids_max: Positive = Field(description="keys, and request ids of either kind, that one hello may re-announce")
-    refused_keys_max: Positive = Field(description="refused keys named in records and listings; the rest is a number")
+    hello_ids_max: Positive = Field(description="keys, and request ids of either kind, in one hello")
+    refused_keys_max: Positive = Field(description="refused keys named in records and listings")

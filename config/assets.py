@@ -103,10 +103,8 @@ class Agent(Asset):
     framework_id: FrameworkId = Field(
         description="the framework, a directory below `frameworks/`, under whose rules it stands"
     )
-    tier: Tier = Field(
-        description="the plane that it is declared for: hot (turns of users), ho2, ho1; declared, and not enforced yet"
-    )
-    system_prompt: Text = Field(description="who it is and how it answers: the beginning of each of its prompts")
+    tier: Tier = Field(description="its plane: hot (turns of users), ho2, ho1; not enforced yet")
+    system_prompt: Text = Field(description="who it is and how it answers")
     attention: tuple[TemplateId, ...] = Field(
         description="attention templates (`ATT-…`), of which the most specific fills its contexts; none: of all"
     )
@@ -127,8 +125,7 @@ class Agent(Asset):
     classification: Literal["before", "beside", "off"] = Field(
         default="beside",
         description="when a model says what each message is about. before: ahead of the answer, whose memory lines and "
-        "context it chooses; beside: at the same time, so that the first word comes as soon as without; off: "
-        "never, and there are no labels, intents or wishes of the model's",
+        "context it chooses; beside: at the same time; off: never, without labels, intents or wishes",
     )
     errands: tuple[Text, ...] = Field(
         default=(),

@@ -47,7 +47,7 @@ _TYPES = {
 }
 _TOLD_BY_TYPE = re.compile(r"(^|; )(ISO 8601, UTC, microseconds|(empty|None|0): (none|nothing|not (known|said)))$")
 _TOLD_BY_ROUTE = re.compile(r"^([A-Z][\w, ]* -> [\w ]+(, post)?: |Answer to \w+[:,.]? ?)")
-_AS_ARRAY = " Its body is an array of these fields, in this order."
+_AS_ARRAY = " An array."
 
 _KINDS = {
     Kind.REQUEST: "awaits one answer",

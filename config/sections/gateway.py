@@ -143,9 +143,9 @@ class BreakerConfig(Section):
     """When a provider's model is left alone; only faults of the provider count."""
 
     failures: Positive = Field(description="calls in a row that it failed open it")
-    open_ms: Positive = Field(description="open, nothing is sent for so long; then it is probed")
-    probes: Positive = Field(description="half open, calls at a time; as many successes close it, one fault opens it")
-    probe_retry_ms: Positive = Field(description="when who finds all probes taken may ask again")
+    open_ms: Positive = Field(description="open: nothing is sent for so long")
+    probes: Positive = Field(description="half open: calls at a time; as many successes close it")
+    probe_retry_ms: Positive = Field(description="when to ask again if all probes are taken")
     silence_ms: Positive = Field(
         description="no whole answer is the provider's fault after so long; where a caller takes the call back early, "
         "only silence of so long is"
@@ -171,13 +171,11 @@ class GatewayConfig(Section):
     """The only door to a model."""
 
     providers: dict[str, AnyProvider] = Field(description="provider instances by id")
-    default_route: Route = Field(description="where a prompt goes that names no provider and has no routed tag")
-    domain_tag_routes: dict[str, Route] = Field(
-        description="domain tag -> route; the first tag of a prompt that has one wins"
-    )
+    default_route: Route = Field(description="of prompts without provider or routed tag")
+    domain_tag_routes: dict[str, Route] = Field(description="domain tag -> route; the first tag that has one wins")
     profiles: dict[str, Profile] = Field(description="named settings of a provider, for sessions and runs to choose")
     fallbacks: list[Fallback] = Field(description="which models are asked after one whose provider is at fault")
-    fallback_reserve_ms: Positive = Field(description="kept of a call's time for each model that may still be asked")
+    fallback_reserve_ms: Positive = Field(description="kept for each model that may still be asked")
     provider_rates: dict[str, RateConfig] = Field(description="rate limits by provider id; one not named has none")
     session_rate: RateConfig | None = Field(description="rate limits of each session; null: none")
     on_rate_limit: Literal["wait", "refuse"] = Field(
@@ -195,7 +193,7 @@ class GatewayConfig(Section):
     )
     connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
     answer_max_bytes: Positive = Field(description="an answer that comes whole; a longer one is given up")
-    stream_max_bytes: Positive = Field(description="an answer that comes in pieces, with all that is around them")
+    stream_max_bytes: Positive = Field(description="a streamed answer, with all around its pieces")
     event_max_bytes: Positive = Field(description="one line of such an answer")
     breaker: BreakerConfig = Field(description="one circuit breaker per provider and model")
     key_max_chars: Positive = Field(description="key of a call, which stands in ids of the record")

@@ -12,14 +12,11 @@ class SearchConfig(Section):
 
     enabled: bool = Field(description="false: nothing is indexed, the index is removed")
     text_max_bytes: Positive = Field(description="of one text so much is searched, from its beginning")
-    words_max: Positive = Field(description="different words of a question; also streams and types that it may name")
-    postings_max: Positive = Field(
-        description="texts looked at for a question: its rarest words that stand in so many together, at least one; "
-        "others count in scores alone"
-    )
+    words_max: Positive = Field(description="words of a question; also streams and types")
+    postings_max: Positive = Field(description="texts looked at for a question, by its rarest words")
     hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
-    excerpt_chars: Positive = Field(description="of a text that is found, around the first of the words")
-    wait_ms: NonNegative = Field(description="a question waits so long for entries that are not indexed yet")
+    excerpt_chars: Positive = Field(description="of a text that is found")
+    wait_ms: NonNegative = Field(description="wait for entries that are not indexed yet")
 
 
 class LedgerConfig(LedgerClientSettings):
@@ -29,8 +26,8 @@ class LedgerConfig(LedgerClientSettings):
     reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
     zero_fill_chunk_bytes: Positive = Field(description="how much of a segment is zero-filled ahead at once")
     entry_max_bytes: Positive = Field(description="one entry without its bodies")
-    bodies_max_bytes: Positive = Field(description="bodies of one entry together; with the entry they must fit a reply")
-    read_bytes_max: Positive = Field(description="a page of entries ends here, though one entry is always given")
+    bodies_max_bytes: Positive = Field(description="bodies of one entry together")
+    read_bytes_max: Positive = Field(description="a page of entries; one entry is always given")
     read_entries_max: Positive = Field(description="most entries of a page, whatever was asked for")
     outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
     outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")

@@ -13,7 +13,7 @@ class Ho3Config(Section):
     """Memory. The whole section may be missing: then memory is off, and not one of its code paths runs."""
 
     enabled: bool = Field(description="false: the same as a missing section")
-    memory_dir: str = Field(description="below the home: checkpoints of the derived state, and its working store")
+    memory_dir: str = Field(description="below the home: checkpoints and working store")
     gate_mode: Literal["counting", "bistable"] = Field(
         description="counting: all events count; bistable: evidence decays, two thresholds"
     )
@@ -38,16 +38,16 @@ class Ho3Config(Section):
     log_timeout_ms: Positive = Field(description="a turn waits so long for its signals to be logged")
     read_timeout_ms: Positive = Field(description="a turn waits so long for what it may remember")
     reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for the answer's own way")
-    rebuild_page: Positive = Field(description="entries per read when the derived state is brought up to date")
+    rebuild_page: Positive = Field(description="entries per read when state is rebuilt")
     checkpoint_entries: Positive = Field(description="applied entries after which the derived state is checkpointed")
     artifact_scope: Literal["agent", "session", "global"] = Field(description="of what consolidation writes")
     artifact_expiry_hours: PositiveFloat = Field(description="of what consolidation writes, from its crossing")
     context_line_max_chars: Positive = Field(description="a longer learned line is refused")
     reason_max_chars: Positive = Field(description="why an artifact is changed or switched off; longer is refused")
     signals_max: Positive = Field(description="events of one turn that are logged together; more are refused")
-    stated_weight: Share = Field(description="weight of what somebody stated; 0: nothing that is stated is learnt")
+    stated_weight: Share = Field(description="weight of what somebody stated; 0: not learnt")
     stated_in_max_chars: Positive = Field(description="a longer message states nothing: nearly all of it is pasted")
-    page_max: Positive = Field(description="lines and ids of an answer; the rest comes in further pages")
+    page_max: Positive = Field(description="lines and ids of a page")
     source_events_max: Positive = Field(
         description="newest events that an artifact names as its source; at least gate_count_threshold"
     )

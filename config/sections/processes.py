@@ -10,7 +10,7 @@ from hobus.bus.settings import NonNegative, Positive, PositiveFloat, Section, Sh
 class LauncherConfig(Section):
     """Processes."""
 
-    ready_timeout_ms: Positive = Field(description="`up` gives up on a cluster that is not ready by then")
+    ready_timeout_ms: Positive = Field(description="`up --wait` gives up then")
     environment: list[str] = Field(
         description="variables that every process is started with, shell patterns allowed; others only by `env:NAME`"
     )
@@ -19,7 +19,7 @@ class LauncherConfig(Section):
     start_method: Literal["fork", "spawn"] = Field(
         description="fork: from the zygote, where the system can; spawn: fresh interpreters"
     )
-    restart_first_ms: NonNegative = Field(description="pause before the restart of a process that was healthy; 0: none")
+    restart_first_ms: NonNegative = Field(description="pause before the restart of a healthy process")
     restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
     restart_backoff_max_ms: Positive = Field(description="cap of that pause; below bus.service_grace_ms")
     healthy_after_ms: Positive = Field(description="a process that lived this long starts its back-off anew")
@@ -27,9 +27,9 @@ class LauncherConfig(Section):
     crash_window_ms: Positive = Field(description="window of crash_budget")
     stuck_after_ms: Positive = Field(description="a process without a beat this long is killed and restarted")
     drain_ms: Positive = Field(description="per process, then it is killed")
-    finish_ms: Positive = Field(description="how long a process that a command ends may finish its work before")
+    finish_ms: Positive = Field(description="how long a process that a command ends may finish its work")
     orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
-    log_max_bytes: Positive = Field(description="a larger log is moved aside; one older file of each is kept")
+    log_max_bytes: Positive = Field(description="a larger log is moved aside, as the one older file")
     client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
 
 
@@ -37,13 +37,11 @@ class Ho1Config(Section):
     """Executors."""
 
     count: Positive = Field(description="executors that `hobus up` starts")
-    orders_max: Positive = Field(
-        description="orders at once per executor; one that waits for a model or a tool costs memory alone"
-    )
+    orders_max: Positive = Field(description="orders at once per executor")
     repair_calls_max: NonNegative = Field(description="further calls after an answer that breaks its schema")
     retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
     gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
-    end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
+    end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end")
     snapshots_kept: Positive = Field(description="configurations of other digests kept per process")
     file_max_bytes: Positive = Field(description="read of a file for a context, from its beginning")
 
@@ -52,7 +50,7 @@ class Ho2Config(Section):
     """Supervisors."""
 
     count: Positive = Field(description="supervisors that `hobus up` starts")
-    classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
+    classify: bool = Field(description="a turn begins with a classification; false: no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
     owners_interval_ms: Positive = Field(description="between two looks whether a supervisor is missing")
     owners_entries: Positive = Field(description="newest entries of a session that then say whether something is open")
@@ -75,19 +73,19 @@ class HostConfig(Section):
     reply_reserve_ms: NonNegative = Field(description="part of it kept for the reply's own way")
     turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")
     retry_interval_ms: Positive = Field(description="between tries of a request that may be retried")
-    gateway_wait_ms: Positive = Field(description="degrading is given up when the gateway is not connected for so long")
+    gateway_wait_ms: Positive = Field(description="wait for a gateway before degrading is given up")
 
 
 class HttpConfig(Section):
     """The HTTP door (docs/http.md)."""
 
     listen: str = Field(description="HOST:PORT; port 0: any free one; empty: no HTTP")
-    count: Positive = Field(description="processes that `hobus up` starts, where HTTP is on; they share the port")
+    count: Positive = Field(description="processes that `hobus up` starts, on one port")
     hosts: list[str] = Field(description="further names by which clients may call it (Host header)")
-    origins: list[str] = Field(description="web pages, by their origin, whose scripts may call it; others are refused")
+    origins: list[str] = Field(description="origins of web pages whose scripts may call it")
     head_max_bytes: Positive = Field(description="request line and headers; more is refused")
     head_timeout_ms: Positive = Field(description="a connection whose request is not there by then is closed")
     body_max_bytes: Positive = Field(description="of a request; a larger one is refused")
     body_timeout_ms: Positive = Field(description="until the whole of it has come")
     connections_max: Positive = Field(description="connections of one process; a further one is refused")
-    sessions_max: Positive = Field(description="sessions of one list: of each the end of its journal is read")
+    sessions_max: Positive = Field(description="sessions of one list")

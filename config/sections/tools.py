@@ -33,7 +33,7 @@ class StdioServer(McpServerSettings):
     transport: Literal["stdio"] = Field(description="frames over its standard input and output")
     command: list[str] = Field(min_length=1, description="program and arguments; no shell")
     env: dict[str, str] = Field(
-        description="its environment beside PATH, HOME, LANG and the like; a secret as `env:NAME` or `file:PATH`"
+        description="beside PATH, HOME, LANG and the like; a secret as `env:NAME` or `file:PATH`"
     )
 
 
@@ -69,7 +69,7 @@ class ToolsConfig(Section):
         description="calls of one worker's tools with a process each (all but `async def`); more wait"
     )
     children_idle_ms: Positive = Field(description="without a call for so long, a tool process is ended")
-    timeout_ms: Positive = Field(description="one call of a tool that declares no other time; then it is stopped")
+    timeout_ms: Positive = Field(description="one call of a tool that declares no other")
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
     files_max_bytes: Positive = Field(
         description="files of one call together; one beyond it is dropped, and that is said"
@@ -78,11 +78,9 @@ class ToolsConfig(Section):
         description="kept of a tool's prints, and of its traceback: both ends; for people, no model is told"
     )
     leftovers_max: NonNegative = Field(
-        description="calls that may have left something running in a tool process; with more it is ended"
+        description="calls that left something running; with more a tool process is ended"
     )
-    approval: list[str] = Field(
-        description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
-    )
+    approval: list[str] = Field(description="tools whose calls wait for an approval; shell patterns allowed")
     kill_grace_ms: NonNegative = Field(description="between asking a tool process to end and killing it")
     entry_points: list[str] = Field(
         description="tools of installed packages, by their names in the group `hobus.tools`"
@@ -101,10 +99,10 @@ class ToolsConfig(Section):
     mcp_processes_max: Positive = Field(
         description="processes of one server at one worker that are a session's or principal's"
     )
-    mcp_idle_ms: Positive = Field(description="without a call for so long, such a process is ended, and its state lost")
+    mcp_idle_ms: Positive = Field(description="without a call for so long, such a process is ended")
     reconnect_min_ms: Positive = Field(description="pause before an MCP server is tried again; doubles, with jitter")
     reconnect_max_ms: Positive = Field(description="cap of that pause")
-    listed_max: Positive = Field(description="tools of one MCP server; what it lists beyond is not taken")
-    definition_max_bytes: Positive = Field(description="description and schema of one tool; a larger one is not taken")
+    listed_max: Positive = Field(description="tools of one MCP server")
+    definition_max_bytes: Positive = Field(description="description and schema of one tool")
     message_max_bytes: Positive = Field(description="one message of an MCP server; a longer one ends the connection")
     errors_max_bytes: Positive = Field(description="kept of an MCP server's error output: its end")

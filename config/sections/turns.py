@@ -19,9 +19,7 @@ class BudgetConfig(Section):
     consolidation_budget: Positive = Field(description="prompt and answer of a consolidate order")
     ho3_bias_budget: Positive = Field(description="memory lines of a turn")
     history_budget: Positive = Field(description="earlier turns in a prompt")
-    followup_min_remaining: NonNegative = Field(
-        description="a further model round starts only with this much of the budget left"
-    )
+    followup_min_remaining: NonNegative = Field(description="a further round needs this much")
     agent_token_limit: Positive = Field(description="all calls of one agent")
     provider_token_limit: Positive = Field(description="all calls to one provider")
     budget_mode: Literal["enforce", "warn", "off"] = Field(
@@ -43,7 +41,7 @@ class AttentionConfig(Section):
     """Context assembly."""
 
     chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
-    cache_ttl_s: Positive = Field(description="a context assembled for the same order is used again for so long")
+    cache_ttl_s: Positive = Field(description="a context is used again for the same order so long")
     stages_max: Positive = Field(description="stages of one template")
     queries_max: NonNegative = Field(description="the most that a template may state as max_queries")
     timeout_max_ms: Positive = Field(description="the most that a template may state as timeout_ms")
@@ -62,14 +60,12 @@ class ClassifyLabels(Section):
 class SessionsConfig(Section):
     """Sessions and their reducer."""
 
-    wait_max_ms: Positive = Field(description="without processor time left, a turn that would wait longer is refused")
+    wait_max_ms: Positive = Field(description="a turn that would wait longer for processor time is refused")
     max_in_flight_effects: Positive = Field(description="orders of one session in flight at once")
     applied_commands_max: Positive = Field(description="command ids that a session remembers against repeats")
     journal_page: Positive = Field(description="entries per read of a journal")
     pending_max: Positive = Field(description="steers, and follow-ups, that wait in one session; more are rejected")
-    known_max: Positive = Field(
-        description="inputs and commands of a session that are kept in memory; older ones are looked up"
-    )
+    known_max: Positive = Field(description="inputs and commands of a session kept in memory")
     snapshot_entries: Positive = Field(description="entries after which an idle session's state is recorded anew")
     lease_ttl_s: Positive = Field(description="of a leased run: from a renewal to its end")
     lease_heartbeat_timeout_s: Positive = Field(description="silence of such a requester after which its run ends")
