@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -92,10 +92,9 @@ def render() -> str:
         preface = preface.replace("{" + name + "}", value)
     by_type = {cls.TYPE: cls for cls in (*CLASSES.values(), *_CONTROL)}
     described: list[Described] = [*(by_type[name] for name in sorted(by_type)), *_records(by_type.values())]
-    fields = Counter(_told(line) for cls in described for line in _lines(cls))
-    common = {told for told, count in fields.items() if told[1] and count >= _COMMON_MIN}
+    common = _common(line for cls in described for line in _lines(cls))
     parts = [preface.rstrip(), "## Who may send what", *_routes(), "## Messages", _FORM]
-    parts += ["Fields of several messages:", _block(f"{name}  {meaning}" for name, meaning in sorted(common))]
+    parts += ["Fields of several messages:", _block(sorted(set(common.values())))]
     parts += (_described(cls, common) for cls in described)
     parts += [
         "## Failure codes",
@@ -123,7 +122,31 @@ def _route(row: Row) -> str:
     return f"{row.cls.TYPE} -> {reply}  {senders}  {','.join((row.mode, *marks))}"
 
 
-def _described(cls: Described, common: Collection[tuple[str, str]]) -> str:
+def _common(lines: Iterable[str]) -> dict[str, str]:
+    """Fields that several messages have and that mean the same wherever they are written so, each as it is told once."""
+    seen = Counter(lines)
+    meanings: defaultdict[str, set[str]] = defaultdict(set)
+    times: Counter[tuple[str, str]] = Counter()
+    for line, count in seen.items():
+        head, name, meaning = _parts(line)
+        meanings[head].add(meaning)
+        meanings[name].add(meaning)
+        times[name, meaning] += count
+    told: dict[str, str] = {}
+    for line in seen:
+        head, name, meaning = _parts(line)
+        if meaning and len(meanings[head]) == 1 and times[name, meaning] >= _COMMON_MIN:
+            told[line] = f"{name if len(meanings[name]) == 1 else head}  {meaning}"
+    return told
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """`name:type=default`, the name alone, and the meaning of a field."""
+    head, _, meaning = line.partition("  ")
+    return head, head.partition(":")[0], meaning
+
+
+def _described(cls: Described, common: Collection[str]) -> str:
     """A message or a record: what it is, and its fields; those that are told above, or by their names, on one line."""
     is_message = issubclass(cls, Message)
     name = f"`{cls.TYPE}`" if is_message else cls.__name__
@@ -133,16 +156,10 @@ def _described(cls: Described, common: Collection[tuple[str, str]]) -> str:
     text = text[:1].upper() + text[1:]
     text += _AS_ARRAY if is_message and cls.to_bytes is not Message.to_bytes else ""
     lines: list[str] = []
-    for is_told, run in groupby(_lines(cls), key=lambda line: not _told(line)[1] or _told(line) in common):
+    for is_told, run in groupby(_lines(cls), key=lambda line: "  " not in line or line in common):
         same = list(run)
         lines += [", ".join(line.partition("  ")[0] for line in same)] if is_told else same
     return "\n\n".join(filter(None, (f"### {name}{version}", text, _block(lines) if lines else "")))
-
-
-def _told(line: str) -> tuple[str, str]:
-    """Name and meaning of a field."""
-    head, _, meaning = line.partition("  ")
-    return head.partition(":")[0], meaning
 
 
 def _lines(cls: Described) -> list[str]:

@@ -24,7 +24,7 @@ def page() -> str:
     shipped: Any = json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
     parts = [Path(__file__).with_name("settings.md").read_text(encoding="utf-8")]
     ours = [name for name in AdminConfig.model_fields if name not in _OPERATORS]
-    told: set[tuple[str, str]] = set()
+    told: dict[str, str] = {}
     for title, names in (("What people set", ours), ("What operators set", _OPERATORS)):
         parts.append(f"\n## {title}\n")
         for name in names:
@@ -37,15 +37,15 @@ def page() -> str:
     return "".join(parts)
 
 
-def _rows(path: str, section: type[BaseModel], shipped: Any, told: set[tuple[str, str]]) -> Iterator[str]:
+def _rows(path: str, section: type[BaseModel], shipped: Any, told: dict[str, str]) -> Iterator[str]:
     """A row for each setting; what a part of the same name has said before is not said again."""
     for name, field in section.model_fields.items():
         inner = _nested(field.annotation)
         value = shipped.get(name) if isinstance(shipped, dict) else None
-        about = (name, field.description or "")
+        about = field.description or ""
         parts = () if inner else (f"`{json.dumps(value, ensure_ascii=False)}`",)
-        yield f"- `{path}.{name}`: {', '.join((*parts, *(about[1:] if about not in told else ())))}\n"
-        told.add(about)
+        yield f"- `{path}.{name}`: {', '.join((*parts, *((about,) if told.get(name) != about else ())))}\n"
+        told[name] = about
         known: set[str] = set()
         for model in inner:
             suffix, sample = _inside(field, value)
