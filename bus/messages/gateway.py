@@ -30,7 +30,7 @@ class PromptMessage(Record):
     """One message of a chat transcript; its text is the concatenation of its segments."""
 
     role: Literal["system", "user", "assistant", "tool", "history"] = Field(
-        description="who speaks; history: earlier turns as one text, of which the gateway makes messages"
+        description="who speaks; history: earlier turns, of which the gateway makes messages"
     )
     segments: list[Segment] = Field(default_factory=list[Segment])
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall], description="assistant only")
@@ -54,11 +54,11 @@ def texts_of(messages: Iterable[PromptMessage]) -> list[str]:
 
 
 class Prompt(Message, wire="gateway.prompt"):
-    """One LLM call, complete but for what its session's last prompt showed already; the gateway assembles no more."""
+    """One LLM call, but for what its session's last prompt showed already."""
 
     messages: list[PromptMessage]
     history_after: bytes | None = Field(
-        default=None, description="SHA-256 of the text that its history goes on from; None: all of it is here"
+        default=None, description="SHA-256 of the text that its history goes on from; None: all is here"
     )
     prompt_pack_id: str = Field(description="`PRM-<NAME>-<nnn>`")
     contract_id: str = Field(description="`PRC-<NAME>-<nnn>`")
@@ -76,25 +76,23 @@ class Prompt(Message, wire="gateway.prompt"):
         default_factory=list[str], description="the first one with a configured route decides"
     )
     max_tokens: int = Field(description="cap of the answer, tokens")
-    token_budget: int | None = Field(
-        default=None, description="of its order: prompts and answers of all its calls, tokens; None: it has none"
-    )
+    token_budget: int | None = Field(default=None, description="of its order: prompts and answers of all its calls")
     headroom_tokens: Count = Field(
-        default=0, description="its session and agent have to have these left beside it: the next order needs them"
+        default=0, description="that session and agent must have left beside it, for the next order"
     )
     temperature: float = Field(description="0 to 2")
     reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
-        default=None, description="how hard the model shall think, if it can"
+        default=None, description="how hard the model shall think"
     )
-    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: as it is here")
+    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles")
     sampling: Sampling | None = Field(default=None, description="of whoever asked; its temperature stands above")
     tools: list[ToolSpec] = Field(default_factory=list[ToolSpec])
-    tool_choice: ToolChoice = Field(default="auto", description="required: the answer asks for one of its tools")
+    tool_choice: ToolChoice = Field(default="auto", description="required: a tool has to be called")
     output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: free text")
     structured_output: bool = Field(default=False, description="ask the provider itself to keep the schema")
     stream: bool = Field(default=False, description="send deltas before the answer")
     due_at: Timestamp | None = Field(
-        default=None, description="a chain of models shares the time until then; no deadline; None: until its deadline"
+        default=None, description="a chain of models shares the time until then; None: its deadline"
     )
     idempotency_key: str = Field(description="`<wo_id>#<n>`: one recorded answer per key")
     budget_mode: Literal["enforce", "warn", "off"] | None = Field(default=None, description="None: the configured mode")
@@ -114,7 +112,7 @@ class Embed(Message, wire="gateway.embed"):
 
     texts: Annotated[list[NonBlank], Field(min_length=1)] = Field(description="each becomes one vector")
     vector_numbers: Count = Field(default=0, description="of each vector; 0: as its model likes")
-    agent_id: str = Field(description="a configured agent: its permissions and its budget count")
+    agent_id: str = Field(description="its permissions and budget count")
     session_id: str = Field(description="full id, of this request alone: its budget")
     provider_id: str = Field(description="a configured provider instance")
     model_id: str = Field(description="a model of it that makes vectors")
@@ -125,47 +123,38 @@ class Embed(Message, wire="gateway.embed"):
 class PromptResponse(Message, wire="gateway.response"):
     """The gateway's answer; check `outcome` before `content`."""
 
-    outcome: Outcome = Field(description="asked before the content: anything but SUCCESS is a failure")
-    content: str = Field(
-        default="", description="text of the answer; of vectors their numbers, float32 in base64; empty unless SUCCESS"
-    )
+    outcome: Outcome = Field(description="anything but SUCCESS is a failure")
+    content: str = Field(default="", description="the answer; vectors: float32 in base64; empty unless SUCCESS")
     content_ref: str | None = Field(default=None, description="ref of the recorded content")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     finish_reason: str = Field(
         default="",
-        description="why the model stopped: stop, tool_calls, length, content_filter, refusal or pause; else its "
-        "provider's own word",
+        description="stop, tool_calls, length, content_filter, refusal, pause, or its provider's word",
     )
-    input_tokens: Count = Field(
-        default=0, description="tokens of the prompts; of a failure: of the sends that failed, as told"
-    )
+    input_tokens: Count = Field(default=0, description="tokens of the prompts, also of failed sends")
     output_tokens: Count = Field(default=0, description="tokens of the answers")
-    cached_tokens: Count = Field(default=0, description="part of the prompt that the provider had cached")
-    reasoning_tokens: Count = Field(default=0, description="part of the answer's tokens that the model only thought")
-    usage_is_estimated: bool = Field(default=False, description="the provider did not say what was used")
+    cached_tokens: Count = Field(default=0, description="of the prompt, cached by the provider")
+    reasoning_tokens: Count = Field(default=0, description="of the answer, only thought")
+    usage_is_estimated: bool = Field(default=False, description="the provider did not say")
     provider_id: str = Field(default="", description="a configured provider instance")
     model_id: str = Field(default="", description="a model of that provider")
     latency_ms: Count = Field(default=0, description="from sending to the whole answer")
-    cost_usd: float | None = Field(default=None, description="money; None: a price, or what was used, is unknown")
+    cost_usd: float | None = Field(default=None, description="money; None: unknown")
     budget_remaining: int | None = Field(default=None, description="tokens left in its session; None: no limit")
-    output_valid: bool | None = Field(
-        default=None, description="against output_schema, if that is its contract's at the gateway; None: not judged"
-    )
+    output_valid: bool | None = Field(default=None, description="keeps its contract's output_schema; None: not judged")
     output_errors: list[str] = Field(default_factory=list[str], description="why the answer breaks its schema")
     context_hash: str = Field(default="", description="SHA-256 of the prompt as sent, hex; empty: erased")
     tools_told: list[str] = Field(
         default_factory=list[str],
-        description="tools that the model of this answer was told of, whoever asks now",
+        description="tools that this answer's model was told of",
     )
     sent_record_id: str = Field(default="", description="submission id of PROMPT_SENT; empty: never sent")
     received_record_id: str = Field(default="", description="submission id of PROMPT_RECEIVED; empty: no answer")
     error_code: str = Field(default="", description="one of ERROR_CODES; empty: none")
     error_message: str = Field(default="", description="facts, no prompt text")
-    instead_of: str = Field(
-        default="", description="of a degraded call: what the providers that failed its session before it said"
-    )
-    retry_after_ms: int | None = Field(default=None, description="when another try may be allowed; None: unknown")
-    attempts: Count = Field(default=0, description="sends to the provider; of a failure: to all that were asked")
+    instead_of: str = Field(default="", description="of a degraded call: what the providers said that failed before it")
+    retry_after_ms: int | None = Field(default=None, description="when to try again")
+    attempts: Count = Field(default=0, description="sends, to all providers that were asked")
 
 
 class ReadBudget(Message, wire="gateway.read_budget"):
@@ -184,7 +173,7 @@ class ScopeBudget(Record):
     remaining: int | None = Field(description="limit less used and reserved; None: no limit")
     calls: Count = Field(description="calls settled")
     cost_usd: float | None = Field(description="money; None: a price is unknown")
-    unknown_calls: Count = Field(description="calls whose outcome is unknown, settled at their reservation")
+    unknown_calls: Count = Field(description="of unknown outcome, settled at their reservation")
 
 
 class Budget(Message, wire="gateway.budget"):
@@ -203,9 +192,7 @@ class Breaker(Record):
 
     provider_id: str = Field(description="a configured provider instance")
     model_id: str = Field(description="a model of that provider")
-    state: Literal["closed", "open", "half_open"] = Field(
-        description="open: calls are refused; half_open: a few probes are let through"
-    )
+    state: Literal["closed", "open", "half_open"] = Field(description="open: calls are refused; half_open: only probes")
     failures: Count = Field(description="failures of the provider in a row")
 
 
