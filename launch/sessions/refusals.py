@@ -1,6 +1,6 @@
-"""What each refusal of a command means, and what to do next; the table in docs/sessions.md is made from this. Pure.
+"""What each refusal of a command means, and what to do next; the list in docs/sessions.md is made from this. Pure.
 
-`python -m hobus.launch.sessions.refusals` prints that table.
+`python -m hobus.launch.sessions.refusals` prints that list.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ def refused(verdict: CommandVerdict) -> CommandError:
 
 
 def table() -> str:
-    """Markdown: one row per code."""
-    rows = [
-        f"| `{code}` | {one.means} | `hobus {one.next.format(session='SES-…')}` |" for code, one in REFUSALS.items()
-    ]
-    return "\n".join(["| refused as | what it means | next |", "| --- | --- | --- |", *rows])
+    """Markdown: a line per code, with the next command where it is not to look at the session."""
+    return "\n".join(
+        f"- `{code}`: {one.means}" + ("" if one.next == _LOOK else f"; `hobus {one.next.format(session='SES-…')}`")
+        for code, one in REFUSALS.items()
+    )
 
 
 if __name__ == "__main__":

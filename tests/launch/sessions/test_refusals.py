@@ -43,6 +43,6 @@ def test_a_reason_without_a_known_code_is_said_as_it_is():
     assert "draining: soon" in refused(verdict).message
 
 
-def test_the_page_shows_this_table():
+def test_the_page_shows_this_list():
     """`python -m hobus.launch.sessions.refusals` prints it."""
     assert table() in (ROOT / "docs" / "sessions.md").read_text(encoding="utf-8")

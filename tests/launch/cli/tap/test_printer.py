@@ -87,10 +87,10 @@ def test_bodies_are_decoded_by_type_and_otherwise_hexadecimal(capsys):
 
 
 def described() -> list[str]:
-    """The keys in the table of docs/tap.md, in order."""
+    """The keys in the list of docs/tap.md, in order."""
     text = Path("docs/tap.md").read_text(encoding="utf-8")
-    table = text[text.index("| key |") : text.index("## Notes between frames")]
-    rows = re.findall(r"^\| (`.+?`) \|", table, re.MULTILINE)
+    part = text[text.index("## JSON") : text.index("## Notes between frames")]
+    rows = re.findall(r"^- (`.+?`): ", part, re.MULTILINE)
     return [key for row in rows for key in re.findall(r"`(\w+)`", row)]
 
 
