@@ -42,7 +42,7 @@ class Header(NamedTuple):
     """Positional fields in wire order."""
 
     version: Annotated[int, Field(description=f"{HEADER_VERSION}")]
-    kind: Annotated[int, Field(description="see the next table")]
+    kind: Annotated[int, Field(description="see Kinds below")]
     message_id: Annotated[
         str,
         Field(

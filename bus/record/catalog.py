@@ -1,7 +1,7 @@
 """Every kind of entry: where it stands, who writes it, what it is called and claims. Pure; one row per kind.
 
 A new kind of record gets its row here, with its writer, before anybody can write it: the ledger's write rules, the
-table in docs/ledger.md and what the command line knows of event types are made from these rows.
+list in docs/ledger.md and what the command line knows of event types are made from these rows.
 
 Ids are derived, so whoever knows the rule knows every id that is still to come: an entry under another's id or key
 would keep the rightful one out for ever. A submission id is `<event type>:<what it is about>`, about the entry's own
