@@ -92,7 +92,7 @@ def render() -> str:
         preface = preface.replace("{" + name + "}", value)
     by_type = {cls.TYPE: cls for cls in (*CLASSES.values(), *_CONTROL)}
     described: list[Described] = [*(by_type[name] for name in sorted(by_type)), *_records(by_type.values())]
-    common = _common(line for cls in described for line in _lines(cls))
+    common = common_fields(line for cls in described for line in _lines(cls))
     parts = [preface.rstrip(), "## Who may send what", *_routes(), "## Messages", _FORM]
     parts += ["Fields of several messages:", _block(sorted(set(common.values())))]
     parts += (_described(cls, common) for cls in described)
@@ -122,7 +122,7 @@ def _route(row: Row) -> str:
     return f"{row.cls.TYPE} -> {reply}  {senders}  {','.join((row.mode, *marks))}"
 
 
-def _common(lines: Iterable[str]) -> dict[str, str]:
+def common_fields(lines: Iterable[str]) -> dict[str, str]:
     """Fields that several messages have and that mean the same wherever they are written so, each as it is told once."""
     seen = Counter(lines)
     meanings: defaultdict[str, set[str]] = defaultdict(set)

@@ -51,3 +51,31 @@ def test_header_fields_show_their_types_as_people_write_them() -> None:
     page = (Path(__file__).parents[2] / "bus" / "PROTOCOL.md").read_text(encoding="utf-8")
     assert "\n    message_id:str  " in page
     assert "ForwardRef" not in page
+
+
+def test_a_bound_stands_with_its_type_and_known_patterns_have_names() -> None:
+    """`str(1..128)` and `uuid`, not a bound and a pattern behind each meaning."""
+    page = protocol.render()
+    assert "\n    session_id:uuid  full UUID of the session\n" in page
+    assert "sha256:bytes(32..32)  " in page and "ttl_s:int(>0)  " in page and "slots:int(0..)" in page
+    assert "\\d{4}-" not in page.partition("### PlainOverlay")[0]
+
+
+def test_a_field_is_told_above_only_where_it_means_one_thing() -> None:
+    """Else a reader could not know which of two meanings counts."""
+    lines = [
+        "a:int  one",
+        "a:int  one",
+        "b:str  x",
+        "b:str  x",
+        "b:str  y",
+        "c:str  z",
+        "c:str=''  z",
+        "c:int  w",
+        "d:int",
+    ]
+    assert protocol.common_fields(lines) == {
+        "a:int  one": "a  one",
+        "c:str  z": "c:str  z",
+        "c:str=''  z": "c:str=''  z",
+    }
