@@ -195,16 +195,9 @@ class Intake:
             return
         facts = WriteConflict(entry.submission_id, writer, first.sequence, first.origin)
         record = WriteEntry(
-            submission_id=submission_id,
-            stream="governance",
-            event_type=WRITE_CONFLICT,
-            decision="REJECTED",
-            reason="conflict",
-            provenance=entry.provenance,
-            parents=[entry.submission_id],
-            at_us=batch.now_us,
-            bodies=[pack_payload(facts)],
-        )
+            submission_id, "governance", WRITE_CONFLICT, batch.now_us, "REJECTED", "conflict", entry.provenance,
+            parents=[entry.submission_id], bodies=[pack_payload(facts)],
+        )  # fmt: skip
         self.decide(record, self._world.origin, batch, key_hashes([submission_id]))
 
 

@@ -190,11 +190,6 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
 
 def _record_of(removed: BatchSetAside, world: Surroundings) -> WriteEntry:
     """The record of a recovery: which bytes were set aside, and where they are."""
-    return WriteEntry(
-        submission_id=f"RECOVERED:{world.origin}/1",
-        stream="governance",
-        event_type="RECOVERED",
-        reason=f"{removed.kind}_batch",
-        at_us=world.now_us(),
-        bodies=[pack_payload(removed)],
-    )
+    submission_id, bodies = f"RECOVERED:{world.origin}/1", [pack_payload(removed)]
+    reason = f"{removed.kind}_batch"
+    return WriteEntry(submission_id, "governance", "RECOVERED", world.now_us(), reason=reason, bodies=bodies)

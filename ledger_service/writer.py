@@ -99,7 +99,9 @@ class Writer:
         count, size = len(entries), sum(map(len, [body for entry in entries for body in entry.bodies]))
         if self.outstanding:  # any one frame is taken
             self._demand_room(count, size)
-        hashed = key_hashes([text for entry in entries for text in (entry.submission_id, entry.once) if text])
+        hashed = key_hashes(
+            [text for entry in entries for text in (entry.submission_id, entry.once) if text is not None]
+        )
         answer: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
         pending = _Pending(origin, entries, parts or (Part(count),), denied, answer, hashed, count, size, [], [])
         self._queue.append(pending)
@@ -165,16 +167,14 @@ class Writer:
         acks: list[Ack] = []
         for number in numbers:
             entry = pending.entries[number]
+            is_denied = number in pending.denied
             try:
-                is_denied = number in pending.denied
-                ack = (
-                    refusal(entry, "denied", StreamHead()) if is_denied else self._intake.recall(entry, pending.hashed)
-                )
+                ack = None if is_denied else self._intake.recall(entry, pending.hashed)
             except Damage as damage:
                 return damage
-            if ack is None:
+            if ack is None and not is_denied:
                 return None
-            acks.append(ack)
+            acks.append(ack or refusal(entry, "denied", StreamHead()))
         return acks
 
     def fail_all(self, fault: LedgerError) -> None:

@@ -315,15 +315,14 @@ def _packed(entry: WriteEntry | Entry) -> bytes:
         submission_id, stream, event_type, decision, reason, trace, once or "",
         prev or "", agent_id, agent_class, framework_id, package_id, order_id, tier, *parents,
     )  # fmt: skip
+    told = session_id + "".join(parts)
     ids: Any = _BETWEEN.join(parts)
-    if ids.count(_BETWEEN) >= len(parts) or _MARK in ids or _BETWEEN in session_id or _MARK in session_id:
-        ids = None
+    if _BETWEEN in told or _MARK in told or once == "" or (prev is None) != (tenure is None):
+        ids = [session_id, *parts[:_ONCE], once, prev, *parts[_PREV + 1 :]]
     elif session_id:
         ids = f"{session_id}{_BETWEEN}{ids.replace(session_id, _MARK, _MARKS_MAX)}"
     else:
         ids = _BETWEEN + ids
-    if ids is None or once == "" or (prev is None) != (tenure is None):
-        ids = [session_id, *parts[:_ONCE], once, prev, *parts[_PREV + 1 :]]
     return pack((ids, at_us, run_seq, round_seq, tenure))
 
 

@@ -31,6 +31,7 @@ from hobus.bus.messages.ledger import (
     Read,
     ReadLedgerStats,
     Tail,
+    Write,
     Written,
 )
 from hobus.bus.sim.disk import SimDisk
@@ -96,6 +97,20 @@ async def test_answers_pass_their_own_strict_validation():
         page = await ledger.service.on_tail(Tail(after=-1, limit=10, with_bodies=True), call())
         for answer in (Written.model_construct(acks=acks), Found.model_construct(entries=entries), page):
             assert type(answer).from_bytes(answer.to_bytes()) == answer
+
+
+async def test_conditions_that_contradict_each_other_are_refused_and_end_nothing():
+    """They have a form on the wire, so that whoever sends them is told; the writes beside them stand."""
+    odd = [
+        write("a", once=""), write("b", SESSION, prev="x"), write("c", SESSION, tenure=1), write("d", prev="", tenure=1),
+        write("e", SESSION, event_type="TurnDegraded"), write("f\0", trace="\1"), write("g"),
+    ]  # fmt: skip
+    async with running(SimDisk(medium())) as ledger:
+        arrived = Write.from_bytes(Write(entries=odd).to_bytes()).entries
+        acks = await ledger.write(*arrived)
+        assert [ack.code for ack in acks] == ["invalid"] * 5 + ["", ""]
+        (found,) = await ledger.lookup("f\0")
+        assert (found.submission_id, found.trace, found.sequence) == ("f\0", "\1", 0)
 
 
 async def test_lookup_answers_in_the_order_of_the_question():
