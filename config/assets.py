@@ -125,7 +125,8 @@ class Agent(Asset):
     classification: Literal["before", "beside", "off"] = Field(
         default="beside",
         description="when a model says what each message is about. before: ahead of the answer, whose memory lines and "
-        "context it chooses; beside: at the same time; off: never, without labels, intents or wishes",
+        "context it chooses; beside: at the same time, of a streamed answer without "
+        "tools at its first word; off: never, without labels, intents or wishes",
     )
     errands: tuple[Text, ...] = Field(
         default=(),

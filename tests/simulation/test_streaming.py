@@ -255,11 +255,18 @@ class Timed(OfflineProvider):
         return await super().complete(prompt, **how)
 
 
-@pytest.mark.parametrize("is_heard", [True, False])
-def test_what_is_asked_beside_an_answer_that_is_heard_waits_for_its_first_word(is_heard: bool):
-    """One model server does not work at both before the person reads anything; whom nobody hears asks both at once."""
+@pytest.mark.parametrize(
+    ("is_heard", "tools", "waits"), [(True, (), True), (False, (), False), (True, ("list_tools",), False)]
+)
+def test_what_is_asked_beside_an_answer_that_is_heard_waits_for_its_first_word(
+    is_heard: bool, tools: tuple[str, ...], waits: bool
+):
+    """One model server does not work at both before the person reads anything.
+
+    Whom nobody hears, or whose first word may stand behind calls of tools, is not to wait for the labels: both at once.
+    """
     shipped, provider, told = shipped_snapshot(), Timed(), list[float]()
-    agent = shipped.agents["ADMIN"].model_copy(update={"classification": "beside"})
+    agent = shipped.agents["ADMIN"].model_copy(update={"classification": "beside", "tools": tools})
     beside = replace(shipped, agents={**shipped.agents, "ADMIN": agent})
     with SimulatedCluster(beside, providers={"offline": provider}) as cluster:
 
@@ -268,4 +275,4 @@ def test_what_is_asked_beside_an_answer_that_is_heard_waits_for_its_first_word(i
 
         assert cluster.ask("hello", input_id="in-1", on_stream=on_stream if is_heard else None).outcome == "success"
     answer_at, labels_at = sorted(provider.asked.values())
-    assert labels_at >= told[0] > answer_at if is_heard else labels_at - answer_at < 0.005
+    assert labels_at >= told[0] > answer_at if waits else labels_at - answer_at < 0.005

@@ -70,15 +70,19 @@ class Effects:
         return receipt
 
     async def orders(self, planned: Sequence[WorkOrder]) -> list[Receipt]:
-        """The same of several at once; what stands beside an answer that somebody hears is asked at its first word."""
+        """The same of several at once.
+
+        Beside an answer that somebody hears, and that calls no tool before its first word, is asked at that word.
+        """
         pending = [await self.pending(one) for one in planned]
         await self.dispatch(pending)
         if len(pending) == 1:
             return [await self.finish(pending[0])]
         async with asyncio.TaskGroup() as group:
             tasks: list[asyncio.Task[Receipt]] = []
+            answers_at_once = self._task.draft.is_watched and not work_orders.offers_tools(pending[0].order)
             for one in pending:
-                is_behind = one.order.wo_id.endswith(_BESIDE) and self._task.draft.is_watched
+                is_behind = answers_at_once and one.order.wo_id.endswith(_BESIDE)
                 work = self._behind_first_word(one, tasks[0]) if is_behind else self.finish(one)
                 tasks.append(group.create_task(work))
         return [task.result() for task in tasks]

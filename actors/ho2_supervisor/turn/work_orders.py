@@ -111,6 +111,11 @@ def _order(
     )
 
 
+def offers_tools(order: WorkOrder) -> bool:
+    """Whether its model may call tools, of its agent or of its caller, before it says a word."""
+    return bool(order.constraints.tools_allowed or order.constraints.caller_tools)
+
+
 def planned(agent: Agent, *sources: object, fence: Fence, **own: Any) -> WorkOrder:
     """An order for this agent; `own` parts, and others that a source has under the same name."""
     about = {"session_id": fence.run_id.session_id, "fence": fence, "state": "planned", "created_by": CREATED_BY}
