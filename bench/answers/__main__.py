@@ -5,7 +5,8 @@ usage: python -m bench.answers [--models smollm2,gemma3] [--questions 60] [--cal
 Models come by package into an environment of their own (`bench/peers`) and are served by llama.cpp, greedily and with one
 seed. Plainly: the agent's own words as system message, and the question. Through hobus: an agent with the same words, over
 HTTP, in a new session, and as the turn behind `--history` others. Told beside the shares: prompt tokens of a first turn over
-those asked plainly, the share of the last turn's prompt that the server had in its cache, and first words.
+those asked plainly, the share of the last turn's prompt that the server had in its cache, and first words where each message is classified
+beside its answer.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ WORDS = "You are a helpful assistant."
 ANSWER_TOKENS = 48
 GOALS = {"right": 0.95, "prompt": 1.3, "cached": 0.8, "first_words_ms": 20.0}
 FIRST_WORDS = 12
+BESIDE = "BESIDE"
+"""The agent of the first words: as HELPER, and each message is classified beside its answer."""
 PLAINLY_MIN = 0.25
 """Of what is asked, as a share: a model that is right less often plainly says nothing about what hobus does to it."""
 
@@ -74,9 +77,9 @@ class Door:
         said = answer.json()
         return said["choices"][0]["message"] | {"session": answer.headers.get("x-hobus-session", "")}
 
-    def first_words_ms(self, messages: Messages) -> float:
+    def first_words_ms(self, messages: Messages, model: str = "") -> float:
         """Return how long the first piece of an answer took."""
-        body = {"model": self.model, "messages": messages, "max_tokens": 8, "stream": True}
+        body = {"model": model or self.model, "messages": messages, "max_tokens": 8, "stream": True}
         began = time.perf_counter()
         with self.http.stream("POST", "/v1/chat/completions", json=body) as answer:
             for line in answer.iter_lines():
@@ -137,7 +140,8 @@ def hobus_door(provider: str) -> Iterator[Door]:
         config = json.loads((made.home.config / "admin_config.json").read_text())
         config["gateway"]["providers"]["small"]["omit"] = ["temperature"]
         (made.home.config / "admin_config.json").write_text(json.dumps(config))
-        (agents / "HELPER.json").write_text(json.dumps(agent))
+        for own in ({}, {"agent_id": BESIDE, "classification": "beside"}):
+            (agents / f"{(agent | own)['agent_id']}.json").write_text(json.dumps(agent | own))
         made.up("--http", "127.0.0.1:0")
         try:
             with _door_of(made) as door:
@@ -201,7 +205,7 @@ def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: i
     times: dict[str, list[float]] = {"plain": [], "new": []}
     for one in asked[:FIRST_WORDS]:
         times["plain"].append(plain.first_words_ms(plainly(one.text)))
-        times["new"].append(ours.first_words_ms([{"role": "user", "content": one.text}]))
+        times["new"].append(ours.first_words_ms([{"role": "user", "content": one.text}], BESIDE))
     found["plain_first_words_ms"], found["first_words_ms"] = (
         round(statistics.median(times[name]), 1) for name in ("plain", "new")
     )

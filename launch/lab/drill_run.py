@@ -38,6 +38,8 @@ from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.verify import verify_directory
 
 _LOOK_INTERVAL_S = 0.002
+_READ_LAST_S = 1.0
+"""So long a client may take over an answer that left before its cluster ended."""
 _RING_S = 600.0
 _INPUT_ID = "drill-1"
 _PRINCIPAL = "drill"
@@ -79,11 +81,15 @@ class CrashDrill:
             run = up(self.home, options_of(self.victim, self.scale))
         self._check_there(run)
         self.tell(f"{len(run.children)} processes are ready: {', '.join(row.actor for row in run.children)}")
-        evidence = asyncio.run(self._turn_with_kill(run))
+        found = asyncio.run(self._turn_with_kill(run))
         if self.victim.role == "launcher":
             self._ended_by_itself(run)
-            again = up(self.home, options_of(self.victim, self.scale))
-            evidence.again = asyncio.run(self._asked_of(again))
+            again = asyncio.run(self._asked_of(up(self.home, options_of(self.victim, self.scale))))
+            if isinstance(found, Kill):
+                found = TurnEvidence(kill=found, result=again, answered_at=SystemClock().now())
+            found.again = again
+        assert isinstance(found, TurnEvidence)  # noqa: S101 - a cluster with a launcher answers
+        evidence = found
         self._runs += [run, running(self.home)]
         stop(self.home, quiet=True)
         fault = verify_directory(self.home.ledger).fault
@@ -101,8 +107,11 @@ class CrashDrill:
                 hint="more of a role: --scale ho2=2",
             )
 
-    async def _turn_with_kill(self, run: RunFile) -> TurnEvidence:
-        """The turn is asked, held at its moment, goes on without the victim, and is answered."""
+    async def _turn_with_kill(self, run: RunFile) -> TurnEvidence | Kill:
+        """The turn is asked, held at its moment, goes on without the victim, and is answered.
+
+        The kill alone where the cluster ended behind its launcher before its client had read the answer.
+        """
         place = place_of(self.home, run)
         async with connected(place, "door") as door, self._asker(door, place) as ask:
             async with asyncio.TaskGroup() as group:
@@ -110,6 +119,10 @@ class CrashDrill:
                 holder_process = await self._held(door, run, asking)
                 self._frames += await ring_of(place, since_s=_RING_S)
                 kill = self._struck(run, holder_process)
+                if self.victim.role == "launcher":
+                    await self._answered_or_ended(door, run, asking)
+            if asking.cancelled():
+                return kill
             result, answered_at = asking.result()
             evidence = TurnEvidence(kill=kill, result=result, answered_at=answered_at)
             if self.victim.role != "launcher":
@@ -117,6 +130,16 @@ class CrashDrill:
                 self._frames += await ring_of(place, since_s=_RING_S)
                 evidence.again = await ask()
             return evidence
+
+    async def _answered_or_ended(self, door: Bus, run: RunFile, asking: asyncio.Task[tuple[TurnResult, float]]) -> None:
+        """Nobody answers any more once everybody has ended: the next cluster is asked under the same input id."""
+        while left_of(run) and not asking.done():
+            await door.sleep(_LOOK_INTERVAL_S)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(asking), _READ_LAST_S)
+        if not asking.done():
+            self.tell("the cluster ended before its client had read the answer: the next one is asked for it")
+            asking.cancel()
 
     @asynccontextmanager
     async def _asker(self, door: Bus, place: Place) -> AsyncGenerator[_Ask]:
