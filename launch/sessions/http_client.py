@@ -241,6 +241,7 @@ class AsyncClient(AsyncSessions):
         if self._clock.monotonic() + wait_s >= deadline:
             if isinstance(fault, HttpError):
                 raise fault
+            self._first_lost_at = None  # the next call tries as long
             where = "the door" if self._is_known else f"no door at {self._http.base_url} (`hobus up --http` opens one):"
             raise HttpError(503, "unreachable", f"{where} does not answer: {fault}") from fault
         await asyncio.sleep(wait_s)

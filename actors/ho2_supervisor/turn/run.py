@@ -48,9 +48,8 @@ class Run:
         self.resources = resources
         self.config = resources.config
         self.budget_tokens = agent.budget_tokens("synthesize", resources.config.budget)  # for all rounds of the answer
-        self.learning = (
-            None if self.called_tool or self.is_errand else learning
-        )  # None: memory is off, or nothing is to be learned
+        is_taught_by = not (self.called_tool or self.is_errand)
+        self.learning = learning if is_taught_by else None  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
         self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
         self.weighed: dict[str, Weighed] = {}  # artifact -> what became of its line
