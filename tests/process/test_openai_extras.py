@@ -7,6 +7,7 @@ import base64
 import openai
 import pytest
 
+from bench.cluster import eventually
 from bench.gateway.servers import answering, completion
 from hobus.bus.record.catalog import read_body
 
@@ -41,6 +42,7 @@ def test_vectors_come_from_the_server_and_are_priced(cluster, server):
             with pytest.raises(openai.BadRequestError, match=words):
                 sdk.embeddings.create(model=model, input="a")
     assert [one.path for one in at.requests if one.method == "POST"] == ["/v1/embeddings"] * 2
+    eventually(lambda: cluster.entries("PROMPT_FAILED"))  # an answer does not wait for the record of its end
     received = [read_body(entry) for entry in cluster.entries("PROMPT_RECEIVED")]
     assert [(one.input_tokens, one.output_tokens, one.cost_usd) for one in received] == [(5, 0, pytest.approx(1e-5))]
     assert len(cluster.entries("PROMPT_SENT")) == 2
