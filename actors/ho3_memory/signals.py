@@ -2,7 +2,7 @@
 
 Whatever the order of arrival, the order here is (time, event id), so that everything derived is independent of it.
 Each event stands with the evidence after it; an older event that comes late lets its signal's evidence be worked out
-anew, that of others too if it is in an hour that had none, and so does a question as of a sequence before the newest.
+anew, that of others too if it makes an absence shorter, and so does a question as of a sequence before the newest.
 """
 
 from __future__ import annotations
@@ -89,6 +89,15 @@ _PRESENT = (
     "INSERT INTO presence VALUES (?, ?, ?) ON CONFLICT (whose, hour) DO UPDATE SET first_seq = excluded.first_seq "
     "WHERE excluded.first_seq < first_seq"
 )
+_AROUND = (
+    "SELECT signal FROM signals WHERE whose = ? AND newest_us >= ? AND signal != ? "
+    "AND EXISTS (SELECT 1 FROM events WHERE events.signal = signals.signal AND at_us < ?)"
+)
+"""Other signals with an event before and one after: the evidence of no other fades by a time between."""
+_BESIDE = (
+    "SELECT (SELECT max(hour) FROM presence WHERE whose = ?1 AND hour < ?2), "
+    "(SELECT min(hour) FROM presence WHERE whose = ?1 AND hour > ?2)"
+)
 _HOURS = "SELECT hour FROM presence WHERE whose = ? AND hour <= ? AND first_seq <= ?"
 _NO_EVENT = EventTally(0, 0, None)
 
@@ -114,24 +123,25 @@ class SignalTable:
         if not self._database.run(_INSERT, *event):
             return False
         session_count = known.session_count + (before is None)
-        is_late = self._is_late(whose, fact)
+        shortens = self._shortens_an_absence(whose, fact)
         if fact.at_us > known.newest_us:
             self._database.run("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)", *session, *added)
         else:
             level = self._trace_anew(whose, known.number)
         self._database.run(_COUNT, session_count, fact.at_us, fact.seq, *level, known.number)
-        if is_late:
-            for number, *_ in self.fresh(whose, fact.at_us).values():
+        if shortens:
+            around = name_of(whose), fact.at_us, known.number, fact.at_us
+            for (number,) in self._database.rows(_AROUND, *around):
                 self._database.run(_LEVEL, *self._trace_anew(whose, number), number)
         return True
 
-    def _is_late(self, whose: str | None, fact: Fact) -> bool:
-        """Note that somebody was there; whether a later hour is known, but this one was not."""
+    def _shortens_an_absence(self, whose: str | None, fact: Fact) -> bool:
+        """Note that somebody was there; whether that makes more of the time between two known hours count."""
         hour = fact.at_us // HOUR_US
         if not self._database.run(_PRESENT, name_of(whose), hour, fact.seq):
             return False
-        (newest,) = self._database.row("SELECT max(hour) FROM presence WHERE whose = ?", name_of(whose))
-        return newest > hour
+        before, after = self._database.row(_BESIDE, name_of(whose), hour)
+        return before is not None and after is not None and after - before > ABSENCE_MAX_HOURS
 
     def _faded(
         self, whose: str | None, level: Level, since_us: int, as_of: PointInTime, present: Present | None = None

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hobus.actors.ho3_memory import evidence, signals
 from hobus.actors.ho3_memory.database import Databases
 from hobus.actors.ho3_memory.signals import EventTally, SignalTable
 from hobus.bus.messages.base import canonical_bytes
@@ -109,6 +110,39 @@ def test_the_order_of_arrival_does_not_matter(events, draw, as_of):
         log.insert(one)
         log.level(LATEST)
     assert answers(log, as_of) == answers(log_of(*events), as_of)
+
+
+@law(
+    20,
+    200,
+    events=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 2)), max_size=25),
+    draw=st.randoms(use_true_random=False),
+)
+def test_an_absence_that_turns_out_shorter_fades_every_signal_more(events, draw):
+    """Of three signals the same levels in whatever order their events come, as of their newest event's time."""
+    arrivals = [event(seq, hours)._replace(about=f"signal_{number}") for seq, (hours, number) in enumerate(events)]
+    found = []
+    for _ in range(2):
+        log = Log()
+        for one in arrivals:
+            log.insert(one)
+        found.append([log.signals.judged((LOCAL, f"signal_{number}"), moment(400))[1] for number in range(3)])
+        draw.shuffle(arrivals)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("late", "others"), [(7, 0), (35, 0), (58, 1), (75, 0)], ids=["before", "no absence", "shorter", "after"]
+)
+def test_a_late_event_works_out_only_what_it_changes(monkeypatch, late, others):
+    """Its own signal's evidence, and another's with events on both sides where so long an absence becomes shorter."""
+    log = Log()
+    for seq, (hours, about) in enumerate([(5, "own"), (20, "other"), (40, "other"), (70, "other"), (90, "own")]):
+        log.insert(event(seq, hours)._replace(about=about))
+    traced = []
+    monkeypatch.setattr(signals, "trace", lambda *given: traced.append(given) or evidence.trace(*given))
+    log.insert(event(9, late)._replace(about="own"))
+    assert len(traced) == 1 + others
 
 
 @law(
