@@ -1,6 +1,8 @@
-"""Words of others, kept short. Imports nothing: also what must start at once uses it."""
+"""Words of others: kept short, and whether they say anything. Imports nothing of hobus: it is needed at once."""
 
 from __future__ import annotations
+
+import unicodedata
 
 
 def cut(text: str, max_chars: int) -> str:
@@ -14,3 +16,14 @@ def cut(text: str, max_chars: int) -> str:
 def shortened(text: str, max_chars: int) -> str:
     """The text, or its beginning with `…`, in at most `max_chars`."""
     return text if len(text) <= max_chars else f"{text[: max(0, max_chars - 1)]}…"
+
+
+_UNSEEN = frozenset({"Cc", "Cf", "Zl", "Zp", "Zs"})
+"""Controls, formats, separators. Not halves of a character, which are told as such; nor what no version of Unicode has
+assigned that is known here: it may be a sign that is newer.
+"""
+
+
+def is_blank(text: str) -> bool:
+    """Nothing in it is to be seen, as where it is white space, a null character or a space of no width alone."""
+    return all(unicodedata.category(char) in _UNSEEN for char in text)

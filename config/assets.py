@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
 from hobus.bus.messages.given_history import own_words
-from hobus.config import forms
+from hobus.config import parse as forms
 from hobus.config.sections.gateway import Route
 from hobus.config.sections.tools import ToolsConfig
 from hobus.config.sections.turns import BudgetConfig

@@ -6,16 +6,16 @@ Paths are relative to their root and `/`-separated: they are the names under whi
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, cast
-
-from hobus.config.plain_file import plain_bytes
 
 SHIPPED_ROOT = Path(__file__).resolve().parent
 ADMIN_CONFIG = "admin_config.json"
@@ -200,3 +200,23 @@ def _why_no_file(path: Path, kind: Kind | None) -> str:
             return "a link to a directory, which is not followed; put the directory itself here"
         return ""
     return "" if os.path.isfile(path) else "not a plain file; put one in its place, or move it away"  # noqa: PTH113 - as above
+
+
+def plain_bytes(path: Path, max_bytes: int | None = None) -> bytes:
+    """The bytes of a plain file, at most so many; never waits for anybody.
+
+    Raises OSError, also for what is no plain file, or longer.
+    """
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        about = os.fstat(number)
+        if not stat.S_ISREG(about.st_mode):
+            raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        is_longer = max_bytes is not None and about.st_size > max_bytes
+        with os.fdopen(number, "rb", closefd=False) as file:
+            data = b"" if is_longer else file.read(-1 if max_bytes is None else max_bytes + 1)
+    finally:
+        os.close(number)
+    if max_bytes is not None and (is_longer or len(data) > max_bytes):
+        raise OSError(errno.EFBIG, f"it has more than {max_bytes} bytes", str(path))
+    return data

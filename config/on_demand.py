@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 _BUS, _TURNS, _PROCESSES = "hobus.bus.settings", "hobus.config.sections.turns", "hobus.config.sections.processes"
 SECTIONS = {
-    "bus": (_BUS, "BusSettings"), "ledger": ("hobus.config.sections.ledger", "LedgerConfig"),
+    "bus": (_BUS, "BusSettings"), "ledger": (_PROCESSES, "LedgerConfig"),
     "gateway": ("hobus.config.sections.gateway", "GatewayConfig"), "budget": (_TURNS, "BudgetConfig"),
     "projection": (_TURNS, "ProjectionConfig"), "attention": (_TURNS, "AttentionConfig"),
     "classify_labels": (_TURNS, "ClassifyLabels"), "sessions": (_TURNS, "SessionsConfig"),
     "quality_gate": (_TURNS, "QualityGateConfig"), "tools": ("hobus.config.sections.tools", "ToolsConfig"),
     "launcher": (_PROCESSES, "LauncherConfig"), "ho1": (_PROCESSES, "Ho1Config"), "ho2": (_PROCESSES, "Ho2Config"),
     "host": (_PROCESSES, "HostConfig"), "http": (_PROCESSES, "HttpConfig"),
-    "governance": ("hobus.config.sections.governance", "GovernanceConfig"),
+    "governance": ("hobus.config.sections.tools", "GovernanceConfig"),
     "ho3": ("hobus.config.sections.memory", "Ho3Config"),
 }  # fmt: skip
 """Section -> where its model stands."""

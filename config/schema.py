@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from hobus.bus.settings import BusSettings, Section
 from hobus.config.sections.gateway import GatewayConfig
-from hobus.config.sections.governance import GovernanceConfig
-from hobus.config.sections.ledger import LedgerConfig
 from hobus.config.sections.memory import Ho3Config
-from hobus.config.sections.processes import Ho1Config, Ho2Config, HostConfig, HttpConfig, LauncherConfig
-from hobus.config.sections.tools import ToolsConfig
+from hobus.config.sections.processes import Ho1Config, Ho2Config, HostConfig, HttpConfig, LauncherConfig, LedgerConfig
+from hobus.config.sections.tools import GovernanceConfig, ToolsConfig
 from hobus.config.sections.turns import (
     AttentionConfig,
     BudgetConfig,

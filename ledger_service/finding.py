@@ -13,7 +13,7 @@ from hobus.bus.record.catalog import SEARCHED_STREAMS, stream_kind
 from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText
 from hobus.bus.word_scores import Weights, score, weights
-from hobus.config.sections.ledger import SearchConfig
+from hobus.config.sections.processes import SearchConfig
 from hobus.ledger_service.limits import QUERY_MAX_CHARS
 from hobus.ledger_service.search_index import (
     Among,

@@ -20,7 +20,7 @@ from hobus.bus.record.catalog import SEARCHED_TYPES, searched_bodies
 from hobus.bus.record.entry import Entry, to_entry
 from hobus.bus.record.journal import principal_in, started_id
 from hobus.bus.record.searched import SearchedText, searched_texts
-from hobus.config.sections.ledger import SearchConfig
+from hobus.config.sections.processes import SearchConfig
 from hobus.ledger_service.finding import Scored, best, each_hit, indexed, terms_of
 from hobus.ledger_service.index import Committed
 from hobus.ledger_service.opening import clear

@@ -1,4 +1,13 @@
-"""Engineering limits: no configuration has a reason to change them."""
+"""Engineering limits, which no configuration has a reason to change, and the space that the record wants; pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hobus.bus.errors import LedgerError
+
+if TYPE_CHECKING:
+    from hobus.config.sections.processes import LedgerConfig
 
 PRINCIPAL_TAILS_MAX = 16
 """Long polls of one principal that wait at once."""
@@ -8,3 +17,27 @@ DENIED_MAX = 64
 """Different denials kept for one such interval; the rest is a number."""
 QUERY_MAX_CHARS = 1000
 """Of a search's words; of a longer text its beginning and end are looked at."""
+
+
+def needed_bytes(config: LedgerConfig) -> int:
+    """What must be free where the ledger lies."""
+    return config.segment_bytes + config.reserve_bytes
+
+
+def shortage(free_bytes: int, config: LedgerConfig) -> str:
+    """Why nothing can be written now; empty while there is space."""
+    needed = needed_bytes(config)
+    if free_bytes >= needed:
+        return ""
+    return f"the disk is full: {free_bytes >> 20} MB free, the record wants {needed >> 20} MB (ledger.reserve_bytes)"
+
+
+def disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
+    """The answer while less than a segment and the reserve is free."""
+    needed = needed_bytes(config)
+    return LedgerError(
+        "disk_full",
+        f"{free_bytes} bytes are free where the ledger lies; it needs {needed} "
+        "(ledger.segment_bytes + ledger.reserve_bytes): free some space, then write again",
+        facts={"free_bytes": free_bytes, "needed_bytes": needed},
+    )

@@ -13,13 +13,13 @@ from hobus.bus.port import Disk
 from hobus.bus.record.entry import INTEGER_MAX, spelled_bytes, to_entry
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BatchSetAside
-from hobus.config.sections.ledger import LedgerConfig
+from hobus.config.sections.processes import LedgerConfig
 from hobus.ledger_service.index import FILE as INDEX
 from hobus.ledger_service.index import FILES, Committed, Index, Position
 from hobus.ledger_service.intake import Surroundings
+from hobus.ledger_service.limits import disk_full, needed_bytes
 from hobus.ledger_service.recovery import Recovered, catch_up, recover
 from hobus.ledger_service.segment import SegmentFiles
-from hobus.ledger_service.space import disk_full, needed_bytes
 from hobus.ledger_service.tables import Tables
 from hobus.ledger_service.writer import Writer
 

@@ -9,7 +9,7 @@ from hobus.bus.messages.ledger import Hits, Search
 from hobus.bus.record.catalog import searched_bodies
 from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText, searched_texts
-from hobus.config.sections.ledger import SearchConfig
+from hobus.config.sections.processes import SearchConfig
 from hobus.ledger_service.finding import best, each_hit, indexed, terms_of
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.search_index import BODIES_MAX, IndexedText, SearchIndex, Tokens

@@ -22,15 +22,14 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.port import Bus, Disk
 from hobus.bus.record.catalog import may_write_entry
-from hobus.config.sections.ledger import LedgerConfig
+from hobus.config.sections.processes import LedgerConfig
 from hobus.ledger_service.full_text import FullText
 from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom
 from hobus.ledger_service.intake import Surroundings, salts
-from hobus.ledger_service.limits import DENIED_INTERVAL_MS, DENIED_MAX, PRINCIPAL_TAILS_MAX
+from hobus.ledger_service.limits import DENIED_INTERVAL_MS, DENIED_MAX, PRINCIPAL_TAILS_MAX, shortage
 from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
 from hobus.ledger_service.scope import READS, Denials, may_read, may_read_entry, searched_by
-from hobus.ledger_service.space import shortage
 from hobus.ledger_service.writer import Outcome
 
 

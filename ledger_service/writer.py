@@ -14,7 +14,7 @@ from itertools import repeat
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
-from hobus.config.sections.ledger import LedgerConfig
+from hobus.config.sections.processes import LedgerConfig
 from hobus.ledger_service.admission import StreamHead, refusal
 from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
@@ -27,12 +27,12 @@ from hobus.ledger_service.frame import (
 )
 from hobus.ledger_service.index import Committed, Position, key_hashes
 from hobus.ledger_service.intake import Batch, Intake, Sealed, Surroundings, seal
+from hobus.ledger_service.limits import disk_full, needed_bytes
 from hobus.ledger_service.mask import ALIGNMENT, mask_of
 from hobus.ledger_service.recovery import Recovered
 from hobus.ledger_service.scan import Damage
 from hobus.ledger_service.segment import ActiveSegment, EntryPlace, SegmentFiles, places_of
 from hobus.ledger_service.source import Untrue, trusted
-from hobus.ledger_service.space import disk_full, needed_bytes
 from hobus.ledger_service.tables import Tables
 
 Outcome = list[Ack] | RuntimeFault

@@ -15,13 +15,13 @@ import structlog
 
 from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition
 from hobus.actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
-from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.json_text import object_in
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, SEPARATOR, SourceRow, ToolWord
 from hobus.bus.paging import read_tools
 from hobus.bus.port import Bus
 from hobus.config.assets import Agent, names
+from hobus.config.json_schema import input_schema_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.tools import ToolsConfig
 from hobus.config.tool_faults import TOOL_ID
@@ -197,6 +197,6 @@ def definition_of(word: ToolWord, max_bytes: int) -> ToolDefinition | str:
     parameters = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX)
     if parameters is None:
         return "its input schema is no JSON"
-    if fault := schema_fault(parameters, is_run_here=False):
+    if fault := input_schema_fault(parameters, is_run_here=False):
         return fault
     return ToolDefinition(parameters=parameters, **{name: getattr(word, name) for name in ANNOUNCED})

@@ -14,7 +14,6 @@ from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_keys, step_after
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import ReadText, requests_over
-from hobus.actors.ho1_executor.tools.schema_check import with_defaults
 from hobus.actors.ho1_executor.tools.table import builtin_view
 from hobus.bus.errors import LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
@@ -23,7 +22,7 @@ from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCa
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config.assets import Agent, names, why_withheld
-from hobus.config.json_schema import Validator, validator_of
+from hobus.config.json_schema import Validator, validator_of, with_defaults
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 

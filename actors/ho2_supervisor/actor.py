@@ -38,7 +38,7 @@ from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.session_end import append_end
 from hobus.actors.ho2_supervisor.turn import turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
-from hobus.bus.dispatch import Actor, Call
+from hobus.bus.dispatch import Actor, Call, SaidBy, said_by
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.lanes import role_of
 from hobus.bus.ledger_client import LedgerClient
@@ -62,7 +62,6 @@ from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import SessionStarted
-from hobus.bus.said_by import SaidBy, said_by
 from hobus.config.model_choice import choice_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot

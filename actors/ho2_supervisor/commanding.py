@@ -14,7 +14,7 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
-from hobus.bus.blank import is_blank
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import follow_up_input
@@ -22,7 +22,7 @@ from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, Steer
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.session_facts import HostCommandApplied, HostCommandReceived, HostCommandRejected
-from hobus.bus.said_by import SaidBy
+from hobus.bus.text import is_blank
 from hobus.config.schema import AdminConfig
 
 _FREE = ("reason", "call_id", "lease_id")

@@ -24,11 +24,11 @@ from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.state import Reduced
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnRequest, words_of
 from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
-from hobus.bus.said_by import SaidBy
 from hobus.bus.streaming import Draft
 from hobus.config.schema import AdminConfig
 

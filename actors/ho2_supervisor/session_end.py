@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.turn import intent_rules
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.record.session_facts import RunRequested, SessionEnded
-from hobus.bus.said_by import SaidBy
 
 _CALL_IS_OVER, _ERRAND_IS_OVER = "tools call", "errand"
 

@@ -16,14 +16,13 @@ from hobus.actors.ho3_memory.database import DatabaseFailed, Databases
 from hobus.actors.ho3_memory.event_time import PointInTime, hours_us, micros, micros_of_clock, timestamp_of
 from hobus.actors.ho3_memory.gate import closed_until_us
 from hobus.actors.ho3_memory.store import Logged, Store
-from hobus.bus.dispatch import Actor, Call
+from hobus.bus.dispatch import Actor, Call, said_by
 from hobus.bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.port import Bus, Disk
-from hobus.bus.said_by import said_by
 from hobus.config.snapshot import Snapshot
 
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter
 
 from hobus.actors.ho3_memory.event_time import micros
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import entry_id, overlay_id
 from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
@@ -34,7 +35,6 @@ from hobus.bus.record.payloads.memory import (
     OverlayWritten,
     SignalLogged,
 )
-from hobus.bus.said_by import SaidBy
 
 SIGNALS = "signals"
 OVERLAYS = "overlays"

@@ -10,7 +10,7 @@ import structlog
 from hobus.actors.session_host import turns
 from hobus.actors.session_host.degrade import Degrader
 from hobus.actors.session_host.turns import Turn
-from hobus.bus.dispatch import Actor, Call
+from hobus.bus.dispatch import Actor, Call, said_by
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
@@ -29,7 +29,6 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.port import Bus, Disk, R
-from hobus.bus.said_by import said_by
 from hobus.bus.spool import RecordKeeper, Spool
 from hobus.config.begun_sessions import BegunSessions
 from hobus.config.recorded import Snapshots

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hobus.bus.blank import is_blank
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, STEPS_KEPT, VERDICT_CODES, RuntimeFault, plain_words
 from hobus.bus.messages.base import Message
@@ -25,6 +24,7 @@ from hobus.bus.messages.work_order import Cost
 from hobus.bus.record.ends import End, end_in
 from hobus.bus.record.journal import agent_in, answer_in, body_behind, event_in, form_in
 from hobus.bus.spent import before, with_call
+from hobus.bus.text import is_blank
 from hobus.config.sections.processes import HostConfig
 
 _REFUSED = frozenset({"not_found", "busy", "PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND"})

@@ -14,7 +14,7 @@ from zlib import crc32
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.ledger import Ack, Entry, Lookup, Part, Read, Tail, Write, WriteEntry
 from hobus.bus.sim.disk import SimDisk, SimMedium
-from hobus.config.sections.ledger import LedgerConfig, SearchConfig
+from hobus.config.sections.processes import LedgerConfig, SearchConfig
 from hobus.ledger_service.frame import HEADER_BYTES, Built, build_frame, store_at
 from hobus.ledger_service.service import LedgerService
 from hobus.ledger_service.writer import Outcome

@@ -11,9 +11,8 @@ from typing import Any, Literal, NamedTuple
 from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.file_limits import too_long
-from hobus.config.files import GovernedFile, Layers
+from hobus.config.files import GovernedFile, Layers, plain_bytes
 from hobus.config.parse import BadText, json_value
-from hobus.config.plain_file import plain_bytes
 
 SEAL = "packages/sealed.json"
 """Beside the shipped packages: the hash of each of their manifests. That of an installed one is signed."""

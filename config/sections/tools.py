@@ -1,6 +1,4 @@
-"""Section `tools`: what bounds a call, and the servers of MCP."""
-
-from __future__ import annotations
+"""Sections of what others make: `tools` with the servers of MCP, and `governance` of packages."""
 
 from typing import Annotated, Literal
 
@@ -106,3 +104,18 @@ class ToolsConfig(Section):
     definition_max_bytes: Positive = Field(description="description and schema of one tool")
     message_max_bytes: Positive = Field(description="one message of an MCP server; a longer one ends the connection")
     errors_max_bytes: Positive = Field(description="kept of an MCP server's error output: its end")
+
+
+class GovernanceConfig(Section):
+    """Which packages are believed, and how large one may be."""
+
+    signatures: Literal["dev", "signed"] = Field(
+        description="dev: any signature will do; signed: only keys of `hobus package trust list` count, and the home's "
+        "own files are admin_config.json alone"
+    )
+    bundle_max_bytes: Positive = Field(description="one bundle, and all files of one package together")
+    file_max_bytes: Positive = Field(description="one file of a package")
+    files_max: Positive = Field(description="files of one package")
+    entries_max: Positive = Field(description="values in one governed file but the settings, at any depth")
+    packages_max: Positive = Field(description="packages installed at once")
+    trusted_max: Positive = Field(description="keys trusted at once")

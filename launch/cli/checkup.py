@@ -21,11 +21,12 @@ from hobus.bus.zeromq.key_book import damaged_in
 from hobus.config.files import SHIPPED
 from hobus.config.gates.finding import TITLES
 from hobus.config.snapshot import Snapshot, load_snapshot
-from hobus.launch.cluster import config_changed, identity, run_file, spools
+from hobus.launch.cluster import config_changed, identity, run_file
 from hobus.launch.cluster.config_changed import changed_beside
 from hobus.launch.cluster.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
 from hobus.launch.cluster.installed import in_force as installed_in
 from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.record import unread_spools
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.finding import DoctorFinding, Verdict, fail, ok, warn
@@ -170,7 +171,7 @@ def _record(home: Home) -> list[DoctorFinding]:
 
 
 def _spools(home: Home) -> list[DoctorFinding]:
-    return [warn("spool", *said.rsplit("; ", 1)) for said in spools.unread(home)]
+    return [warn("spool", *said.rsplit("; ", 1)) for said in unread_spools(home)]
 
 
 def _clock(home: Home, clock: Clock) -> DoctorFinding:

@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, of_os_error, was_given
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, of_os_error, was_given
 from hobus.launch.console.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
 from hobus.launch.console.output import (
     always_encodable,
@@ -211,9 +211,9 @@ def _explain(error: BaseException) -> int:
         return _say(error)
     if isinstance(error, OSError):
         return _say(of_os_error(error, doing="the operating system refused"))
-    # Imported here by name, so that a command that needs no message class loads none.
-    known: CommandError | None = importlib.import_module("hobus.launch.console.faults").as_command_error(error)
-    return _say(known or CommandError(_unexpected(error), hint="run the same command again with --debug"))
+    return _say(
+        as_command_error(error) or CommandError(_unexpected(error), hint="run the same command again with --debug")
+    )
 
 
 def _usage(error: click.ClickException) -> UsageFault:

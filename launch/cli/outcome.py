@@ -9,8 +9,7 @@ from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.session import Remembered, TurnResult
 from hobus.bus.messages.work_order import CUT
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
-from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.errors import CommandError, as_command_error, next_here
 from hobus.launch.console.output import counted, duration, harmless, money
 
 Line = tuple[str, str]

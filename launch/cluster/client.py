@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.log import configure_with
 from hobus.bus.messages.base import Message
 from hobus.bus.peer import Peer
 from hobus.bus.port import Bus, Clock
@@ -19,10 +20,8 @@ from hobus.config.on_demand import snapshot_on_demand
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import RunFile, not_reachable, running
-from hobus.launch.cluster.transport import links
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console.errors import CommandError, next_command, of_os_error
-from hobus.launch.logs import own_log
 
 R = TypeVar("R", bound=Message)
 
@@ -70,7 +69,7 @@ async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[
         token=token,
         settings=settings,
         clock=clock,
-        links=links(zeromq, place, ("ledger",)),
+        links=place.links(zeromq, ("ledger",)),
         config_digest=place.snapshot.digest,
         version=software_version(),
     )
@@ -100,7 +99,7 @@ async def connected(place: Place, role: str, *, timeout_s: float | None = None) 
 
     Raises BusError when the broker does not answer, CommandError on a full disk or when the run directory is gone.
     """
-    own_log.configure()
+    configure_with(_log_for_debug)
     async with AsyncExitStack() as stack:
         try:
             peer = await stack.enter_async_context(client_of(place, role, clock=SystemClock()))
@@ -117,3 +116,25 @@ async def asked(place: Place, service: str, question: Message, expect: type[R]) 
     """The answer to one question of the operator, over a connection of its own. Raises RuntimeFault, CommandError."""
     async with connected(place, "operator") as bus:
         return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
+
+
+def _log_for_debug() -> None:
+    """With --debug alone lines of a log stand among a command's sentences; a process with a log file keeps to that."""
+    import structlog  # noqa: PLC0415
+
+    from hobus.bus.clock import SystemClock  # noqa: PLC0415
+    from hobus.launch.console.output import clock_time, note, styled, wants_debug  # noqa: PLC0415
+    from hobus.launch.logs.lines import LogLine, shown  # noqa: PLC0415
+
+    if structlog.is_configured():
+        return
+
+    def note_or_drop(_logger: object, _method: str, record: MutableMapping[str, Any]) -> NoReturn:
+        """The line's end, printed or not."""
+        if wants_debug():
+            line = LogLine("hobus", SystemClock().now(), "", dict(record))
+            note(shown(line, clock_time, lambda text, colour: styled(text, colour or None, to_stderr=True)))
+        raise structlog.DropEvent
+
+    processors = [structlog.processors.add_log_level, structlog.processors.format_exc_info, note_or_drop]
+    structlog.configure(processors=processors)

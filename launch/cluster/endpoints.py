@@ -12,6 +12,10 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hobus.bus.link import Link
+    from hobus.bus.zeromq.context import ZeroMQ
     from hobus.config.snapshot import Snapshot
 
 
@@ -52,6 +56,14 @@ class Place:
     def lane(self, service: str) -> str:
         """Address of a service's own socket."""
         return f"ipc://{socket_of(self.sockets, service)}"
+
+    def links(self, zeromq: ZeroMQ, lanes: Sequence[str]) -> dict[str, Link]:
+        """A connection to the broker and one to each of these lanes; made on a running loop."""
+        from hobus.bus.zeromq.link import ZeroMQLink  # noqa: PLC0415 - most commands connect to nothing
+
+        addresses = {"": self.broker, **{service: self.lane(service) for service in lanes}}
+        settings = self.snapshot.config.bus
+        return {name: ZeroMQLink(zeromq, settings, address) for name, address in addresses.items()}
 
 
 _FORM = re.compile(r"(?P<host>\*|\[[0-9A-Fa-f:]+\]|[^\s:/]+):(?P<port>[0-9]{1,5})")

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from hobus.bus.errors import ConfigError
-from hobus.config.files import Layers
+from hobus.config.files import Layers, plain_bytes
 from hobus.config.parse import BadText, json_value
-from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json
 

@@ -1,13 +1,47 @@
-"""Whether a home has a record at all."""
+"""Whether a home has a record at all, and what of it still waits in spools that no service of this version reads."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_command
-from hobus.ledger_service.verify import is_ledger
 
 
 def demand_record(home: Home) -> None:
     """Raises UsageFault where no record was ever begun in this home."""
+    from hobus.ledger_service.verify import is_ledger  # noqa: PLC0415 - loads the record's rooms
+
     if not is_ledger(home.ledger):
         raise UsageFault(f"there is no record in {home.root}", hint=next_command("up", home.root))
+
+
+def unread_spools(home: Home) -> list[str]:
+    """Of each one a sentence: what it is, and what to do."""
+    return [said for path in sorted(home.spool.glob("*/*")) if (said := _why_unread(path))]
+
+
+def _why_unread(path: Path) -> str:
+    from hobus.bus.spool import ASIDE, is_other_format  # noqa: PLC0415 - loads the record's rooms, for a rare file
+
+    if f".{ASIDE[False]}-" in path.name:
+        return (
+            f"{path} was set aside as damaged: what stood in it behind the damage is not in the record; "
+            "keep it for whoever looks into it, or move it away"
+        )
+    name, aside, _ = path.name.partition(f".{ASIDE[True]}-")
+    if not aside and not is_other_format(_magic_of(path)):
+        return ""
+    then = f", back under the name {name}," if aside else ""
+    return (
+        f"{path} is in a format of another version: what waits in it is not in the record; "
+        f"start the version that wrote it once{then} or move it away"
+    )
+
+
+def _magic_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(4)
+    except OSError:
+        return b""

@@ -13,10 +13,10 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from hobus.bus.blank import is_blank
 from hobus.bus.messages.base import Chosen
 from hobus.bus.messages.gateway import Embed, PromptResponse
 from hobus.bus.messages.session import ModelChoice
+from hobus.bus.text import is_blank
 from hobus.config.model_choice import choose_model
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http import limits, turns

@@ -21,8 +21,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import RunFile, running
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
-from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.errors import CommandError, as_command_error
 from hobus.launch.console.interrupt import interrupt_at, keep_on
 from hobus.launch.console.output import note
 from hobus.launch.launcher.options import StartOptions

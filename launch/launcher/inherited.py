@@ -17,8 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
 
-from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
-from hobus.config.plain_file import plain_bytes
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT, plain_bytes
 from hobus.config.secret_refs import allowed, referred_to
 from hobus.launch.cluster.kernel import keep_memory_private
 from hobus.launch.console.errors import UsageFault

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import pack, unpack
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import CommandError, of_os_error
-from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.errors import CommandError, as_command_error, of_os_error
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.gates import start_plan
 from hobus.launch.launcher.options import StartOptions

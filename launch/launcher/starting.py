@@ -276,7 +276,7 @@ def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
     if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
     # By name: a start in the background that nobody waits for loads nothing of the bus.
-    for said in importlib.import_module("hobus.launch.cluster.spools").unread(home):
+    for said in importlib.import_module("hobus.launch.cluster.record").unread_spools(home):
         note_coloured(f"warning: {said}", "yellow")
     if word.is_ready:
         took = duration(word.elapsed_ms / 1000)

@@ -13,7 +13,7 @@ from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.files import Layers
 from hobus.config.parse import BadText, json_value
-from hobus.config.sections.governance import GovernanceConfig
+from hobus.config.sections.tools import GovernanceConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import UsageFault, of_os_error

@@ -21,7 +21,7 @@ from hobus.config.assets import HOME_PACKAGE, Package
 from hobus.config.files import SIGNATURE
 from hobus.config.gates.links import folded
 from hobus.config.parse import BadText, checked, json_value
-from hobus.config.sections.governance import GovernanceConfig
+from hobus.config.sections.tools import GovernanceConfig
 
 SUFFIX = ".hobus-package"
 MANIFEST = "manifest.json"

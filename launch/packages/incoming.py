@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hobus.config.assets import Package
 from hobus.config.files import SIGNATURE
 from hobus.config.gates.finding import Finding
-from hobus.config.sections.governance import GovernanceConfig
+from hobus.config.sections.tools import GovernanceConfig
 from hobus.launch.cluster.installed import HEX
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.packages.bundle import Bundle, NoPackage, decode, manifest_name, manifest_of, package_in

@@ -14,11 +14,10 @@ from typing import NamedTuple
 from hobus.bus.disk import RealDisk
 from hobus.config.assets import Package
 from hobus.config.file_limits import file_max_bytes
-from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, find, governed_names
+from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, find, governed_names, plain_bytes
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.layer import layers_on_disk
 from hobus.config.gates.ownership import ownership
-from hobus.config.plain_file import plain_bytes
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hobus.bus.disk import RealDisk
-from hobus.config.plain_file import plain_bytes
+from hobus.config.files import plain_bytes
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.installed import DIRECTORY, in_force, pointer_of, pointer_text
 from hobus.launch.console.errors import CommandError, RefusedFault, next_here, of_os_error

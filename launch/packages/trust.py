@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from hobus.config.file_limits import file_max_bytes
-from hobus.config.files import SIGNATURE
+from hobus.config.files import SIGNATURE, plain_bytes
 from hobus.config.parse import BadText, json_value
-from hobus.config.plain_file import plain_bytes
-from hobus.config.sections.governance import GovernanceConfig
+from hobus.config.sections.tools import GovernanceConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import DIRECTORY, HEX
 from hobus.launch.console.errors import UsageFault, next_here

@@ -18,7 +18,6 @@ from hobus.bus.zeromq.lane import ZeroMQLane
 from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.transport import links
 from hobus.launch.cluster.version import software_version
 from hobus.launch.process.failpoint import drilled
 from hobus.launch.process.roles import Made
@@ -47,7 +46,7 @@ def wire(  # noqa: PLR0913 - what an actor is wired to
     snapshot = place.snapshot
     actor_name, _, _ = instance.partition("@")
     role, _, _ = actor_name.partition("/")
-    outgoing = links(zeromq, place, _OUTGOING_LANES.get(role, ("ledger",)))
+    outgoing = place.links(zeromq, _OUTGOING_LANES.get(role, ("ledger",)))
     peer = Peer(
         made.actor,
         instance=instance,

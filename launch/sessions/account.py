@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import is_session_stream
@@ -19,7 +20,6 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, QualityGate, SignalsNamed, ToolStarted
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
-from hobus.bus.said_by import SaidBy
 from hobus.bus.text import cut
 from hobus.launch.console.output import counted, money, printable
 from hobus.launch.sessions.history import about

@@ -12,8 +12,7 @@ from hobus.bus.messages.session import Command, CommandVerdict, HostCommand, Rea
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.run_file import cluster_gone
-from hobus.launch.console.errors import CommandError, UnreachableFault, next_here
-from hobus.launch.console.faults import UNREACHABLE_CODES
+from hobus.launch.console.errors import UNREACHABLE_CODES, CommandError, UnreachableFault, next_here
 from hobus.launch.sessions.turns import R, asked_of_owner
 from hobus.launch.sessions.which import no_such
 

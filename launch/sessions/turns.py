@@ -7,7 +7,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from hobus.bus.blank import is_blank
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
@@ -15,6 +14,7 @@ from hobus.bus.messages.ids import session_id_of, turn_trace
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.messages.streams import StreamReset
 from hobus.bus.port import Bus
+from hobus.bus.text import is_blank
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 
 if TYPE_CHECKING:

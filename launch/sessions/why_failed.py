@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import iso_of_us, position_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import Approve, Deny
@@ -15,7 +16,6 @@ from hobus.bus.record.ends import ENDS, end_in, result_in
 from hobus.bus.record.journal import Recorded, own_text, recorded
 from hobus.bus.record.payloads.orders import OrderEnd
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptRejected
-from hobus.bus.said_by import SaidBy
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import body_of
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import LOCAL
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.payloads.memory import OverlayChange, OverlayWritten, SignalLogged
 from hobus.bus.record.payloads.orders import ContextAssembled, SignalsNamed
 from hobus.bus.record.session_facts import SessionStarted
-from hobus.bus.said_by import SaidBy
 from hobus.launch.console.output import counted
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import ERASED, Evidence, Rules, body_of, text_in

@@ -44,7 +44,6 @@ SHELLS: dict[str, str] = {
     "hobus.actors.ho2_supervisor.configurations": "asks the record for the configuration of a run",
     "hobus.actors.ho2_supervisor.cancelling": "closes cancelled runs",
     "hobus.actors.ho2_supervisor.commanding": "asks the ledger whether a command came before",
-    "hobus.actors.ho2_supervisor.turn.direct_call": "the one call of a run that asks no model",
     "hobus.actors.ho2_supervisor.turn.caller_tools": "reads what a model was shown when it asked for its caller's calls",
     "hobus.actors.ho2_supervisor.ownership.unowned": "looks for sessions without an owner",
     "hobus.actors.ho2_supervisor.learning.consolidations": "carries out consolidations",
@@ -107,9 +106,8 @@ SHELLS: dict[str, str] = {
     "hobus.actors.session_host.actor": "where clients arrive",
     "hobus.actors.session_host.degrade": "answers without HO2, over the gateway lane",
     "hobus.config.recorded": "asks the record for one",
-    "hobus.config.files": "finds files, which load reads",
+    "hobus.config.files": "finds files, and reads one if it is plain",
     "hobus.config.gates.layer": "reads the files of a layer and their hashes",
-    "hobus.config.plain_file": "reads one file, if it is one",
     "hobus.config.manifests": "reads and writes manifests",
 }
 """Module -> why it is no rule."""

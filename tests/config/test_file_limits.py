@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.config import forms
+from hobus.config import parse as forms
 from hobus.config.assets import Framework, Package
 from hobus.config.file_limits import limits_of, too_many
 from hobus.config.files import Layers

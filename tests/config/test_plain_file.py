@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hobus.config.files import GovernedFile
-from hobus.config.plain_file import plain_bytes
+from hobus.config.files import GovernedFile, plain_bytes
 
 
 def test_the_bytes_of_a_plain_file_are_read_up_to_the_bound(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from bench.ledger_drills.rig import search_config
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.ledger import WriteEntry
-from hobus.config.sections.ledger import LedgerConfig
+from hobus.config.sections.processes import LedgerConfig
 from hobus.ledger_service.service import LedgerService
 
 WRITERS = 4

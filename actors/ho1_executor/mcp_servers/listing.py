@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hobus.actors.ho1_executor.tools.definition import KeptFiles, ToolDefinition
-from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.messages.control import SEPARATOR
+from hobus.config.json_schema import input_schema_fault
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 from hobus.config.tool_faults import TOOL_ID, is_meant
 
@@ -109,7 +109,7 @@ def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> 
         return "its input schema is no JSON"
     if size > definition_max_bytes:
         return f"its description and schema have {size} bytes, tools.definition_max_bytes is {definition_max_bytes}"
-    return schema_fault(tool["schema"])
+    return input_schema_fault(tool["schema"])
 
 
 def _bounded(refused: list[str]) -> list[str]:

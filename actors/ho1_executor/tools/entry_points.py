@@ -27,8 +27,8 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.bus.tool import MARK, Declared, Invocation
+from hobus.config.json_schema import input_schema_fault
 
 
 class NoSchema(Exception):
@@ -246,7 +246,7 @@ def main() -> None:
     for name in sys.argv[2:]:
         try:
             told = json.loads(description_of(name, int(sys.argv[1])))
-            found = schema_fault(told["parameters"]), told["writes"]
+            found = input_schema_fault(told["parameters"]), told["writes"]
         except BadEntryPoint as bad:
             found = str(bad), False
         os.write(out, f"{json.dumps(found)}\n".encode())

@@ -17,13 +17,13 @@ from hobus.actors.ho1_executor.mcp_servers.listing import printable
 from hobus.actors.ho1_executor.mcp_servers.server import CallTimes, McpSource
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition, ToolResult, not_done
-from hobus.actors.ho1_executor.tools.schema_check import schema_fault
 from hobus.actors.ho1_executor.tools.table import ToolTable
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, AnnounceTools, ToolSource, ToolWord
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.settings import BusSettings
 from hobus.bus.text import cut
+from hobus.config.json_schema import input_schema_fault
 from hobus.config.secret_refs import allowed
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
@@ -150,7 +150,7 @@ def described(name: str, result: ToolResult) -> ToolDefinition | str:
     if not result.ok:
         return result.text
     said: dict[str, Any] = json.loads(result.text)
-    if fault := schema_fault(said["parameters"]):
+    if fault := input_schema_fault(said["parameters"]):
         return f"{fault}; fix its parameters="
     return ToolDefinition(tool_id=name, source=PYTHON, **said)
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, get_args
 
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment, traced
 from hobus.actors.ho2_supervisor.limits import RECENT_EVENTS_MAX
 from hobus.actors.ho2_supervisor.turn.classification import labels_in
-from hobus.actors.ho2_supervisor.turn.context_trace import traced
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.actors.ho2_supervisor.turn.work_orders import planned
 from hobus.bus.messages.base import made_of

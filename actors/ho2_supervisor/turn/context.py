@@ -15,7 +15,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
+from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of, traced
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
@@ -24,7 +24,6 @@ from hobus.actors.ho2_supervisor.limits import LEFT_OUT_MAX
 from hobus.actors.ho2_supervisor.turn import classify_context, history, projected, recall
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
 from hobus.actors.ho2_supervisor.turn.classification import Classification
-from hobus.actors.ho2_supervisor.turn.context_trace import traced
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run

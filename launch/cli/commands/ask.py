@@ -28,8 +28,7 @@ from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, next_command, same_command
-from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, next_command, same_command
 from hobus.launch.console.output import counted, is_terminal, note, note_coloured, note_lines, say
 from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.turns import beside

@@ -34,8 +34,7 @@ from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cli.outcome import Line, exit_code_of, failed, lines_about, warnings_about, worst
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, next_here
-from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.errors import CommandError, as_command_error, next_here
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import is_terminal, note, note_coloured, note_lines, say, styled
 from hobus.launch.limits import CHAT_HISTORY_LINES

@@ -20,9 +20,9 @@ from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
 from hobus.launch.cli.commands.options import Family, Output, filter_given, with_home, with_json
 from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
 from hobus.launch.cli.provenance_view import configurations_named, run_of
-from hobus.launch.cluster import run_file, spools
+from hobus.launch.cluster import run_file
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.record import demand_record
+from hobus.launch.cluster.record import demand_record, unread_spools
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import (
@@ -149,7 +149,7 @@ def tail(  # noqa: PLR0913 - one per option
 def verify(*, home: Home) -> Output:
     """Check every byte of the record; exit code 3, with the place of the first fault, if something is wrong."""
     demand_record(home)
-    for said in spools.unread(home):
+    for said in unread_spools(home):
         note(said)
     report = _verified(home)
     document = {

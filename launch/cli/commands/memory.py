@@ -13,11 +13,11 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from hobus.bus import limits
 from hobus.bus.clock import SystemClock
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import Message, NonBlank
 from hobus.bus.messages.ids import LOCAL, Principal, SignalId, iso, parse_iso
-from hobus.bus.said_by import SaidBy
 from hobus.launch.cli.commands import cluster_options
 from hobus.launch.cli.commands.options import Family, Output, Sent, with_json
 from hobus.launch.cluster.client import cluster_of

@@ -11,8 +11,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.cli.commands.options import Output
 from hobus.launch.cli.commands.package_trust import DEV
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.console.errors import CommandError, UsageFault, next_command
-from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, next_command
 from hobus.launch.console.output import in_one_line, note_coloured, say, say_prose, styled
 from hobus.launch.packages.installing import Installed, PackageChange
 from hobus.launch.packages.judging import config_of

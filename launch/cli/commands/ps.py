@@ -19,9 +19,9 @@ from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.launch.cli.commands.options import Output, with_json
-from hobus.launch.cluster import spools
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.record import unread_spools
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
 from hobus.launch.console.errors import CommandError, UsageFault, next_here
 from hobus.launch.console.interrupt import raise_at_interrupt
@@ -38,7 +38,7 @@ from hobus.launch.console.output import (
     zone,
 )
 from hobus.launch.limits import LOG_TAIL_LINES, WATCH_INTERVAL_MS
-from hobus.ledger_service.space import shortage
+from hobus.ledger_service.limits import shortage
 
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
 """For each word of the launcher the broker's words that are worse: those are what counts for a request."""
@@ -110,7 +110,7 @@ def _show(home: Home, run: RunFile, now: float, answer: Peers | None, rows: list
     table(_HEADINGS, [*own_lines(run, now), *map(shown, rows)], coloured=1, spare=_SPARE)
     if answer is None:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
-    for line in [*(listening(answer) if answer is not None else ()), *spools.unread(home)]:
+    for line in [*(listening(answer) if answer is not None else ()), *unread_spools(home)]:
         note(line)
     if http := home.bound(http=True):
         note(f"the HTTP door is http://{http} ({next_here('token create --role http')})")

@@ -10,8 +10,8 @@ from hobus.actors.ho2_supervisor.session.state import TRANSITIONS
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import parse_iso, shown_session
 from hobus.launch.cli.commands.options import Family, Output, with_json
-from hobus.launch.cluster import spools
 from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.record import unread_spools
 from hobus.launch.console.output import (
     duration,
     note,
@@ -48,7 +48,7 @@ def list_sessions(*, home: Home, is_all: bool, limit: int) -> Output:
 
     One whose turns were all answered without a supervisor is `degraded`: it has no run yet.
     """
-    for said in spools.unread(home):
+    for said in unread_spools(home):
         note(said)
     found = asyncio.run(_listed(home, limit + 1, is_all=is_all))
     rows, has_more = found[:limit], len(found) > limit

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import parse_iso, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionView
-from hobus.bus.said_by import SaidBy
 from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands.options import Output, with_json

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.actors.ho3_memory import records
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import LOCAL, overlay_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import (
@@ -17,7 +18,6 @@ from hobus.bus.messages.memory import (
     UpdateOverlayWeight,
 )
 from hobus.bus.record.catalog import kind_of
-from hobus.bus.said_by import SaidBy
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,

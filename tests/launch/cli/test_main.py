@@ -16,8 +16,7 @@ from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, Se
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.commands.cluster_options import known_wishes, seconds_to_wait
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, next_command
-from hobus.launch.console.faults import as_command_error
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, next_command
 from hobus.launch.console.output import note
 from hobus.launch.launcher.children import environment
 

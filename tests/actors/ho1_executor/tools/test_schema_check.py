@@ -2,7 +2,7 @@
 
 import pytest
 
-from hobus.actors.ho1_executor.tools.schema_check import with_defaults
+from hobus.config.json_schema import with_defaults
 
 SCALE = {"type": "string", "enum": ["css", "device"], "default": "css"}
 

@@ -6,8 +6,8 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.actors.ho3_memory.records import change_entry
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages import memory as m
-from hobus.bus.said_by import SaidBy
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.commands import memory
 from hobus.launch.cli.commands.memory import ARTIFACT, PRINCIPAL, REASON, SIGNAL, WEIGHT, MomentParam

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hobus.bus.blank import is_blank
+from hobus.bus.text import is_blank
 
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\0", "\u200b", "\ufeff\u2060", "\u00a0\u2028\u3000", "\x07\x1b"])
