@@ -127,12 +127,12 @@ def assembly_ms() -> list[float]:
 
 def _bias(number: int) -> Bias:
     line = f"When packages are listed, say which of them changed since yesterday ({number})."
-    artifact = Artifact.model_construct(
+    artifact = Artifact(
         artifact_id=f"ART-{number:020x}", artifact_type="task_pattern", labels=Labels(domain=["system"], task=[]),
         weight=0.5 + number / 1000, scope="agent", context_line=line, enabled=True, expires_at_event_ts=None, decay_modifier=1.0,
         consolidation_event_ts=AT,
     )  # fmt: skip
-    return Bias.model_construct(artifact=artifact, decay=1.0)
+    return Bias(artifact=artifact, decay=1.0)
 
 
 def measure(turns: int) -> dict[str, Any]:

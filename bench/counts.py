@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import msgspec
 from pydantic_core import SchemaValidator
 
 from bench.builders import shipped_with
@@ -46,7 +47,7 @@ class Counts:
     entries: int
     record_bytes: int  # in the ledger's files
     wire_bytes: int  # headers and bodies of all frames, those of the ledger's lane included
-    validations: int  # calls of pydantic's core from Python; models inside of a validated one are part of its call
+    validations: int  # of messages, records and models; what stands inside of one is part of it
     model_copies: int
     function_calls: int  # of any function, in Python or not: CPU without a clock
 
@@ -68,7 +69,11 @@ class _Calls:
         """The interpreter calls a function: no detour around the models' own methods is missed."""
         if event == "c_call":
             self.function_calls += 1
-            if type(called.__self__) is SchemaValidator:
+            if (
+                called is msgspec.convert
+                or called is msgspec.msgpack.decode
+                or type(called.__self__) is SchemaValidator
+            ):
                 self.validations += 1
         elif event == "call":
             self.function_calls += 1

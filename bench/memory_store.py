@@ -147,7 +147,7 @@ class Ours:
         entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
         fact = signal_fact(AGENT, signal)
         # As the ledger's client makes it, of an entry that was checked when it was made.
-        await self._ledger.on_write(Write.model_construct(entries=[entry], urgent=True, parts=[]), self._call)
+        await self._ledger.on_write(Write(entries=[entry], urgent=True, parts=[]), self._call)
         self._seq += 1
         assert self.memory.apply(fact.at(self._seq))
         self.memory.gate(name, LOCAL, PointInTime(self._now_us, self._seq))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from msgspec import ValidationError
 from msgspec.msgpack import Decoder, Encoder
-from pydantic import ValidationError
 
 from hobus.bus.envelope import HEADER_VERSION, Header
 from hobus.bus.errors import BusError, MessageTooLarge
@@ -44,6 +44,8 @@ def encode(message: Message, max_bytes: int) -> bytes:
         data = message.to_bytes()
     except OverflowError:
         raise BusError("malformed", f"a number in a {message.TYPE} message needs more than 64 bits") from None
+    except UnicodeEncodeError:
+        raise BusError("malformed", f"a text in a {message.TYPE} message holds half a character") from None
     if len(data) > max_bytes:
         raise MessageTooLarge(
             "too_large",

@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hobus.bus import limits
-from hobus.bus.settings import BusSettings
 from hobus.bus.window import remember
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 FRAME_BYTES = 64
 """What a frame costs whatever is in it: ZeroMQ's own record of it."""

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import Header, Kind, header
@@ -24,7 +24,9 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Clock
-from hobus.bus.settings import BusSettings
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _WELCOME = int(Kind.WELCOME)
 _ALIVE = Beat().to_bytes()

@@ -10,7 +10,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Annotated, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta
 
 HEADER_VERSION = 2
 
@@ -41,36 +41,36 @@ HeaderFields = tuple[int, int, str, str, str, str, int, str, str, int, int, bool
 class Header(NamedTuple):
     """Positional fields in wire order."""
 
-    version: Annotated[int, Field(description=f"{HEADER_VERSION}")]
-    kind: Annotated[int, Field(description="see Kinds below")]
+    version: Annotated[int, Meta(description=f"{HEADER_VERSION}")]
+    kind: Annotated[int, Meta(description="see Kinds below")]
     message_id: Annotated[
         str,
-        Field(
+        Meta(
             description="the frame's id; a request's is unique per role while it is pending, and `<instance>:<n>` is "
             "that instance's alone"
         ),
     ]
-    correlation_id: Annotated[str, Field(description="reply, failure, stream, cancel: the request's message id")]
-    causation_id: Annotated[str, Field(description="the message whose handling caused this one")]
-    type: Annotated[str, Field(description="the body's message type")]
-    type_version: Annotated[int, Field(description="its version")]
-    destination: Annotated[str, Field(description="a service, or an instance")]
-    key: Annotated[str, Field(description="routing key: same key, same owner while it lives; empty: none")]
+    correlation_id: Annotated[str, Meta(description="reply, failure, stream, cancel: the request's message id")]
+    causation_id: Annotated[str, Meta(description="the message whose handling caused this one")]
+    type: Annotated[str, Meta(description="the body's message type")]
+    type_version: Annotated[int, Meta(description="its version")]
+    destination: Annotated[str, Meta(description="a service, or an instance")]
+    key: Annotated[str, Meta(description="routing key: same key, same owner while it lives; empty: none")]
     deadline_ms: Annotated[
         int,
-        Field(description="what remains of the request's time at sending, lowered at each hop; 0 where none applies"),
+        Meta(description="what remains of the request's time at sending, lowered at each hop; 0 where none applies"),
     ]
-    attempt: Annotated[int, Field(description="deliveries of this request so far, this one included")]
-    sensitive: Annotated[bool, Field(description="stamped by the broker from the catalog")]
-    trace: Annotated[str, Field(description="trace context, passed on")]
+    attempt: Annotated[int, Meta(description="deliveries of this request so far, this one included")]
+    sensitive: Annotated[bool, Meta(description="stamped by the broker from the catalog")]
+    trace: Annotated[str, Meta(description="trace context, passed on")]
     principal: Annotated[
         str,
-        Field(
+        Meta(
             description="stamped: on whose behalf it is asked; a claimed one counts for nothing but a local "
             "supervisor's"
         ),
     ]
-    sender: Annotated[str, Field(description="stamped instance; a claimed one counts for nothing")]
+    sender: Annotated[str, Meta(description="stamped instance; a claimed one counts for nothing")]
 
 
 header_of: Callable[[HeaderFields], Header] = partial(tuple.__new__, Header)

@@ -18,11 +18,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hobus.bus import limits
 from hobus.bus.catalog import CLIENT_ROLES
-from hobus.bus.settings import BusSettings
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from hobus.bus import limits
 from hobus.bus.beginning import Beginnings
@@ -29,8 +29,10 @@ from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
 from hobus.bus.outcome import answer_of, failure_answer, follow_up, internal_fault
 from hobus.bus.port import Clock
-from hobus.bus.settings import BusSettings
 from hobus.bus.window import DuplicateWindow, KeptReply, RequestKey
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _NOT_FINAL = frozenset({"cancelled", "disk_full"})
 """Failures that are not to be retried at once, and may be another answer to who asks again later."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hobus.bus import limits
 from hobus.bus.broker.admission import malformation_of, refusal_of
@@ -31,8 +32,10 @@ from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.outcome import failure_answer
 from hobus.bus.port import Clock
-from hobus.bus.settings import BusSettings
 from hobus.bus.window import KeptReply
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _log = Logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hobus.bus.errors import LedgerError, RuntimeFault, fault_of
 from hobus.bus.limits import RESUBMIT_PAUSE_MS
@@ -46,7 +46,9 @@ from hobus.bus.messages.ledger import (
 )
 from hobus.bus.port import Bus
 from hobus.bus.record.entry import wire_size, with_bytes
-from hobus.bus.settings import LedgerClientSettings
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import LedgerClientSettings
 
 LEDGER = "ledger"
 
@@ -236,7 +238,7 @@ class LedgerClient:
         if writes[1:] or writes[0].resting:
             entries = [entry for one in writes for entry in one.entries]
             parts = [Part(one.count, one.resting) for one in writes]
-        message = Write.model_construct(entries=entries, urgent=is_urgent, parts=parts)
+        message = Write(entries=list(entries), urgent=is_urgent, parts=parts)
         self._frames += 1
         self._urgent_frames += is_urgent
         try:

@@ -11,7 +11,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from hobus.bus.catalog import CLIENT_ROLES, Row, streamed
 from hobus.bus.codec import decode, encode, pack_header
@@ -28,8 +28,10 @@ from hobus.bus.messages.control import Cancelled
 from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import trace_from
 from hobus.bus.port import Clock, R
-from hobus.bus.settings import BusSettings
 from hobus.bus.window import remember
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _REQUEST, _FAILURE = int(Kind.REQUEST), int(Kind.FAILURE)
 _COUNTED = counters("requests", "replies", "failures", "late", "posts", "resent", "expired")

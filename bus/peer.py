@@ -36,11 +36,11 @@ from hobus.bus.outcome import answer_of
 from hobus.bus.paging import parts_of
 from hobus.bus.port import Clock
 from hobus.bus.readiness import Readiness, State
-from hobus.bus.settings import BusSettings
 from hobus.bus.window import KeptReply, remember
 
 if TYPE_CHECKING:
     from hobus.bus.lane_server import LaneServer
+    from hobus.bus.settings import BusSettings
 
 _ASKS, _ANSWERS = (int(Kind.REQUEST), int(Kind.POST)), (int(Kind.REPLY), int(Kind.FAILURE))
 _PROBE = Probe.TYPE

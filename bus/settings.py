@@ -1,5 +1,6 @@
 """Settings of broker, lanes, endpoints and clients of the ledger, of `admin_config.json` (no field has a default)."""
 
+from collections import deque
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -67,3 +68,14 @@ class BusSettings(Section):
     counters_max: Positive = Field(description="counters of one beat")
     hello_ids_max: Positive = Field(description="keys, and request ids of either kind, in one hello")
     refused_keys_max: Positive = Field(description="refused keys named in records and listings")
+
+
+def build_models() -> None:
+    """Compile the checks of every model of a configuration that is loaded, else done at its first use.
+
+    For a process that others are forked from: whoever compiles one later writes to pages that all share.
+    """
+    models = deque(BaseModel.__subclasses__())
+    while models:  # in the order in which they were made: what stands in another one is shared by it
+        models += (model := models.popleft()).__subclasses__()
+        model.model_rebuild()

@@ -18,7 +18,7 @@ _WITHOUT_A_WORD = frozenset({"timeout", "peer_lost", "expired"})
 
 def fact_of(cost: Cost) -> dict[str, Any]:
     """The fact by which a fault says what was spent before it; tools are not named, as facts are bounded."""
-    return {_FACT: cost.model_dump(exclude={"tool_ids_used"})}
+    return {_FACT: {name: value for name, value in cost.model_dump().items() if name != "tool_ids_used"}}
 
 
 def before(fault: RuntimeFault | None) -> Cost:

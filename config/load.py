@@ -56,6 +56,10 @@ class Governed(BaseModel):
     packages: dict[str, Package]
     files: dict[str, FileInForce]
 
+    def to_bytes(self) -> bytes:
+        """The canonical bytes: same content, same bytes."""
+        return canonical_bytes(self.model_dump(mode="json"))
+
 
 Further = Callable[[AdminConfig], list[str]]
 """What else is checked of the settings: faults that begin with a dotted path, as all others."""
@@ -91,7 +95,7 @@ class ReadLayers:
         by_kind: dict[str, Mapping[str, Any]] = {**self.assets, "prompt_pack": self.prompt_packs}
         mappings = {f"{kind}s": dict(sorted(one.items())) for kind, one in by_kind.items()}
         governed = Governed(config=self.config, files=in_force(self.files, mappings["packages"]), **mappings)
-        size_bytes = len(canonical_bytes(governed)) + len(self.contents())
+        size_bytes = len(governed.to_bytes()) + len(self.contents())
         if faults := _consistency().snapshot_faults(self.config, size_bytes):
             raise _error([_placed(fault, self.files) for fault in faults])
         return governed

@@ -29,6 +29,8 @@ SECTIONS = {
     "ho3": ("hobus.config.sections.memory", "Ho3Config"),
 }  # fmt: skip
 """Section -> where its model stands."""
+FIGURES = frozenset({"bus", "ledger", "launcher", "host"})
+"""Sections that are read without their models, which take longer to load than most questions to answer."""
 ASSETS = {
     "agents": "Agent", "contracts": "Contract", "frameworks": "Framework", "specs": "Spec", "packages": "Package",
     "files": "FileInForce",
@@ -101,6 +103,9 @@ class _Settings:
         written = self._written.get(section)
         if section not in SECTIONS:
             raise AttributeError(section)
+        if section in FIGURES and isinstance(written, dict):
+            figures = self.__dict__[section] = _Figures(written)
+            return figures
         module, name = SECTIONS[section]
         try:
             model = getattr(importlib.import_module(module), name)
@@ -109,6 +114,17 @@ class _Settings:
         except ValueError as error:
             raise _other_version(error) from None
         return found
+
+
+class _Figures:
+    """A section that is figures and texts alone, and those that stand in it."""
+
+    def __init__(self, written: dict[str, Any]) -> None:
+        inner = {name: _Figures(value) if isinstance(value, dict) else value for name, value in written.items()}
+        self.__dict__.update(inner)
+
+    def __getattr__(self, name: str) -> Any:
+        raise _other_version(AttributeError(name))
 
 
 def _other_version(error: Exception) -> ConfigError:

@@ -114,7 +114,7 @@ def fill_pack(
             messages[0] = messages[0].model_copy(update={"segments": [*messages[0].segments, *segments]})
         elif segments:
             # Of a checked pack and checked segments.
-            made = PromptMessage.model_construct(role=section.role, segments=segments, tool_calls=[], tool_call_id="")
+            made = PromptMessage(role=section.role, segments=segments, tool_calls=[], tool_call_id="")
             messages.append(made)
     return messages
 

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.base import canonical_bytes, digest_of, pack, unpack
+from hobus.bus.messages.base import digest_of, pack, unpack
 from hobus.bus.messages.session import ModelChoice, SessionConfig
 from hobus.bus.messages.work_order import CLASSIFICATION, CONSOLIDATION
 from hobus.bus.record.entry import Provenance
@@ -104,7 +104,7 @@ class Snapshot:
     def to_bytes(self) -> bytes:
         """The canonical bytes: same content, same bytes."""
         mappings = {name: dict(getattr(self, name)) for name in _MAPPINGS}
-        return canonical_bytes(Governed(config=self.config, **mappings))
+        return Governed(config=self.config, **mappings).to_bytes()
 
     def with_contents(self) -> bytes:
         """The same with the files that it was made from, for whoever is to record both."""
@@ -138,7 +138,7 @@ class Snapshot:
             governed = Governed.model_validate(unpack(data))
         except ValueError as error:
             raise ConfigError(f"not a snapshot of this version ({type(error).__name__}); restart the cluster") from None
-        if canonical_bytes(governed) != data:
+        if governed.to_bytes() != data:
             raise ConfigError(
                 "not the canonical bytes of a snapshot; fetch the body of its CONFIG_SNAPSHOT entry again"
             )
@@ -161,7 +161,7 @@ def frozen(reading: ReadLayers) -> Snapshot:
 
 def _frozen(governed: Governed) -> Snapshot:
     mappings = {name: _read_only(getattr(governed, name)) for name in _MAPPINGS}
-    digest = digest_of(canonical_bytes(governed))
+    digest = digest_of(governed.to_bytes())
     return Snapshot(digest=digest, config=governed.config, origins=_read_only({}), contents=b"", **mappings)
 
 

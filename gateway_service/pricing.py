@@ -150,5 +150,5 @@ def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig |
 
 def _settled(used: Mapping[str, Any], reserved_tokens: int, model: ModelConfig | None) -> Settlement:
     """By these figures; one that no record holds says nothing. Raises ValueError for one that is none."""
-    settlement = settle_response(PromptResponse(outcome="ERROR", **used), model)
+    settlement = settle_response(PromptResponse.model_validate({"outcome": "ERROR", **used}), model)
     return settlement if settlement.tokens <= TOKENS_MAX else unknown(reserved_tokens)

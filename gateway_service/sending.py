@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import structlog
+from msgspec import structs
 
 from hobus.bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
@@ -323,9 +324,9 @@ class Sender:
         settlement = pricing.settle_response(answer, routing.model_of(route, self.config.gateway))
         received_id = entry_id("PROMPT_RECEIVED", attempt.name)
         response = PromptResponse.model_validate(
-            vars(answer)
+            structs.asdict(answer)
             | {
-                "tool_calls": [call.model_dump(warnings=False) for call in records.numbered(answer.tool_calls)],
+                "tool_calls": [call.model_dump() for call in records.numbered(answer.tool_calls)],
                 "content_ref": f"{received_id}/1",
                 "provider_id": route.provider_id,
                 "model_id": route.model_id,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from msgspec import Meta
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import Count, made_of
@@ -14,7 +16,7 @@ from hobus.config.sections.gateway import GatewayConfig, Route
 class VectorPrompt(Prompt):
     """Messages that are wanted as vectors, as a provider is given them; it never crosses the wire."""
 
-    vector_numbers: Count = Field(description="of each vector; 0: as its model likes")
+    vector_numbers: Annotated[Count, Meta(description="of each vector; 0: as its model likes")]
 
 
 def prompt_of(wanted: Embed) -> VectorPrompt:

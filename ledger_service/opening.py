@@ -98,7 +98,7 @@ class OpenLedger(_Held):
             if entries and size > self.read_bytes_max:
                 break
             entries.append(self._message(committed, with_bodies=with_bodies))
-        return Entries.model_construct(entries=entries, more=len(entries) < len(found), head=head)
+        return Entries(entries=entries, more=len(entries) < len(found), head=head)
 
     def messages(self, found: Sequence[Committed | None], *, with_bodies: bool) -> list[Entry | None]:
         """All of them, or BusError(too_large)."""

@@ -214,7 +214,7 @@ class LedgerService(Actor):
         for one in found:
             if one is not None:
                 self._demand_entry(call, message.TYPE, one, with_bodies=message.with_bodies)
-        return m.Found.model_construct(entries=ledger.messages(found, with_bodies=message.with_bodies))
+        return m.Found(entries=ledger.messages(found, with_bodies=message.with_bodies))
 
     async def on_read(self, message: m.Read, call: Call) -> m.Entries:
         """A page of a stream, up to the last acknowledged entry. Failures: denied."""
@@ -487,7 +487,7 @@ def _written(outcomes: list[Outcome]) -> m.Written:
         (outcome,) = outcomes
         if isinstance(outcome, RuntimeFault):
             raise outcome
-        return m.Written.model_construct(acks=outcome, failures={})
+        return m.Written(acks=outcome, failures={})
     acks: list[m.Ack] = []
     failures: dict[int, Failure] = {}
     for number, outcome in enumerate(outcomes):
@@ -495,4 +495,4 @@ def _written(outcomes: list[Outcome]) -> m.Written:
             failures[number] = outcome.as_failure()
         else:
             acks += outcome
-    return m.Written.model_construct(acks=acks, failures=failures)
+    return m.Written(acks=acks, failures=failures)

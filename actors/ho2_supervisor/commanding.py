@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from msgspec.structs import asdict
+
 from hobus.actors.ho2_supervisor.admission import agent_fault
 from hobus.actors.ho2_supervisor.limits import COMMAND_MAX_BYTES
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
@@ -44,7 +46,7 @@ def as_recorded(command: HostCommand) -> HostCommand:
         return command.model_copy(update={"command": command.command.model_copy(update={"text": ""})})
     if _size(command) <= COMMAND_MAX_BYTES:
         return command
-    long = {name: value for name, value in command.command if isinstance(value, str) and name in _FREE}
+    long = {name: value for name, value in asdict(command.command).items() if isinstance(value, str) and name in _FREE}
     short = {name: value[:_BEGINNING_CHARS] for name, value in long.items()}
     return command.model_copy(update={"command": command.command.model_copy(update=short)})
 

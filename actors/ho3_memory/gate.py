@@ -61,7 +61,7 @@ def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) ->
         and (not is_shared or tally.principal_count >= config.gate_principal_threshold)
     )
     found = _found(tally, level, config, is_shared=is_shared)
-    return GateResult.model_construct(  # all of its fields: nothing here comes from outside
+    return GateResult(  # all of its fields: nothing here comes from outside
         signal_id=signal_id,
         crossed=is_enough and not closed_by,
         count=tally.event_count,

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
-from pydantic import TypeAdapter
+from msgspec import convert
 
 from hobus.actors.ho3_memory.event_time import micros
 from hobus.bus.dispatch import SaidBy
@@ -47,9 +47,6 @@ _WORDS_CHARS = 12
 """Of the hash that tells two changes of one artifact and time apart."""
 NO_SEQUENCE = -1
 """Of what is on its way to the record."""
-_SIGNAL_ID = TypeAdapter[str](SignalId)
-
-
 Change = DeactivateOverlay | ActivateOverlay | ConfirmOverlay | UpdateOverlayWeight
 """What a person says of an artifact."""
 _Kind = Literal["signal", "overlay", "deactivated", "activated", "confirmed", "weight", "failure"]
@@ -170,7 +167,7 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
     by = sequence, entry.provenance.agent_id, entry.submission_id
     match read_body(entry):
         case SignalLogged(signal_id=signal_id, principal=principal, at=at):
-            about, session_id = _SIGNAL_ID.validate_python(signal_id), entry.provenance.session_id
+            about, session_id = convert(signal_id, SignalId), entry.provenance.session_id
             return Fact("signal", *by, micros(at), about, session_id, principal=principal)
         case OverlayWritten() as said:
             made = _artifact_of(said, entry.bodies)

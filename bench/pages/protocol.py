@@ -11,7 +11,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic.fields import FieldInfo
+from msgspec import NODEFAULT
+from msgspec.structs import FieldInfo, fields
 
 from hobus.bus.broker.admission import HEADER_ROOM_BYTES
 from hobus.bus.broker.tap_record import VERDICTS, TapRecord
@@ -20,7 +21,7 @@ from hobus.bus.catalog import CLASSES, ROLES, ROWS, Row
 from hobus.bus.codec import HEADER_MAX_BYTES
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
 from hobus.bus.messages import control
-from hobus.bus.messages.base import Message, Record
+from hobus.bus.messages.base import Message, Record, metas_in
 from hobus.bus.messages.failure import FAILURE_CODES, Failure
 from hobus.bus.messages.ids import ID_MAX_CHARS, PRINCIPAL_PATTERN
 
@@ -164,46 +165,46 @@ def _described(cls: Described, common: Collection[str]) -> str:
 
 def _lines(cls: Described) -> list[str]:
     """`name:type=default  meaning` of each field."""
-    if issubclass(cls, Record):
-        return [
-            f"{name}:{_bounded(field, field.annotation)}{_default(field)}  {_meaning(field)}".rstrip()
-            for name, field in cls.model_fields.items()
-        ]
-    lines: list[str] = []
-    for name, hint in get_type_hints(cls, include_extras=True).items():
-        field = next((item for item in getattr(hint, "__metadata__", ()) if isinstance(item, FieldInfo)), FieldInfo())
-        lines.append(f"{name}:{_bounded(field, hint)}  {_meaning(field)}".rstrip())
-    return lines
+    hints = get_type_hints(cls, include_extras=True)
+    if not issubclass(cls, Record):
+        return [f"{name}:{_bounded(hint)}  {_meaning(hint)}".rstrip() for name, hint in hints.items()]
+    kind = cls.__struct_config__
+    return ([f'{kind.tag_field}:"{kind.tag}"'] if kind.tag else []) + [
+        f"{one.name}:{_bounded(hints[one.name])}{_default(one)}  {_meaning(hints[one.name])}".rstrip()
+        for one in fields(cls)
+    ]
 
 
 def _block(lines: Iterable[str]) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def _meaning(field: FieldInfo) -> str:
-    return _TOLD_BY_TYPE.sub("", " ".join((field.description or "").split()))
+def _meaning(hint: Any) -> str:
+    """What is said last of it: of its field, else of its type."""
+    said = next((meta.description for meta in metas_in(hint) if meta.description), "")
+    return _TOLD_BY_TYPE.sub("", " ".join(said.split()))
 
 
-def _bounded(field: FieldInfo, annotation: Any) -> str:
+def _bounded(annotation: Any) -> str:
     """A type with the bounds of its values, or of their length."""
     found = {
         name: value
-        for item in field.metadata
+        for meta in reversed([*metas_in(annotation)])
         for name in ("ge", "gt", "le", "min_length", "max_length", "pattern")
-        if (value := getattr(item, name, None)) is not None
+        if (value := getattr(meta, name)) is not None
     }
     least, most = found.get("ge", found.get("min_length", "")), found.get("le", found.get("max_length", ""))
     bounds = f">{found['gt']}" if "gt" in found else f"{least}..{most}" if f"{least}{most}" else ""
-    kind, pattern = type_text(annotation), found.get("pattern", "")
+    kind, pattern = type_text(annotation), found.get("pattern", "").replace(r"\Z", "$")
     kind = kind.replace("str", _TYPES[pattern]) if pattern in _TYPES else kind
     pattern = "" if pattern in _TYPES else f"~`{pattern}`" if pattern else ""
     return f"{kind}({bounds}){pattern}" if bounds else kind + pattern
 
 
 def _default(field: FieldInfo) -> str:
-    if field.is_required():
+    if field.required:
         return ""
-    value = field.get_default(call_default_factory=True, validated_data={})
+    value = field.default if field.default_factory is NODEFAULT else field.default_factory()
     return f"={type(value).__name__}()" if isinstance(value, Record) else f"={'null' if value is None else repr(value)}"
 
 

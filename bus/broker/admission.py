@@ -7,7 +7,7 @@ message types; here is what the operator decides (section `bus`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hobus.bus.catalog import CLIENT_ROLES, EVERY_ROLE, ROLES, Row, row_of
 from hobus.bus.codec import HEADER_MAX_BYTES
@@ -19,7 +19,9 @@ from hobus.bus.messages import control
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import LIMITED_BY, SOURCES_MAX, AnnounceTools, Hello, Refused, ToolSource, ToolWord
 from hobus.bus.messages.ids import ID_MAX_CHARS
-from hobus.bus.settings import BusSettings
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 HEADER_ROOM_BYTES = 512
 """What forwarding may add to a header: two instance names and counters."""
@@ -86,7 +88,7 @@ def malformation_of(frame: Header, header_bytes: int) -> str:
 def excess_of(message: Message, settings: BusSettings) -> str:
     """Which field holds more than its setting allows, in words; '' if none does."""
     cls = type(message)
-    for field in cls.model_fields:
+    for field in cls.__struct_fields__:
         setting = LIMITED_BY.get((cls, field))
         if setting is not None and len(getattr(message, field)) > getattr(settings, setting):
             count = len(getattr(message, field))

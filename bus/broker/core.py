@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hobus.bus.broker.delivery import Delivery
 from hobus.bus.broker.endings import Endings
@@ -38,7 +39,9 @@ from hobus.bus.catalog import row_of
 from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError
-from hobus.bus.settings import BusSettings
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _ASKS = (int(Kind.REQUEST), int(Kind.POST))
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAILURE), int(Kind.STREAM))

@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from msgspec.structs import asdict
+
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.membership import Membership
@@ -267,9 +269,9 @@ class ToolListing:
         """What stands under a key."""
         if key in self._sources:
             instance, source, brought = self._sources[key]
-            return SourceRow(instance=instance, tools=brought, **dict(source))
+            return SourceRow(instance=instance, tools=brought, **asdict(source))
         workers = self._workers[key]
-        return ToolRow(workers=workers[:WORKERS_SHOWN_MAX], worker_count=len(workers), **dict(self._words[key]))
+        return ToolRow(workers=workers[:WORKERS_SHOWN_MAX], worker_count=len(workers), **asdict(self._words[key]))
 
 
 R = TypeVar("R", bound=Record)

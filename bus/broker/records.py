@@ -7,7 +7,7 @@ system knows or has the form of an id, so that no free text of a stranger reache
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hobus.bus import limits
 from hobus.bus.catalog import CLASSES
@@ -17,7 +17,9 @@ from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import Denied, KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
-from hobus.bus.settings import BusSettings
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _ID = re.compile(r"[A-Za-z0-9._:@#/-]{1,200}")
 

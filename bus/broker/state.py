@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from typing import TYPE_CHECKING
 
 from hobus.bus.broker.events import Action, Send
 from hobus.bus.broker.peers import BoundPeer, OpenRequest, Service
@@ -16,7 +17,9 @@ from hobus.bus.fair import Shares
 from hobus.bus.histogram import Histogram
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat
-from hobus.bus.settings import BusSettings
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _QUEUE_WAIT = "queue_wait"
 

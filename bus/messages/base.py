@@ -3,104 +3,179 @@
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, Self, TypeVar
+from operator import attrgetter
+from types import UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+)
 
 import msgpack
-from msgspec.msgpack import Encoder
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from msgspec import NODEFAULT, Meta, Struct, StructMeta, ValidationError, convert, field, json, structs, to_builtins
+from msgspec.msgpack import Encoder, decode
 
 from hobus.bus.text import cut
 
 T = TypeVar("T")
-_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN = 64, 8, 5
-"""A field that no message has is named by its sender, at any length and depth."""
-_fill = object.__setattr__  # of a frozen model, as pydantic does it
-_fill_set, _fill_extra, _fill_private = (
-    getattr(BaseModel, f"__pydantic_{slot}__").__set__ for slot in ("fields_set", "extra", "private")
-)
+_FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`$", re.DOTALL)
+_GIVEN = re.compile(r"(?<=[Vv]alue) .*", re.DOTALL)
+_NUMBER = re.compile(r"\[(\d+|\.\.\.)\]")
+_PLACE_SHOWN, _FAULT_SHOWN = 200, 200
+"""Characters: a field that no message has is named by its sender, at any length and depth."""
 
-NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
-Count = Annotated[int, Field(ge=0)]
+NonBlank = Annotated[str, Meta(min_length=1, pattern=r"\S")]
+Count = Annotated[int, Meta(ge=0)]
 SENDABLE_MAX = (1 << 63) - 1
-Sendable = Annotated[int, Field(le=SENDABLE_MAX)]
+Sendable = Annotated[int, Meta(le=SENDABLE_MAX)]
 """A number that the wire can carry; for those that strangers choose."""
-Chosen = Annotated[Sendable, Field(ge=1)]
+Chosen = Annotated[Sendable, Meta(ge=1)]
 Timestamp = Annotated[
-    str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$", description="ISO 8601, UTC, microseconds")
+    str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z", description="ISO 8601, UTC, microseconds")
 ]
 """ISO 8601, UTC, microseconds: `2026-11-21T22:00:00.123456Z` (made by `bus.messages.ids.iso`)."""
 
 
-def cut_to(max_chars: int) -> BeforeValidator:
-    """For a field of text that quotes others: what is longer is cut, where it is made and where it is read."""
-    return BeforeValidator(lambda said: cut(said, max_chars) if isinstance(said, str) else said)
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+class RecordMeta(StructMeta):
+    """Of records: fields by name alone, and what is a message has its name on the wire from its class parameter."""
+
+    def __new__(
+        mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], wire: str = "", **config: Any
+    ) -> Any:
+        """The class; `class Beat(Message, wire="bus.beat")` has that TYPE."""
+        own = {**namespace, "TYPE": wire} if wire else namespace
+        return super().__new__(mcls, name, bases, own, kw_only=True, **config)
 
 
-class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its hash
-    """A frozen value that rejects unknown keys and never coerces; its checks are compiled at its first use."""
+class Record(Struct, metaclass=RecordMeta, frozen=True, forbid_unknown_fields=True):
+    """A frozen value, checked where it comes from outside (`model_validate` and its like), not where it is made.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+    There unknown keys are rejected and nothing is coerced, but that a whole number may stand where a float is meant.
+    """
 
     ADDED_LATER: ClassVar[int] = 0
     """How many of its last fields older entries of the record lack: packed within a value, those at their defaults are
     left out, so that what was packed before has the same bytes."""
 
-    def __eq__(self, other: object) -> bool:
-        """Same type, same fields: all that there is to a record."""
-        return isinstance(other, Record) and type(self) is type(other) and self.__dict__ == other.__dict__
+    @classmethod
+    def model_validate(cls, value: Any) -> Self:
+        """The record behind a JSON-like value. Raises msgspec.ValidationError, which is a ValueError."""
+        return convert(value, cls)
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+    @classmethod
+    def model_validate_json(cls, text: bytes | str) -> Self:
+        """The record behind a JSON text. Raises ValueError."""
+        return json.decode(text, type=cls)
+
+    def checked(self) -> Self:
+        """The same record, made of what people wrote, as if it had come from outside. Raises ValidationError."""
+        try:
+            return decode(_encode(self), type=type(self))
+        except UnicodeEncodeError:
+            raise ValidationError("a text holds half a character: it is no Unicode") from None
+
+    def model_copy(self, *, update: Mapping[str, Any]) -> Self:
         """The same record with these fields, which are not checked: what it shares is frozen, and shared."""
-        if deep:
-            return super().model_copy(update=update, deep=True)
-        changes = update or {}
-        return self._made({**self.__dict__, **changes}, self.__pydantic_fields_set__.union(changes))
+        return structs.replace(self, **update)
+
+    def model_dump(
+        self, *, mode: Literal["python", "json"] = "python", exclude_defaults: bool = False
+    ) -> dict[str, Any]:
+        """Its fields by name, and those of what it holds; bytes as they are, in `json` mode as base64."""
+        dumped: dict[str, Any] = (
+            _without_defaults(self)
+            if exclude_defaults
+            else to_builtins(self, builtin_types=() if mode == "json" else (bytes,))
+        )
+        return dumped
+
+    def model_dump_json(self, *, indent: int | None = None) -> str:
+        """Its fields as a JSON text."""
+        text = json.encode(self)
+        return (text if indent is None else json.format(text, indent=indent)).decode()
 
     @classmethod
-    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
-        """The record with these fields, which are not checked; where all are named in order, none is looked for."""
-        if _fields_set is not None or [*values] != [*cls.__pydantic_fields__]:
-            return super().model_construct(_fields_set, **values)
-        return cls._made(values, set(values))
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
+        """A record within a model of a configuration or of the HTTP door: checked as anywhere else."""
+        from pydantic_core import core_schema  # noqa: PLC0415 - whoever gets here has loaded it
+
+        return core_schema.no_info_plain_validator_function(
+            cls.model_validate,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda record, info: record.model_dump(mode=info.mode), info_arg=True
+            ),
+        )
 
     @classmethod
-    def _made(cls, values: dict[str, Any], fields_set: set[str]) -> Self:
-        made = cls.__new__(cls)
-        _fill(made, "__dict__", values)
-        _fill_set(made, fields_set)
-        _fill_extra(made, None)
-        _fill_private(made, None)
-        return made
+    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
+        return json.schema(cls)
+
+
+_FLAT = frozenset({str, int, float, bool, bytes, type(None)})
+
+
+def _without_defaults(value: Any) -> Any:
+    """What is made of records, lists and maps as maps of what is not at its default."""
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return [one if type(one) in _FLAT else _without_defaults(one) for one in value]
+    if kind is dict:
+        return {key: one if type(one) in _FLAT else _without_defaults(one) for key, one in value.items()}
+    names, defaults, held = _defaults(kind)
+    held = dict(held)
+    for name, found, default in zip(names, structs.astuple(value), defaults):  # noqa: B905 - of one class
+        if found != default:
+            held[name] = found if type(found) in _FLAT else _without_defaults(found)
+    return held
+
+
+@cache
+def _defaults(cls: type[Record]) -> tuple[tuple[str, ...], tuple[Any, ...], dict[str, Any]]:
+    """Its fields, their defaults (to compare with, never to hand out), and its tag under its name."""
+    form, found = cls.__struct_config__, dict(named_defaults(cls))
+    return tuple(found), tuple(found.values()), {form.tag_field: form.tag} if form.tag_field is not None else {}
+
+
+@cache
+def named_defaults(cls: type[Record]) -> tuple[tuple[str, Any], ...]:
+    """Fields and their defaults; NODEFAULT, which nothing equals, for none."""
+    return tuple(
+        (one.name, one.default if one.default_factory is NODEFAULT else one.default_factory())
+        for one in structs.fields(cls)
+    )
 
 
 def _positional(value: Any) -> list[Any]:
     """A record within a value that is packed: its fields, in their order. MessagePack asks for all that it has not."""
     if isinstance(value, Record):
-        fields = [*value.__dict__.values()]  # fields alone, and in their order, however it was made
+        fields = [*structs.astuple(value)]
         return _shortened(type(value), fields) if value.ADDED_LATER else fields
     raise OverflowError("more than 64 bits") if isinstance(value, int) else TypeError(f"a {type(value).__name__}")
 
 
 def _shortened(cls: type[Record], fields: list[Any]) -> list[Any]:
-    for default in _later_defaults(cls):
+    for _, default in named_defaults(cls)[: -cls.ADDED_LATER - 1 : -1]:
         if fields[-1] != default:
             break
         fields.pop()
     return fields
 
 
-@cache
-def _later_defaults(cls: type[Record]) -> list[Any]:
-    """Of the fields that older entries lack, the last one first; compared, and never handed out."""
-    infos = [*cls.model_fields.values()]
-    return [info.get_default(call_default_factory=True) for info in infos[: -cls.ADDED_LATER - 1 : -1]]
-
-
 pack: Callable[[Any], bytes] = msgpack.Packer(use_bin_type=True, default=_positional).pack
 """MessagePack bytes of a JSON-like value (bytes and records allowed); dicts keep their insertion order."""
+_encode = Encoder().encode
 
 
 class Message(Record):
@@ -109,26 +184,34 @@ class Message(Record):
     TYPE: ClassVar[str] = ""
     VERSION: ClassVar[int] = 1
 
-    def __init_subclass__(cls, wire: str = "", **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls.TYPE = wire
+    if TYPE_CHECKING:
+
+        def __init_subclass__(cls, wire: str = "") -> None:
+            """What a type checker is told of `wire`."""
 
     def to_bytes(self) -> bytes:
         """The body on the wire. Raises OverflowError for a number that needs more than 64 bits."""
-        return pack(self.__pydantic_serializer__.to_python(self))  # model_dump() does it directly
+        return _encode(self)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The message behind a body, checked. Raises ValueError (pydantic's ValidationError is one)."""
-        message: Self = cls.__pydantic_validator__.validate_python(unpack(data))  # what model_validate() does, directly
-        return message
+        """The message behind a body, checked. Raises ValueError."""
+        return convert(unpack(data), cls)
+
+
+def fault_in(error: ValidationError) -> tuple[str, str]:
+    """(place, what is wrong there) of a value that is not as its class says, without the value; no place: the whole."""
+    said, _, place = str(error).partition(" - at `$")
+    if (about := _FIELD.match(said)) is not None:
+        place, said = f"{place.rstrip('`')}.{about[2]}", "is missing" if about[1] == "missing required" else "unknown"
+    place = _NUMBER.sub(r".\1", place.rstrip("`")).removeprefix(".")
+    return cut(place, _PLACE_SHOWN), cut(_GIVEN.sub("", said), _FAULT_SHOWN)
 
 
 def faults_in(error: ValidationError) -> str:
-    """Where a message is not as it should be, and how, in a line: the first few places, and no value."""
-    found = error.errors(include_input=False, include_url=False, include_context=False)[:_FAULTS_SHOWN]
-    places = [".".join(cut(str(part), _NAME_SHOWN) for part in fault["loc"][:_DEPTH_SHOWN]) for fault in found]
-    return "; ".join(f"{place or 'body'}: {fault['msg']}" for place, fault in zip(places, found, strict=True))
+    """The same in a line."""
+    place, said = fault_in(error)
+    return f"{place or 'body'}: {said}"
 
 
 def unpack(data: bytes) -> Any:
@@ -143,8 +226,8 @@ def unpack(data: bytes) -> Any:
 
 def named(value: Any) -> Any:
     """Messages, records and named tuples as dicts, at every depth; what has no names as it is."""
-    if isinstance(value, BaseModel):
-        return {name: named(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, Record):
+        return {name: named(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple) and (fields := getattr(type(value), "_fields", ())):
         return {name: named(item) for name, item in zip(fields, value, strict=True)}
     if isinstance(value, dict):
@@ -156,48 +239,41 @@ def made_of(cls: type[T], *sources: object, **own: Any) -> T:
     """A value of this class: `own` fields, and others that a source has under the same name; the first one's counts."""
     found: dict[str, Any] = {}
     for source in reversed(sources):
-        held = getattr(source, "__dict__", {})  # where a model's fields are found sooner
-        for name in _common(cls, type(source)):
-            found[name] = held[name] if name in held else getattr(source, name)
+        names, values_in = _common(cls, type(source))
+        found.update(zip(names, values_in(source)))  # noqa: B905 - the first name is asked for twice
     return cls(**(found | own))
 
 
 @cache
-def _common(cls: type, source: type) -> tuple[str, ...]:
-    """Fields of `cls` that each value of the class `source` has, as a field or as a property.
-
-    Asked once of two classes: a model looks long for a name that it has not.
-    """
+def _common(cls: type, source: type) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Fields of `cls` that each value of the class `source` has, as a field or as a property, and what takes them."""
     has = frozenset(_field_names(source))
-    return tuple(name for name in _field_names(cls) if name in has or hasattr(source, name))
+    names = tuple(name for name in _field_names(cls) if name in has or hasattr(source, name))
+    return names, attrgetter(*names, names[0]) if names else lambda _source: ()
 
 
 def _field_names(cls: type) -> Iterable[str]:
-    """Of a model, a named tuple or a dataclass."""
-    known = (getattr(cls, kind, ()) for kind in ("model_fields", "_fields", "__dataclass_fields__"))
+    """Of a record, a model, a named tuple or a dataclass."""
+    known = (
+        getattr(cls, kind, ()) for kind in ("__struct_fields__", "model_fields", "_fields", "__dataclass_fields__")
+    )
     return next(filter(None, known), ())
 
 
-canonical_value: Callable[[Any], bytes] = Encoder(order="deterministic").encode
-"""The canonical bytes of a record that was dumped already (`mode="json"`)."""
+canonical_bytes: Callable[[Any], bytes] = Encoder(order="sorted").encode
+"""The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
 
 
-def canonical_bytes(record: BaseModel) -> bytes:
-    """The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
-    return canonical_value(record.model_dump(mode="json"))
+def metas_in(hint: Any) -> Iterator[Meta]:
+    """What annotations say of a field, of the type `T`, `T | None`, or of what these are made of: outermost first."""
+    if get_origin(hint) is Annotated:
+        yield from (meta for meta in reversed(hint.__metadata__) if isinstance(meta, Meta))
+        yield from metas_in(hint.__origin__)
+    elif get_origin(hint) in (Union, UnionType):
+        for part in get_args(hint):
+            yield from metas_in(part)
 
 
 def digest_of(data: bytes) -> str:
     """`sha256:<64 hex>` of some bytes."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-def build_models() -> None:
-    """Compile the checks of every model that is loaded, else done at its first use.
-
-    For a process that others are forked from: whoever compiles one later writes to pages that all share.
-    """
-    models = deque(BaseModel.__subclasses__())
-    while models:  # in the order in which they were made: what stands in another one is shared by it
-        models += (model := models.popleft()).__subclasses__()
-        model.model_rebuild()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from msgspec import Meta, field, structs
 
-from hobus.bus.messages.base import Message, cut_to, pack
+from hobus.bus.messages.base import Message, pack
+from hobus.bus.text import cut
 
 FAILURE_CODES = (
     # the bus
@@ -21,25 +22,30 @@ FAILURE_CODES = (
     "history_unknown",
 )  # fmt: skip
 
-FACTS_MAX_BYTES = 4096
-
-
-def _bounded(facts: Any) -> Any:
-    """Where they are made and where they are read; a failure is told also without them."""
-    size = len(pack(facts)) if facts else 0
-    return facts if size <= FACTS_MAX_BYTES else {"facts_dropped_bytes": size}
+DETAIL_MAX_CHARS, FACTS_MAX_BYTES = 4000, 4096
 
 
 class Failure(Message, wire="bus.failure"):
     """Sent instead of a reply, exactly once per request."""
 
-    code: str = Field(max_length=64, description="of the list below, a work order's or the gateway's")
-    retryable: bool = Field(description="the same request may succeed later")
-    detail: Annotated[str, cut_to(4000), Field(max_length=4000)] = Field(
-        description="what was tried, which id, which limit, the fix; no prompt text, no secret"
-    )
-    retry_after_ms: int | None = Field(default=None, ge=0, description="busy: not sooner")
-    facts: Annotated[dict[str, Any], BeforeValidator(_bounded)] = Field(
-        default_factory=dict,
-        description=f"machine-readable; of more than {FACTS_MAX_BYTES} bytes only the number stands there",
-    )
+    code: Annotated[str, Meta(max_length=64, description="of the list below, a work order's or the gateway's")]
+    retryable: Annotated[bool, Meta(description="the same request may succeed later")]
+    detail: Annotated[
+        str,
+        Meta(
+            description="what was tried, which id, which limit, the fix; no prompt text, no secret; cut to "
+            f"{DETAIL_MAX_CHARS} characters"
+        ),
+    ]
+    retry_after_ms: Annotated[int, Meta(ge=0, description="busy: not sooner")] | None = None
+    facts: Annotated[
+        dict[str, Any],
+        Meta(description=f"machine-readable; of more than {FACTS_MAX_BYTES} bytes only the number stands there"),
+    ] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Bounded where it is made and where it is read; a failure is told also without its facts."""
+        if len(self.detail) > DETAIL_MAX_CHARS:
+            structs.force_setattr(self, "detail", cut(self.detail, DETAIL_MAX_CHARS))
+        if self.facts and (size := len(pack(self.facts))) > FACTS_MAX_BYTES:
+            structs.force_setattr(self, "facts", {"facts_dropped_bytes": size})

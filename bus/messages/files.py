@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from hobus.bus.messages.base import Count, Message
 
@@ -18,19 +18,19 @@ Refused = Literal["", "not_permitted", "outside", "not_found", "not_a_path", "no
 class ReadFile(Message, wire="file.read"):
     """HO2 -> an executor on the cluster's own machine: one file's text, for a context."""
 
-    agent_id: str = Field(description="whose permissions.paths count")
-    config_digest: str = Field(description="`sha256:<64 hex>` of the configuration that has the agent")
-    path: str = Field(description="absolute, or below the first root that has it")
-    max_bytes: Annotated[int, Field(ge=1)] = Field(description="at most ho1.file_max_bytes")
+    agent_id: Annotated[str, Meta(description="whose permissions.paths count")]
+    config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration that has the agent")]
+    path: Annotated[str, Meta(description="absolute, or below the first root that has it")]
+    max_bytes: Annotated[int, Meta(ge=1, description="at most ho1.file_max_bytes")]
 
 
 class FileText(Message, wire="file.text"):
     """The file, or why it is not read."""
 
-    refused: Refused = Field(default="", description="empty: it was read; outside: below no root")
-    warning: str = Field(default="", description="why refused, cut or maybe torn, for people")
-    path: str = Field(default="", description="the file itself, links followed; empty: refused")
-    text: str = Field(default="", description="its beginning, whole characters")
-    digest: str = Field(default="", description="`sha256:<64 hex>` of the bytes of `text`; empty: refused")
-    size_bytes: Count = Field(default=0, description="of the whole file")
-    is_cut: bool = Field(default=False, description="not all of it")
+    refused: Annotated[Refused, Meta(description="empty: it was read; outside: below no root")] = ""
+    warning: Annotated[str, Meta(description="why refused, cut or maybe torn, for people")] = ""
+    path: Annotated[str, Meta(description="the file itself, links followed; empty: refused")] = ""
+    text: Annotated[str, Meta(description="its beginning, whole characters")] = ""
+    digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the bytes of `text`; empty: refused")] = ""
+    size_bytes: Annotated[Count, Meta(description="of the whole file")] = 0
+    is_cut: Annotated[bool, Meta(description="not all of it")] = False

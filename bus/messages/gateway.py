@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.work_order import Sampling, Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
@@ -23,18 +23,19 @@ not for this key (REFUSED), not now (RATE_LIMITED), it failed (ERROR), it took t
 class SeenImage(ToolFile):
     """A file of a tool as a provider is given it; no message that crosses the wire holds one."""
 
-    data: bytes = Field(description="the image, of the type that is named")
+    data: Annotated[bytes, Meta(description="the image, of the type that is named")]
 
 
 class PromptMessage(Record):
     """One message of a chat transcript; its text is the concatenation of its segments."""
 
-    role: Literal["system", "user", "assistant", "tool", "history"] = Field(
-        description="who speaks; history: earlier turns, of which the gateway makes messages"
-    )
-    segments: list[Segment] = Field(default_factory=list[Segment])
-    tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall], description="assistant only")
-    tool_call_id: str = Field(default="", description="tool only: the call this answers")
+    role: Annotated[
+        Literal["system", "user", "assistant", "tool", "history"],
+        Meta(description="who speaks; history: earlier turns, of which the gateway makes messages"),
+    ]
+    segments: list[Segment] = field(default_factory=list[Segment])
+    tool_calls: Annotated[list[ToolCall], Meta(description="assistant only")] = field(default_factory=list[ToolCall])
+    tool_call_id: Annotated[str, Meta(description="tool only: the call this answers")] = ""
 
     @property
     def text(self) -> str:
@@ -57,48 +58,52 @@ class Prompt(Message, wire="gateway.prompt"):
     """One LLM call, but for what its session's last prompt showed already."""
 
     messages: list[PromptMessage]
-    history_after: bytes | None = Field(
-        default=None, description="SHA-256 of the text that its history goes on from; None: all is here"
+    history_after: Annotated[
+        bytes | None, Meta(description="SHA-256 of the text that its history goes on from; None: all is here")
+    ] = None
+    prompt_pack_id: Annotated[str, Meta(description="`PRM-<NAME>-<nnn>`")]
+    contract_id: Annotated[str, Meta(description="`PRC-<NAME>-<nnn>`")]
+    agent_id: Annotated[str, Meta(description="a configured agent")]
+    agent_class: Annotated[str, Meta(description="class of the agent; empty: none")] = ""
+    framework_id: Annotated[str, Meta(description="`FMWK-<nnn>` of the agent; empty: none")] = ""
+    package_id: Annotated[str, Meta(description="package that owns the agent; empty: none")] = ""
+    work_order_id: Annotated[str, Meta(description="the order that this is about; empty: none")]
+    session_id: Annotated[str, Meta(description="full id")]
+    run_seq: Annotated[Count, Meta(description="number of the run in its session, from 1; 0: none")] = 0
+    tier: Annotated[str, Meta(description="hot, ho2 or ho1; empty: none")] = ""
+    provider_id: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
+    model_id: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
+    domain_tags: Annotated[list[str], Meta(description="the first one with a configured route decides")] = field(
+        default_factory=list[str]
     )
-    prompt_pack_id: str = Field(description="`PRM-<NAME>-<nnn>`")
-    contract_id: str = Field(description="`PRC-<NAME>-<nnn>`")
-    agent_id: str = Field(description="a configured agent")
-    agent_class: str = Field(default="", description="class of the agent; empty: none")
-    framework_id: str = Field(default="", description="`FMWK-<nnn>` of the agent; empty: none")
-    package_id: str = Field(default="", description="package that owns the agent; empty: none")
-    work_order_id: str = Field(description="the order that this is about; empty: none")
-    session_id: str = Field(description="full id")
-    run_seq: Count = Field(default=0, description="number of the run in its session, from 1; 0: none")
-    tier: str = Field(default="", description="hot, ho2 or ho1; empty: none")
-    provider_id: str | None = Field(default=None, description="None: routed by tag or default")
-    model_id: str | None = Field(default=None, description="None: routed by tag or default")
-    domain_tags: list[str] = Field(
-        default_factory=list[str], description="the first one with a configured route decides"
+    max_tokens: Annotated[int, Meta(description="cap of the answer, tokens")]
+    token_budget: Annotated[int | None, Meta(description="of its order: prompts and answers of all its calls")] = None
+    headroom_tokens: Annotated[
+        Count, Meta(description="that session and agent must have left beside it, for the next order")
+    ] = 0
+    temperature: Annotated[float, Meta(description="0 to 2")]
+    reasoning_effort: Annotated[
+        Literal["Low", "Medium", "High"] | None, Meta(description="how hard the model shall think")
+    ] = None
+    provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles")] = None
+    sampling: Annotated[Sampling | None, Meta(description="of whoever asked; its temperature stands above")] = None
+    tools: list[ToolSpec] = field(default_factory=list[ToolSpec])
+    tool_choice: Annotated[ToolChoice, Meta(description="required: a tool has to be called")] = "auto"
+    output_schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of the answer; None: free text")] = (
+        None
     )
-    max_tokens: int = Field(description="cap of the answer, tokens")
-    token_budget: int | None = Field(default=None, description="of its order: prompts and answers of all its calls")
-    headroom_tokens: Count = Field(
-        default=0, description="that session and agent must have left beside it, for the next order"
+    structured_output: Annotated[bool, Meta(description="ask the provider itself to keep the schema")] = False
+    stream: Annotated[bool, Meta(description="send deltas before the answer")] = False
+    due_at: Annotated[
+        Timestamp | None, Meta(description="a chain of models shares the time until then; None: its deadline")
+    ] = None
+    idempotency_key: Annotated[str, Meta(description="`<wo_id>#<n>`: one recorded answer per key")]
+    budget_mode: Annotated[Literal["enforce", "warn", "off"] | None, Meta(description="None: the configured mode")] = (
+        None
     )
-    temperature: float = Field(description="0 to 2")
-    reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
-        default=None, description="how hard the model shall think"
-    )
-    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles")
-    sampling: Sampling | None = Field(default=None, description="of whoever asked; its temperature stands above")
-    tools: list[ToolSpec] = Field(default_factory=list[ToolSpec])
-    tool_choice: ToolChoice = Field(default="auto", description="required: a tool has to be called")
-    output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: free text")
-    structured_output: bool = Field(default=False, description="ask the provider itself to keep the schema")
-    stream: bool = Field(default=False, description="send deltas before the answer")
-    due_at: Timestamp | None = Field(
-        default=None, description="a chain of models shares the time until then; None: its deadline"
-    )
-    idempotency_key: str = Field(description="`<wo_id>#<n>`: one recorded answer per key")
-    budget_mode: Literal["enforce", "warn", "off"] | None = Field(default=None, description="None: the configured mode")
-    config_digest: str = Field(
-        default="", description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet"
-    )
+    config_digest: Annotated[
+        str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
+    ] = ""
 
 
 class DegradedPrompt(Message, wire="gateway.degraded_prompt"):
@@ -110,76 +115,80 @@ class DegradedPrompt(Message, wire="gateway.degraded_prompt"):
 class Embed(Message, wire="gateway.embed"):
     """Door -> host -> gateway: texts as vectors, by one call of a provider, under no order and no contract."""
 
-    texts: Annotated[list[NonBlank], Field(min_length=1)] = Field(description="each becomes one vector")
-    vector_numbers: Count = Field(default=0, description="of each vector; 0: as its model likes")
-    agent_id: str = Field(description="its permissions and budget count")
-    session_id: str = Field(description="full id, of this request alone: its budget")
-    provider_id: str = Field(description="a configured provider instance")
-    model_id: str = Field(description="a model of it that makes vectors")
-    idempotency_key: str = Field(description="one recorded answer per key")
-    config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot")
+    texts: Annotated[list[NonBlank], Meta(min_length=1, description="each becomes one vector")]
+    vector_numbers: Annotated[Count, Meta(description="of each vector; 0: as its model likes")] = 0
+    agent_id: Annotated[str, Meta(description="its permissions and budget count")]
+    session_id: Annotated[str, Meta(description="full id, of this request alone: its budget")]
+    provider_id: Annotated[str, Meta(description="a configured provider instance")]
+    model_id: Annotated[str, Meta(description="a model of it that makes vectors")]
+    idempotency_key: Annotated[str, Meta(description="one recorded answer per key")]
+    config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration snapshot")]
 
 
 class PromptResponse(Message, wire="gateway.response"):
     """The gateway's answer; check `outcome` before `content`."""
 
-    outcome: Outcome = Field(description="anything but SUCCESS is a failure")
-    content: str = Field(default="", description="the answer; vectors: float32 in base64; empty unless SUCCESS")
-    content_ref: str | None = Field(default=None, description="ref of the recorded content")
-    tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
-    finish_reason: str = Field(
-        default="",
-        description="stop, tool_calls, length, content_filter, refusal, pause, or its provider's word",
+    outcome: Annotated[Outcome, Meta(description="anything but SUCCESS is a failure")]
+    content: Annotated[str, Meta(description="the answer; vectors: float32 in base64; empty unless SUCCESS")] = ""
+    content_ref: Annotated[str | None, Meta(description="ref of the recorded content")] = None
+    tool_calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    finish_reason: Annotated[
+        str, Meta(description="stop, tool_calls, length, content_filter, refusal, pause, or its provider's word")
+    ] = ""
+    input_tokens: Annotated[Count, Meta(description="tokens of the prompts, also of failed sends")] = 0
+    output_tokens: Annotated[Count, Meta(description="tokens of the answers")] = 0
+    cached_tokens: Annotated[Count, Meta(description="of the prompt, cached by the provider")] = 0
+    reasoning_tokens: Annotated[Count, Meta(description="of the answer, only thought")] = 0
+    usage_is_estimated: Annotated[bool, Meta(description="the provider did not say")] = False
+    provider_id: Annotated[str, Meta(description="a configured provider instance")] = ""
+    model_id: Annotated[str, Meta(description="a model of that provider")] = ""
+    latency_ms: Annotated[Count, Meta(description="from sending to the whole answer")] = 0
+    cost_usd: Annotated[float | None, Meta(description="money; None: unknown")] = None
+    budget_remaining: Annotated[int | None, Meta(description="tokens left in its session; None: no limit")] = None
+    output_valid: Annotated[bool | None, Meta(description="keeps its contract's output_schema; None: not judged")] = (
+        None
     )
-    input_tokens: Count = Field(default=0, description="tokens of the prompts, also of failed sends")
-    output_tokens: Count = Field(default=0, description="tokens of the answers")
-    cached_tokens: Count = Field(default=0, description="of the prompt, cached by the provider")
-    reasoning_tokens: Count = Field(default=0, description="of the answer, only thought")
-    usage_is_estimated: bool = Field(default=False, description="the provider did not say")
-    provider_id: str = Field(default="", description="a configured provider instance")
-    model_id: str = Field(default="", description="a model of that provider")
-    latency_ms: Count = Field(default=0, description="from sending to the whole answer")
-    cost_usd: float | None = Field(default=None, description="money; None: unknown")
-    budget_remaining: int | None = Field(default=None, description="tokens left in its session; None: no limit")
-    output_valid: bool | None = Field(default=None, description="keeps its contract's output_schema; None: not judged")
-    output_errors: list[str] = Field(default_factory=list[str], description="why the answer breaks its schema")
-    context_hash: str = Field(default="", description="SHA-256 of the prompt as sent, hex; empty: erased")
-    tools_told: list[str] = Field(
-        default_factory=list[str],
-        description="tools that this answer's model was told of",
+    output_errors: Annotated[list[str], Meta(description="why the answer breaks its schema")] = field(
+        default_factory=list[str]
     )
-    sent_record_id: str = Field(default="", description="submission id of PROMPT_SENT; empty: never sent")
-    received_record_id: str = Field(default="", description="submission id of PROMPT_RECEIVED; empty: no answer")
-    error_code: str = Field(default="", description="one of ERROR_CODES; empty: none")
-    error_message: str = Field(default="", description="facts, no prompt text")
-    instead_of: str = Field(default="", description="of a degraded call: what the providers said that failed before it")
-    retry_after_ms: int | None = Field(default=None, description="when to try again")
-    attempts: Count = Field(default=0, description="sends, to all providers that were asked")
+    context_hash: Annotated[str, Meta(description="SHA-256 of the prompt as sent, hex; empty: erased")] = ""
+    tools_told: Annotated[list[str], Meta(description="tools that this answer's model was told of")] = field(
+        default_factory=list[str]
+    )
+    sent_record_id: Annotated[str, Meta(description="submission id of PROMPT_SENT; empty: never sent")] = ""
+    received_record_id: Annotated[str, Meta(description="submission id of PROMPT_RECEIVED; empty: no answer")] = ""
+    error_code: Annotated[str, Meta(description="one of ERROR_CODES; empty: none")] = ""
+    error_message: Annotated[str, Meta(description="facts, no prompt text")] = ""
+    instead_of: Annotated[
+        str, Meta(description="of a degraded call: what the providers said that failed before it")
+    ] = ""
+    retry_after_ms: Annotated[int | None, Meta(description="when to try again")] = None
+    attempts: Annotated[Count, Meta(description="sends, to all providers that were asked")] = 0
 
 
 class ReadBudget(Message, wire="gateway.read_budget"):
     """Ask what a session (or, with '', everything) was allowed and used."""
 
-    session_id: str = Field(default="", description="full id; empty: everything")
+    session_id: Annotated[str, Meta(description="full id; empty: everything")] = ""
 
 
 class ScopeBudget(Record):
     """One scope's tokens and money; remaining is None where no limit is set."""
 
-    scope: str = Field(description="`work_order:<id>`, `session:<id>`, `agent:<id>` or `provider:<id>`")
-    limit: int | None = Field(description="tokens; None: no limit")
-    used: Count = Field(description="tokens settled")
-    reserved: Count = Field(description="tokens of calls in flight")
-    remaining: int | None = Field(description="limit less used and reserved; None: no limit")
-    calls: Count = Field(description="calls settled")
-    cost_usd: float | None = Field(description="money; None: a price is unknown")
-    unknown_calls: Count = Field(description="of unknown outcome, settled at their reservation")
+    scope: Annotated[str, Meta(description="`work_order:<id>`, `session:<id>`, `agent:<id>` or `provider:<id>`")]
+    limit: Annotated[int | None, Meta(description="tokens; None: no limit")]
+    used: Annotated[Count, Meta(description="tokens settled")]
+    reserved: Annotated[Count, Meta(description="tokens of calls in flight")]
+    remaining: Annotated[int | None, Meta(description="limit less used and reserved; None: no limit")]
+    calls: Annotated[Count, Meta(description="calls settled")]
+    cost_usd: Annotated[float | None, Meta(description="money; None: a price is unknown")]
+    unknown_calls: Annotated[Count, Meta(description="of unknown outcome, settled at their reservation")]
 
 
 class Budget(Message, wire="gateway.budget"):
     """Answer to ReadBudget: one row per scope, sorted by scope."""
 
-    mode: Literal["enforce", "warn", "off"] = Field(description="what happens when a limit is reached")
+    mode: Annotated[Literal["enforce", "warn", "off"], Meta(description="what happens when a limit is reached")]
     scopes: list[ScopeBudget]
 
 
@@ -190,10 +199,12 @@ class ReadBreakers(Message, wire="gateway.read_breakers"):
 class Breaker(Record):
     """One breaker."""
 
-    provider_id: str = Field(description="a configured provider instance")
-    model_id: str = Field(description="a model of that provider")
-    state: Literal["closed", "open", "half_open"] = Field(description="open: calls are refused; half_open: only probes")
-    failures: Count = Field(description="failures of the provider in a row")
+    provider_id: Annotated[str, Meta(description="a configured provider instance")]
+    model_id: Annotated[str, Meta(description="a model of that provider")]
+    state: Annotated[
+        Literal["closed", "open", "half_open"], Meta(description="open: calls are refused; half_open: only probes")
+    ]
+    failures: Annotated[Count, Meta(description="failures of the provider in a row")]
 
 
 class Breakers(Message, wire="gateway.breakers"):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta
 
 from hobus.bus.messages.base import Record
 
@@ -25,8 +25,10 @@ _BEGINS = re.compile(rf"^(?:(user|assistant): |{_EXCHANGE}$|({_WORDS})$)", re.MU
 class GivenMessage(Record):
     """One message of a conversation that was held elsewhere."""
 
-    role: Literal["system", "user", "assistant"] = Field(description="who said it; system: instructions of the caller")
-    content: str = Field(description="the words")
+    role: Annotated[
+        Literal["system", "user", "assistant"], Meta(description="who said it; system: instructions of the caller")
+    ]
+    content: Annotated[str, Meta(description="the words")]
 
 
 def told(messages: Sequence[GivenMessage]) -> str:

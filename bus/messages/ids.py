@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID, uuid5
 
-from pydantic import Field
+from msgspec import Meta
 
 from hobus.bus.messages.base import Record, pack
 
@@ -20,8 +20,8 @@ _SESSION_NAMESPACE = UUID("6a3f0f5c-3c3b-5e0e-9a59-7b0e4d1c6f21")
 
 SessionId = Annotated[
     str,
-    Field(
-        pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
+    Meta(
+        pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z",
         description="full UUID of the session",
     ),
 ]
@@ -33,13 +33,10 @@ KEY_PREFIX = "key/"
 PRINCIPAL_PATTERN = r"(local|key/[a-z0-9][a-z0-9_-]{0,39}(/[a-z0-9][a-z0-9_-]{0,39})?)"
 Principal = Annotated[
     str,
-    Field(
-        pattern=rf"^{PRINCIPAL_PATTERN}$",
-        description="whose it is",
-    ),
+    Meta(pattern=rf"^{PRINCIPAL_PATTERN}\Z", description="whose it is"),
 ]
 SignalId = Annotated[
-    str, Field(min_length=1, max_length=160, pattern=r"^[a-z_]+:[!-~]+$", description="`<kind>:<label>`")
+    str, Meta(min_length=1, max_length=160, pattern=r"^[a-z_]+:[!-~]+\Z", description="`<kind>:<label>`")
 ]
 DEGRADED = "PRC-DEGRADED-001"
 """The contract of the one call that a session's host makes where nobody else answers, whatever the agent."""
@@ -51,33 +48,33 @@ ID_MAX_CHARS = 400
 
 InputId = Annotated[
     str,
-    Field(
+    Meta(
         min_length=1,
         max_length=128,
-        pattern=r"^[A-Za-z0-9._:@-]+$",
+        pattern=r"^[A-Za-z0-9._:@-]+\Z",
         description="idempotency key of a turn, made by the client",
     ),
 ]
 
 CommandId = Annotated[
     str,
-    Field(
+    Meta(
         min_length=1,
         max_length=100,
-        pattern=r"^[A-Za-z0-9._:@-]+$",
+        pattern=r"^[A-Za-z0-9._:@-]+\Z",
         description="idempotency key of a command, made by its sender",
     ),
 ]
 """The idempotency key of a turn, made at the client's edge."""
 
-Sequence = Annotated[int, Field(ge=1)]
+Sequence = Annotated[int, Meta(ge=1)]
 
 
 class RunId(Record):
     """One execution attempt inside a session; `run_seq` counts from 1 and never resets."""
 
     session_id: SessionId
-    run_seq: Sequence = Field(description="number of the run in its session, from 1; 0: none")
+    run_seq: Annotated[Sequence, Meta(description="number of the run in its session, from 1; 0: none")]
 
     def __str__(self) -> str:
         return f"{self.session_id}-{self.run_seq}"
@@ -87,7 +84,7 @@ class TurnId(Record):
     """One LLM request and response (a round); `turn_seq` counts from 1 in each run."""
 
     run_id: RunId
-    turn_seq: Sequence = Field(description="counts from 1 in its run")
+    turn_seq: Annotated[Sequence, Meta(description="counts from 1 in its run")]
 
     def __str__(self) -> str:
         run_id = self.run_id
@@ -98,7 +95,7 @@ class StepId(Record):
     """One action boundary; `step_seq` counts from 1 in each round."""
 
     turn_id: TurnId
-    step_seq: Sequence = Field(description="counts from 1 in its round")
+    step_seq: Annotated[Sequence, Meta(description="counts from 1 in its round")]
 
     def __str__(self) -> str:
         turn_id = self.turn_id  # three ids in one go: no other text is made as often
@@ -110,7 +107,7 @@ class ToolBatchId(Record):
     """One parallel fan-out of tool calls; `batch_seq` counts from 1 in each step."""
 
     step_id: StepId
-    batch_seq: Sequence = Field(description="counts from 1 in its step")
+    batch_seq: Annotated[Sequence, Meta(description="counts from 1 in its step")]
 
     def __str__(self) -> str:
         return f"{self.step_id}/{self.batch_seq}"

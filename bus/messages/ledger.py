@@ -6,10 +6,10 @@ documents that the payload names by ref (`<submission id>/<n>`). No free text of
 an entry itself.
 """
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+from msgspec import Meta, field
 from msgspec.msgpack import Decoder
-from pydantic import Field
 
 from hobus.bus.messages.base import Count, Message, Record, pack
 from hobus.bus.messages.failure import Failure
@@ -60,15 +60,19 @@ class Write(Message, wire="ledger.write"):
     Several writes may share a frame: each part is one, with its own answer, as if it had come alone.
     """
 
-    entries: list[WriteEntry] = Field(min_length=1, description="each as an array of two: bytes, and list of bodies")
-    urgent: bool = Field(
-        default=True,
-        description="false: nobody waits for the reply; it may share the sync of a later write, within "
-        "ledger.lazy_commit_ms",
-    )
-    parts: list[Part] = Field(
-        default_factory=list[Part], description="the writes that these entries are, in order; none: they are one write"
-    )
+    entries: Annotated[
+        list[WriteEntry], Meta(min_length=1, description="each as an array of two: bytes, and list of bodies")
+    ]
+    urgent: Annotated[
+        bool,
+        Meta(
+            description="false: nobody waits for the reply; it may share the sync of a later write, within "
+            "ledger.lazy_commit_ms"
+        ),
+    ] = True
+    parts: Annotated[
+        list[Part], Meta(description="the writes that these entries are, in order; none: they are one write")
+    ] = field(default_factory=list[Part])
 
     def to_bytes(self) -> bytes:
         """See `Message`."""
@@ -84,17 +88,17 @@ class Write(Message, wire="ledger.write"):
         found = parts and each("parts", checked_part, parts)
         if found and sum(part.entries for part in found) != len(entries):
             raise ValueError(f"parts: of {sum(part.entries for part in found)} entries, not {len(entries)}")
-        return cls.model_construct(entries=each("entries", written_entry, entries), urgent=urgent, parts=found)
+        return cls(entries=each("entries", written_entry, entries), urgent=urgent, parts=found)
 
 
 class Written(Message, wire="ledger.written"):
     """One ack per entry, in order; of a part that could not be taken at all, its failure stands in their place."""
 
-    acks: list[Ack] = Field(description="in the order of the entries, without those of parts that failed")
-    failures: dict[int, Failure] = Field(
-        default_factory=dict[int, Failure],
-        description="number of the part, from 0: why none of it was taken; as pairs of number and message",
-    )
+    acks: Annotated[list[Ack], Meta(description="in the order of the entries, without those of parts that failed")]
+    failures: Annotated[
+        dict[int, Failure],
+        Meta(description="number of the part, from 0: why none of it was taken; as pairs of number and message"),
+    ] = field(default_factory=dict[int, Failure])
 
     def to_bytes(self) -> bytes:
         """See `Message`."""
@@ -106,21 +110,21 @@ class Written(Message, wire="ledger.written"):
         """See `Message`."""
         acks, pairs = _WRITTEN.decode(data)
         failures = {part: Failure.from_bytes(one) for part, one in pairs} if pairs else {}
-        return cls.model_construct(acks=acks, failures=failures)
+        return cls(acks=acks, failures=failures)
 
 
 class Lookup(Message, wire="ledger.lookup"):
     """Find entries by submission id or once key, up to the last acknowledged entry (from the writer's own table)."""
 
-    submission_ids: list[str] = Field(default_factory=list[str], description="ids to find")
-    once: list[str] = Field(default_factory=list[str], description="once keys to find")
-    with_bodies: bool = Field(default=False, description="give the bodies too")
+    submission_ids: Annotated[list[str], Meta(description="ids to find")] = field(default_factory=list[str])
+    once: Annotated[list[str], Meta(description="once keys to find")] = field(default_factory=list[str])
+    with_bodies: Annotated[bool, Meta(description="give the bodies too")] = False
 
 
 class Found(Message, wire="ledger.found"):
     """Entries in the order of the question: first submission ids, then once keys; None where nothing is."""
 
-    entries: list[Entry | None] = Field(description="as asked for")
+    entries: Annotated[list[Entry | None], Meta(description="as asked for")]
 
     def to_bytes(self) -> bytes:
         """See `Message`."""
@@ -130,26 +134,26 @@ class Found(Message, wire="ledger.found"):
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
         (entries,) = _FOUND.decode(data)
-        return cls.model_construct(entries=entries)
+        return cls(entries=entries)
 
 
 class Read(Message, wire="ledger.read"):
     """A range of one stream in order, up to the last acknowledged entry."""
 
-    stream: str = Field(description="named stream, `session/<id>`, or `session`: the journals of all sessions")
-    after: int = Field(default=-1, description="only entries with a greater sequence")
-    limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
-    with_bodies: bool = Field(default=False, description="give the bodies too")
-    newest_first: bool = Field(default=False, description="from the head backwards")
-    before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
+    stream: Annotated[str, Meta(description="named stream, `session/<id>`, or `session`: the journals of all sessions")]
+    after: Annotated[int, Meta(description="only entries with a greater sequence")] = -1
+    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most ledger.read_entries_max")]
+    with_bodies: Annotated[bool, Meta(description="give the bodies too")] = False
+    newest_first: Annotated[bool, Meta(description="from the head backwards")] = False
+    before: Annotated[int | None, Meta(description="only entries with a smaller sequence; None: up to the head")] = None
 
 
 class Entries(Message, wire="ledger.entries"):
     """A page; `more` says whether a further page exists beyond the last entry."""
 
-    entries: list[Entry] = Field(description="in the order that was asked for")
-    more: bool = Field(description="true: a further page exists")
-    head: int = Field(description="sequence of the last acknowledged entry of the ledger, -1 if empty")
+    entries: Annotated[list[Entry], Meta(description="in the order that was asked for")]
+    more: Annotated[bool, Meta(description="true: a further page exists")]
+    head: Annotated[int, Meta(description="sequence of the last acknowledged entry of the ledger, -1 if empty")]
 
     def to_bytes(self) -> bytes:
         """See `Message`."""
@@ -159,34 +163,36 @@ class Entries(Message, wire="ledger.entries"):
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
         entries, more, head = _ENTRIES.decode(data)
-        return cls.model_construct(entries=entries, more=more, head=head)
+        return cls(entries=entries, more=more, head=head)
 
 
 class Query(Message, wire="ledger.query"):
     """Entries by provenance, event type and time, from the index (at most 200 ms behind)."""
 
-    where: dict[str, Any] = Field(
-        default_factory=dict,
-        description="equality on stream, event_type, origin, session_id, run_seq, work_order_id, agent_id, decision, "
-        "reason",
-    )
-    after: int = Field(default=-1, description="only entries with a greater sequence")
-    limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
-    newest_first: bool = Field(default=False, description="from the head backwards")
-    with_bodies: bool = Field(default=False, description="give the bodies too")
-    before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
+    where: Annotated[
+        dict[str, Any],
+        Meta(
+            description="equality on stream, event_type, origin, session_id, run_seq, work_order_id, agent_id, "
+            "decision, reason"
+        ),
+    ] = field(default_factory=dict)
+    after: Annotated[int, Meta(description="only entries with a greater sequence")] = -1
+    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most ledger.read_entries_max")]
+    newest_first: Annotated[bool, Meta(description="from the head backwards")] = False
+    with_bodies: Annotated[bool, Meta(description="give the bodies too")] = False
+    before: Annotated[int | None, Meta(description="only entries with a smaller sequence; None: up to the head")] = None
 
 
 class Tail(Message, wire="ledger.tail"):
     """Entries after a sequence; waits up to `wait_ms` for the first one (long poll), so that a follower never spins."""
 
-    after: int = Field(description="only entries with a greater sequence")
-    limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
-    wait_ms: Count = Field(default=0, description="longest wait for a first entry; 0: none")
-    stream: str | None = Field(
-        default=None, description="only this stream; `session`: the journals of all sessions; None: all"
-    )
-    with_bodies: bool = Field(default=False, description="give the bodies too")
+    after: Annotated[int, Meta(description="only entries with a greater sequence")]
+    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most ledger.read_entries_max")]
+    wait_ms: Annotated[Count, Meta(description="longest wait for a first entry; 0: none")] = 0
+    stream: Annotated[
+        str | None, Meta(description="only this stream; `session`: the journals of all sessions; None: all")
+    ] = None
+    with_bodies: Annotated[bool, Meta(description="give the bodies too")] = False
 
 
 class Search(Message, wire="ledger.search"):
@@ -195,72 +201,85 @@ class Search(Message, wire="ledger.search"):
     Words are words, whatever stands between them: nothing in them is syntax.
     """
 
-    words: str = Field(
-        description="any of these; of a long text its beginning and end, of many words "
-        "the longest, then the rarest (words_max, postings_max)"
+    words: Annotated[
+        str,
+        Meta(
+            description="any of these; of a long text its beginning and end, of many words "
+            "the longest, then the rarest (words_max, postings_max)"
+        ),
+    ]
+    session_id: Annotated[str, Meta(description="only of this session (full id); empty: of all")] = ""
+    agent_id: Annotated[str, Meta(description="only of this agent; empty: of all")] = ""
+    principal: Annotated[str, Meta(description="only of sessions of this principal; empty: of all")] = ""
+    streams: Annotated[
+        list[str], Meta(description="only of these; `session`: the journals; none: all that one may search")
+    ] = field(default_factory=list[str])
+    event_types: Annotated[list[str], Meta(description="only of entries of these types; none: of all")] = field(
+        default_factory=list[str]
     )
-    session_id: str = Field(default="", description="only of this session (full id); empty: of all")
-    agent_id: str = Field(default="", description="only of this agent; empty: of all")
-    principal: str = Field(default="", description="only of sessions of this principal; empty: of all")
-    streams: list[str] = Field(
-        default_factory=list[str], description="only of these; `session`: the journals; none: all that one may search"
-    )
-    event_types: list[str] = Field(
-        default_factory=list[str], description="only of entries of these types; none: of all"
-    )
-    after: int = Field(default=-1, description="only entries with a greater sequence")
-    before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
-    since_us: Count = Field(
-        default=0, description="only entries of this ledger time and later, microseconds since 1970"
-    )
-    score_min: float = Field(default=0.0, ge=0, le=1, description="only texts that answer so well")
-    limit: int = Field(ge=1, description="hits, at most ledger.search.hits_max")
-    statements_first: bool = Field(
-        default=False,
-        description="what ends with a question mark comes last: earlier questions have these words, and no answer",
-    )
+    after: Annotated[int, Meta(description="only entries with a greater sequence")] = -1
+    before: Annotated[int | None, Meta(description="only entries with a smaller sequence; None: up to the head")] = None
+    since_us: Annotated[
+        Count, Meta(description="only entries of this ledger time and later, microseconds since 1970")
+    ] = 0
+    score_min: Annotated[float, Meta(ge=0, le=1, description="only texts that answer so well")] = 0.0
+    limit: Annotated[int, Meta(ge=1, description="hits, at most ledger.search.hits_max")]
+    statements_first: Annotated[
+        bool,
+        Meta(
+            description="what ends with a question mark comes last: earlier questions have these words, and no answer"
+        ),
+    ] = False
 
 
 class Hit(Record):
     """One text that was found."""
 
-    sequence: int = Field(description="of the entry that brought it")
-    submission_id: str = Field(description="of that entry")
-    stream: str = Field(description="named stream or `session/<id>`")
-    event_type: str = Field(description="what happened, e.g. RunRequested")
-    session_id: str = Field(description="full id; empty: none")
-    agent_id: str = Field(description="empty: none")
-    at_us: Count = Field(description="the ledger's time, microseconds since 1970 UTC")
-    kind: str = Field(description="message, steer, reply, result (of a tool), line (that was learned) or reason")
-    ref: str = Field(description="`<submission id>/<n>` of the body that holds the whole text")
-    score: float = Field(description="0 to 1: how well its best passage answers (docs/ledger.md, Search)")
-    excerpt: str = Field(description="the passage of the text that answers best")
-    excerpt_at: Count = Field(description="where the excerpt begins in the text, in characters")
-    text_chars: Count = Field(description="characters of the whole text")
-    spans: list[list[int]] = Field(description="words found in the excerpt, each as [start, end), in characters of it")
+    sequence: Annotated[int, Meta(description="of the entry that brought it")]
+    submission_id: Annotated[str, Meta(description="of that entry")]
+    stream: Annotated[str, Meta(description="named stream or `session/<id>`")]
+    event_type: Annotated[str, Meta(description="what happened, e.g. RunRequested")]
+    session_id: Annotated[str, Meta(description="full id; empty: none")]
+    agent_id: Annotated[str, Meta(description="empty: none")]
+    at_us: Annotated[Count, Meta(description="the ledger's time, microseconds since 1970 UTC")]
+    kind: Annotated[
+        str, Meta(description="message, steer, reply, result (of a tool), line (that was learned) or reason")
+    ]
+    ref: Annotated[str, Meta(description="`<submission id>/<n>` of the body that holds the whole text")]
+    score: Annotated[float, Meta(description="0 to 1: how well its best passage answers (docs/ledger.md, Search)")]
+    excerpt: Annotated[str, Meta(description="the passage of the text that answers best")]
+    excerpt_at: Annotated[Count, Meta(description="where the excerpt begins in the text, in characters")]
+    text_chars: Annotated[Count, Meta(description="characters of the whole text")]
+    spans: Annotated[
+        list[list[int]], Meta(description="words found in the excerpt, each as [start, end), in characters of it")
+    ]
 
 
 class Hits(Message, wire="ledger.hits"):
     """What answers best, best first."""
 
-    hits: list[Hit] = Field(description="by score, of equal ones the newest first")
-    more: bool = Field(description="true: further texts have these words, and may answer, too")
-    words: list[str] = Field(description="that were looked for: without case and diacritics, each once, sorted")
-    head: int = Field(description="sequence of the last acknowledged entry of the ledger, -1 if empty")
-    reached: int = Field(description="of the last entry that was searched; below head: what came behind it was not")
+    hits: Annotated[list[Hit], Meta(description="by score, of equal ones the newest first")]
+    more: Annotated[bool, Meta(description="true: further texts have these words, and may answer, too")]
+    words: Annotated[
+        list[str], Meta(description="that were looked for: without case and diacritics, each once, sorted")
+    ]
+    head: Annotated[int, Meta(description="sequence of the last acknowledged entry of the ledger, -1 if empty")]
+    reached: Annotated[
+        int, Meta(description="of the last entry that was searched; below head: what came behind it was not")
+    ]
 
 
 class GetBody(Message, wire="ledger.get_body"):
     """One body by ref."""
 
-    ref: str = Field(description="`<submission id>/<n>`")
+    ref: Annotated[str, Meta(description="`<submission id>/<n>`")]
 
 
 class Body(Message, wire="ledger.body"):
     """The bytes behind a ref."""
 
-    ref: str = Field(description="`<submission id>/<n>`")
-    data: bytes = Field(description="the bytes, exactly as written")
+    ref: Annotated[str, Meta(description="`<submission id>/<n>`")]
+    data: Annotated[bytes, Meta(description="the bytes, exactly as written")]
 
 
 class ReadLedgerStats(Message, wire="ledger.read_stats"):
@@ -270,10 +289,10 @@ class ReadLedgerStats(Message, wire="ledger.read_stats"):
 class LedgerStats(Message, wire="ledger.stats"):
     """Counters since start, and the head."""
 
-    head: int = Field(description="sequence of the last acknowledged entry, -1 if empty")
-    chain: bytes = Field(description="SHA-256 chain value of the head")
-    entries: Count = Field(description="entries in the ledger")
-    commits: Count = Field(description="batches since start")
-    syncs: Count = Field(description="device syncs since start")
-    bytes_written: Count = Field(description="since start")
-    index_behind: Count = Field(description="entries acknowledged and not yet in the index")
+    head: Annotated[int, Meta(description="sequence of the last acknowledged entry, -1 if empty")]
+    chain: Annotated[bytes, Meta(description="SHA-256 chain value of the head")]
+    entries: Annotated[Count, Meta(description="entries in the ledger")]
+    commits: Annotated[Count, Meta(description="batches since start")]
+    syncs: Annotated[Count, Meta(description="device syncs since start")]
+    bytes_written: Annotated[Count, Meta(description="since start")]
+    index_behind: Annotated[Count, Meta(description="entries acknowledged and not yet in the index")]

@@ -6,9 +6,9 @@ What happened to a session is `bus/record/session_facts.py`. Exported schema nam
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import PRINCIPAL_PATTERN, CommandId, InputId, RunId, SessionId
@@ -21,30 +21,34 @@ ReasoningEffort = Literal["Low", "Medium", "High"]
 class RunSettings(Record):
     """What a session's settings and a run's have in common."""
 
-    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
-    reasoning_effort: ReasoningEffort | None = Field(default=None, description="how hard the model shall think")
-    max_tokens: Chosen | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
-    caller_tools: list[ToolSpec] | None = Field(
-        default=None, description="tools that the asker runs itself, beside the agent's own"
+    provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles; None: none")] = None
+    reasoning_effort: Annotated[ReasoningEffort | None, Meta(description="how hard the model shall think")] = None
+    max_tokens: Annotated[Chosen | None, Meta(description="cap of an answer, tokens; None: the contract decides")] = (
+        None
     )
-    tool_choice: ToolChoice | None = Field(
-        default=None, description="required: caller_tools alone, one has to be called; None: auto"
-    )
-    output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: text")
-    sampling: Sampling | None = Field(default=None, description="if the agent takes it; None: as configured")
+    caller_tools: Annotated[
+        list[ToolSpec] | None, Meta(description="tools that the asker runs itself, beside the agent's own")
+    ] = None
+    tool_choice: Annotated[
+        ToolChoice | None, Meta(description="required: caller_tools alone, one has to be called; None: auto")
+    ] = None
+    output_schema: Annotated[dict[str, Any] | None, Meta(description="JSON Schema of the answer; None: text")] = None
+    sampling: Annotated[Sampling | None, Meta(description="if the agent takes it; None: as configured")] = None
 
 
 class SessionConfig(RunSettings):
     """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
 
-    provider: str | None = Field(default=None, description="None: routed by tag or default")
-    model: str | None = Field(default=None, description="None: routed by tag or default")
-    attention_template: str | None = Field(default=None, description="`ATT-…` for contexts; None: by selectors")
-    calls_tool: str | None = Field(
-        default=None,
-        description="of one run, by an operator: the tool to call without a model; its message is the arguments, its "
-        "answer the result",
-    )
+    provider: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
+    model: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
+    attention_template: Annotated[str | None, Meta(description="`ATT-…` for contexts; None: by selectors")] = None
+    calls_tool: Annotated[
+        str | None,
+        Meta(
+            description="of one run, by an operator: the tool to call without a model; its message is the arguments, "
+            "its answer the result"
+        ),
+    ] = None
 
 
 NamedBy = Literal["request", "session", "agent", "contract", "tag", "default"]
@@ -54,79 +58,79 @@ NamedBy = Literal["request", "session", "agent", "contract", "tag", "default"]
 class ModelChoice(Record):
     """The model of a run, and who named it."""
 
-    provider: str = Field(description="provider id")
-    model: str = Field(description="model id")
-    named_by: NamedBy = Field(description="who named it")
+    provider: Annotated[str, Meta(description="provider id")]
+    model: Annotated[str, Meta(description="model id")]
+    named_by: Annotated[NamedBy, Meta(description="who named it")]
 
 
 class RunConfig(RunSettings):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
-    provider: NonBlank = Field(description="provider id")
-    model: NonBlank = Field(description="model id")
-    named_by: NamedBy = Field(default="session", description="who named the model")
+    provider: Annotated[NonBlank, Meta(description="provider id")]
+    model: Annotated[NonBlank, Meta(description="model id")]
+    named_by: Annotated[NamedBy, Meta(description="who named the model")] = "session"
 
 
-class Steer(Record):
+class Steer(Record, tag_field="kind", tag="Steer"):
     """A word to the run, seen by its next model round."""
 
-    kind: Literal["Steer"] = "Steer"
-    text: str = Field(description="word for word; in the journal it is body 1")
+    kind: ClassVar[Literal["Steer"]] = "Steer"
+    text: Annotated[str, Meta(description="word for word; in the journal it is body 1")]
 
 
-class FollowUp(Record):
+class FollowUp(Record, tag_field="kind", tag="FollowUp"):
     """A message that starts the next run, under input id `followup:<command>`, when this one ends."""
 
-    kind: Literal["FollowUp"] = "FollowUp"
-    text: str = Field(description="word for word; in the journal it is body 1")
+    kind: ClassVar[Literal["FollowUp"]] = "FollowUp"
+    text: Annotated[str, Meta(description="word for word; in the journal it is body 1")]
 
 
-class Pause(Record):
+class Pause(Record, tag_field="kind", tag="Pause"):
     """Stop at the next step boundary."""
 
-    kind: Literal["Pause"] = "Pause"
+    kind: ClassVar[Literal["Pause"]] = "Pause"
 
 
-class Resume(Record):
+class Resume(Record, tag_field="kind", tag="Resume"):
     """Go on after a pause."""
 
-    kind: Literal["Resume"] = "Resume"
+    kind: ClassVar[Literal["Resume"]] = "Resume"
 
 
-class Cancel(Record):
+class Cancel(Record, tag_field="kind", tag="Cancel"):
     """End the run; open calls are closed."""
 
-    kind: Literal["Cancel"] = "Cancel"
-    reason: str | None = Field(default=None, description="words of who cancelled; None: none")
+    kind: ClassVar[Literal["Cancel"]] = "Cancel"
+    reason: Annotated[str | None, Meta(description="words of who cancelled; None: none")] = None
 
 
-class LeaseHeartbeat(Record):
+class LeaseHeartbeat(Record, tag_field="kind", tag="LeaseHeartbeat"):
     """The holder of a lease is alive."""
 
-    kind: Literal["LeaseHeartbeat"] = "LeaseHeartbeat"
-    lease_id: str = Field(description="`LEASE-<run>-<number>`")
+    kind: ClassVar[Literal["LeaseHeartbeat"]] = "LeaseHeartbeat"
+    lease_id: Annotated[str, Meta(description="`LEASE-<run>-<number>`")]
     heartbeat_at: Timestamp
 
 
-class Approve(Record):
+class Approve(Record, tag_field="kind", tag="Approve"):
     """Let a held call run."""
 
-    kind: Literal["Approve"] = "Approve"
-    call_id: str = Field(description="as held_calls names it")
+    kind: ClassVar[Literal["Approve"]] = "Approve"
+    call_id: Annotated[str, Meta(description="as held_calls names it")]
 
 
-class Deny(Record):
+class Deny(Record, tag_field="kind", tag="Deny"):
     """Refuse a held call."""
 
-    kind: Literal["Deny"] = "Deny"
-    call_id: str = Field(description="as held_calls names it")
-    reason: str | None = Field(default=None, description="words of who denied; None: none")
+    kind: ClassVar[Literal["Deny"]] = "Deny"
+    call_id: Annotated[str, Meta(description="as held_calls names it")]
+    reason: Annotated[str | None, Meta(description="words of who denied; None: none")] = None
 
 
 StatedPrincipal = Annotated[
     str,
-    Field(
-        pattern=rf"^{PRINCIPAL_PATTERN}?$",
+    Meta(
+        pattern=rf"^{PRINCIPAL_PATTERN}?\Z",
         description="on whose behalf; read of an HTTP door alone, others are `local`",
     ),
 ]
@@ -138,9 +142,7 @@ COMMAND_REFUSALS = (
 )  # fmt: skip
 """Closed codes of a rejected command."""
 
-Command = Annotated[
-    Steer | FollowUp | Pause | Resume | Cancel | LeaseHeartbeat | Approve | Deny, Field(discriminator="kind")
-]
+Command = Steer | FollowUp | Pause | Resume | Cancel | LeaseHeartbeat | Approve | Deny
 
 
 class HostCommand(Record):
@@ -148,9 +150,9 @@ class HostCommand(Record):
 
     command_id: CommandId
     target_run_id: RunId | None = None
-    expected_session_epoch: Count | None = Field(default=None, description="applies only to this epoch; None: any")
+    expected_session_epoch: Annotated[Count | None, Meta(description="applies only to this epoch; None: any")] = None
     issued_at: Timestamp
-    command: Command = Field(description="what to do")
+    command: Annotated[Command, Meta(description="what to do")]
 
 
 # --- what is asked of the host and of HO2 -------------------------------------------------------------------------
@@ -159,88 +161,89 @@ class HostCommand(Record):
 class ToolCallSummary(Record):
     """One tool call of a turn, as a client sees it."""
 
-    tool_id: str = Field(description="name of the tool")
-    status: Literal["Succeeded", "Failed", "IgnoredStale", "Cancelled"] = Field(description="how it ended")
-    code: str = Field(default="", description="closed code; empty: none")
-    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="that it brought beside its text")
+    tool_id: Annotated[str, Meta(description="name of the tool")]
+    status: Annotated[Literal["Succeeded", "Failed", "IgnoredStale", "Cancelled"], Meta(description="how it ended")]
+    code: Annotated[str, Meta(description="closed code; empty: none")] = ""
+    files: Annotated[list[ToolFile], Meta(description="that it brought beside its text")] = field(
+        default_factory=list[ToolFile]
+    )
 
 
 class CallerCall(Record):
     """A tool call that the caller runs, sending its result with the next turn."""
 
-    tool_call_id: str = Field(description="names it in that turn")
-    name: str = Field(description="one of caller_tools")
-    arguments: dict[str, Any] = Field(description="as the model gave them, unchecked")
+    tool_call_id: Annotated[str, Meta(description="names it in that turn")]
+    name: Annotated[str, Meta(description="one of caller_tools")]
+    arguments: Annotated[dict[str, Any], Meta(description="as the model gave them, unchecked")]
 
 
 class CallResult(Record):
     """What such a call brought."""
 
-    tool_call_id: NonBlank = Field(description="of a CallerCall that is open")
-    content: str = Field(description="for the model, as it is")
+    tool_call_id: Annotated[NonBlank, Meta(description="of a CallerCall that is open")]
+    content: Annotated[str, Meta(description="for the model, as it is")]
 
 
 class Remembered(Record):
     """What a turn stated, and what became of it; undone by its artifact id."""
 
-    statement: str = Field(description="as it was read; empty: erased")
-    artifact_id: str = Field(description="`ART-…`")
-    state: Literal["active", "pending", "refused", "unanswered"] = Field(
-        description="active: in prompts from the next turn on; pending: once confirmed; refused: in quarantine; "
-        "unanswered: nobody knows yet, said again it counts once"
-    )
+    statement: Annotated[str, Meta(description="as it was read; empty: erased")]
+    artifact_id: Annotated[str, Meta(description="`ART-…`")]
+    state: Annotated[
+        Literal["active", "pending", "refused", "unanswered"],
+        Meta(
+            description="active: in prompts from the next turn on; pending: once confirmed; refused: in quarantine; "
+            "unanswered: nobody knows yet, said again it counts once"
+        ),
+    ]
 
 
 class TurnResult(Message, wire="session.turn_result"):
     """The answer to one input, exactly once."""
 
-    response: str = Field(description="for the user to read")
-    outcome: Literal["success", "degraded", "error"] = Field(
-        description="degraded: answered without HO2; error: not answered"
-    )
+    response: Annotated[str, Meta(description="for the user to read")]
+    outcome: Annotated[
+        Literal["success", "degraded", "error"], Meta(description="degraded: answered without HO2; error: not answered")
+    ]
     session_id: SessionId
     run_id: RunId | None
     input_id: InputId
-    tool_calls: list[ToolCallSummary] = Field(default_factory=list[ToolCallSummary])
-    caller_calls: list[CallerCall] = Field(default_factory=list[CallerCall], description="for the caller to run")
-    refused: bool = Field(default=False, description="the model refuses in words to keep output_schema")
-    cut: str = Field(default="", description="why the answer is not whole, one of CUT")
-    tools_missing: list[str] = Field(
-        default_factory=list[str],
-        description="tools that nobody had: ids, or `<server>__*`",
+    tool_calls: list[ToolCallSummary] = field(default_factory=list[ToolCallSummary])
+    caller_calls: Annotated[list[CallerCall], Meta(description="for the caller to run")] = field(
+        default_factory=list[CallerCall]
     )
-    tools_withheld: list[str] = Field(
-        default_factory=list[str],
-        description="writing tools that only a wildcard permits",
+    refused: Annotated[bool, Meta(description="the model refuses in words to keep output_schema")] = False
+    cut: Annotated[str, Meta(description="why the answer is not whole, one of CUT")] = ""
+    tools_missing: Annotated[list[str], Meta(description="tools that nobody had: ids, or `<server>__*`")] = field(
+        default_factory=list[str]
     )
-    template_fault: str = Field(
-        default="",
-        description="the attention template asked for is gone, or its selectors exclude this agent",
+    tools_withheld: Annotated[list[str], Meta(description="writing tools that only a wildcard permits")] = field(
+        default_factory=list[str]
     )
-    over_budget: Count = Field(default=0, description="tokens of its session beyond its budget (mode warn)")
-    exchange_entry_ids: list[str] = Field(
-        default_factory=list[str], description="submission ids of PROMPT_RECEIVED, in order"
+    template_fault: Annotated[
+        str, Meta(description="the attention template asked for is gone, or its selectors exclude this agent")
+    ] = ""
+    over_budget: Annotated[Count, Meta(description="tokens of its session beyond its budget (mode warn)")] = 0
+    exchange_entry_ids: Annotated[list[str], Meta(description="submission ids of PROMPT_RECEIVED, in order")] = field(
+        default_factory=list[str]
     )
-    quality_gate_passed: bool | None = Field(default=None, description="None: no answer was judged")
-    consolidation_candidates: list[str] = Field(
-        default_factory=list[str], description="signals that crossed their gate"
+    quality_gate_passed: Annotated[bool | None, Meta(description="None: no answer was judged")] = None
+    consolidation_candidates: Annotated[list[str], Meta(description="signals that crossed their gate")] = field(
+        default_factory=list[str]
     )
-    remembered: Remembered | None = Field(default=None, description="what the message stated")
+    remembered: Annotated[Remembered | None, Meta(description="what the message stated")] = None
     cost: Cost = Cost()
-    elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
-    code: str | None = Field(default=None, description="why the outcome is not success")
-    retry_after_ms: int | None = Field(default=None, description="when its provider may be asked again")
-    reason: str = Field(
-        default="",
-        description="degraded: who had not answered and why, for the user",
-    )
+    elapsed_ms: Annotated[Count, Meta(description="from arrival to the answer")] = 0
+    code: Annotated[str | None, Meta(description="why the outcome is not success")] = None
+    retry_after_ms: Annotated[int | None, Meta(description="when its provider may be asked again")] = None
+    reason: Annotated[str, Meta(description="degraded: who had not answered and why, for the user")] = ""
 
 
 class StartSession(Message, wire="session.start"):
     """Client -> host and host -> HO2: begin (or find again) a session; idempotent by session_id."""
 
-    session_id: SessionId | None = Field(default=None, description="None: the host draws one")
-    agent_id: str | None = Field(default=None, description="None: host.agent_id")
+    session_id: Annotated[SessionId | None, Meta(description="None: the host draws one")] = None
+    agent_id: Annotated[str | None, Meta(description="None: host.agent_id")] = None
     session_config: SessionConfig = SessionConfig()
     principal: StatedPrincipal = ""
 
@@ -249,8 +252,8 @@ class SessionReady(Message, wire="session.ready"):
     """Answer to StartSession."""
 
     session_id: SessionId
-    agent_id: str = Field(description="the agent of the session")
-    is_new: bool = Field(description="false: the session was there already")
+    agent_id: Annotated[str, Meta(description="the agent of the session")]
+    is_new: Annotated[bool, Meta(description="false: the session was there already")]
 
 
 def words_of(text: str, results: Iterable[CallResult]) -> str:
@@ -283,25 +286,28 @@ def form_of(overrides: SessionConfig | None) -> str:
 class TurnInput(Record):
     """What whoever asks for a turn says, wherever it is passed on: a user's message, or results of calls."""
 
-    text: str = Field(default="", description="the user's message; empty beside results")
-    results: list[CallResult] = Field(
-        default_factory=list[CallResult], description="of every open call, in place of a message"
+    text: Annotated[str, Meta(description="the user's message; empty beside results")] = ""
+    results: Annotated[list[CallResult], Meta(description="of every open call, in place of a message")] = field(
+        default_factory=list[CallResult]
     )
     run_overrides: SessionConfig | None = None
-    stream: bool = Field(default=False, description="send provisional deltas before the answer")
-    lease: bool = Field(
-        default=False,
-        description="the run is cancelled when its asker goes away; asking again renews",
+    stream: Annotated[bool, Meta(description="send provisional deltas before the answer")] = False
+    lease: Annotated[bool, Meta(description="the run is cancelled when its asker goes away; asking again renews")] = (
+        False
     )
 
 
 class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
     """Client -> host: one user message, or results. Idempotent by input_id; its deadline is the client's."""
 
-    session_id: SessionId | None = Field(default=None, description="None: a first turn, id from input_id")
+    session_id: Annotated[SessionId | None, Meta(description="None: a first turn, id from input_id")] = None
     input_id: InputId
-    agent_id: str | None = Field(default=None, description="None: host.agent_id, or the session's; another is refused")
-    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="images of the message, in its record")
+    agent_id: Annotated[str | None, Meta(description="None: host.agent_id, or the session's; another is refused")] = (
+        None
+    )
+    files: Annotated[list[ToolFile], Meta(description="images of the message, in its record")] = field(
+        default_factory=list[ToolFile]
+    )
 
 
 class TurnRequest(TurnInput, Message, wire="ho2.turn"):
@@ -312,37 +318,38 @@ class TurnRequest(TurnInput, Message, wire="ho2.turn"):
 
     session_id: SessionId
     input_id: InputId
-    agent_id: str | None = Field(default=None, description="refused unless it is the session's")
-    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="images of the message, in its record")
-    client: str = Field(
-        default="",
-        description="instance that waits; lost, it renews no lease",
+    agent_id: Annotated[str | None, Meta(description="refused unless it is the session's")] = None
+    files: Annotated[list[ToolFile], Meta(description="images of the message, in its record")] = field(
+        default_factory=list[ToolFile]
     )
-    waiting: Literal["Paused", "WaitingInput"] | None = Field(
-        default=None, description="what the requester knows; answered once that changed"
-    )
+    client: Annotated[str, Meta(description="instance that waits; lost, it renews no lease")] = ""
+    waiting: Annotated[
+        Literal["Paused", "WaitingInput"] | None,
+        Meta(description="what the requester knows; answered once that changed"),
+    ] = None
 
 
 class HeldCall(Record):
     """A tool call that waits for an Approve or Deny."""
 
-    call_id: str = Field(description="`<position>-<digest of tool and arguments>`")
-    tool_id: str = Field(description="name of the tool")
-    arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them")
+    call_id: Annotated[str, Meta(description="`<position>-<digest of tool and arguments>`")]
+    tool_id: Annotated[str, Meta(description="name of the tool")]
+    arguments: Annotated[dict[str, Any], Meta(description="as the model gave them")] = field(default_factory=dict)
 
 
 class TurnReply(Message, wire="ho2.turn_reply"):
     """HO2 -> host: the result, or how the run stands; then the host asks again under the same input_id."""
 
     result: TurnResult | None
-    waiting: Literal["Paused", "WaitingInput"] | None = Field(default=None, description="for a resume or an approval")
-    run_id: RunId | None = Field(default=None, description="that waits or is leased")
-    held_calls: list[HeldCall] = Field(default_factory=list["HeldCall"], description="that wait for an approval")
-    lease_id: str | None = Field(default=None, description="renewed by asking again")
-    meanwhile: TurnResult | None = Field(
-        default=None,
-        description="for a client whose time is over while the run stands still",
+    waiting: Annotated[Literal["Paused", "WaitingInput"] | None, Meta(description="for a resume or an approval")] = None
+    run_id: Annotated[RunId | None, Meta(description="that waits or is leased")] = None
+    held_calls: Annotated[list[HeldCall], Meta(description="that wait for an approval")] = field(
+        default_factory=list["HeldCall"]
     )
+    lease_id: Annotated[str | None, Meta(description="renewed by asking again")] = None
+    meanwhile: Annotated[
+        TurnResult | None, Meta(description="for a client whose time is over while the run stands still")
+    ] = None
 
 
 class Consolidate(Message, wire="ho2.consolidate"):
@@ -353,26 +360,26 @@ class Consolidate(Message, wire="ho2.consolidate"):
 
     session_id: SessionId
     run_id: RunId
-    agent_id: str = Field(description="whose memory; the routing key")
-    signal_ids: Annotated[list[str], Field(min_length=1)] = Field(description="the turn's consolidation_candidates")
+    agent_id: Annotated[str, Meta(description="whose memory; the routing key")]
+    signal_ids: Annotated[list[str], Meta(min_length=1, description="the turn's consolidation_candidates")]
 
 
 class EndSession(Message, wire="session.end"):
     """End a session; best effort at the host, recorded by HO2."""
 
     session_id: SessionId
-    reason: str = Field(default="client", description="why it ends")
+    reason: Annotated[str, Meta(description="why it ends")] = "client"
     principal: StatedPrincipal = ""
-    door: str = Field(default="", description="host -> HO2: the stamped instance that said it")
+    door: Annotated[str, Meta(description="host -> HO2: the stamped instance that said it")] = ""
 
 
 class SessionClosed(Message, wire="session.closed"):
     """Answer to EndSession."""
 
     session_id: SessionId
-    turn_count: Count | None = Field(description="turns answered; None: unknown, the end may not be recorded")
-    total_tokens: Count = Field(default=0, description="of its turns, however they ended")
-    cost_usd: float | None = Field(default=0.0, description="of them; None: a price is unknown")
+    turn_count: Annotated[Count | None, Meta(description="turns answered; None: unknown, the end may not be recorded")]
+    total_tokens: Annotated[Count, Meta(description="of its turns, however they ended")] = 0
+    cost_usd: Annotated[float | None, Meta(description="of them; None: a price is unknown")] = 0.0
 
 
 class ReadSession(Message, wire="session.read"):
@@ -394,24 +401,24 @@ class CommandVerdict(Message, wire="session.command_verdict"):
 
     session_id: SessionId
     command_id: CommandId
-    outcome: Literal["applied", "rejected"] = Field(description="whether it took effect")
-    reason: str = Field(default="", description="`<code>: <facts>`, of COMMAND_REFUSALS")
-    is_repeat: bool = Field(default=False, description="it had come before")
-    run_id: RunId | None = Field(default=None, description="active after it")
-    lifecycle: Lifecycle = Field(description="where that run stands after it")
-    session_epoch: Count = Field(description="the current epoch after it")
-    input_id: InputId | None = Field(default=None, description="a FollowUp's: input of the run that it starts")
+    outcome: Annotated[Literal["applied", "rejected"], Meta(description="whether it took effect")]
+    reason: Annotated[str, Meta(description="`<code>: <facts>`, of COMMAND_REFUSALS")] = ""
+    is_repeat: Annotated[bool, Meta(description="it had come before")] = False
+    run_id: Annotated[RunId | None, Meta(description="active after it")] = None
+    lifecycle: Annotated[Lifecycle, Meta(description="where that run stands after it")]
+    session_epoch: Annotated[Count, Meta(description="the current epoch after it")]
+    input_id: Annotated[InputId | None, Meta(description="a FollowUp's: input of the run that it starts")] = None
 
 
 class CallView(Record):
     """One call of the active batch."""
 
-    call_id: str = Field(description="zero-padded position; of a held one with its digest")
-    tool_id: str = Field(description="name of the tool; empty: not known")
-    state: str = Field(description="Pending, Succeeded, Failed, IgnoredStale or Cancelled")
-    code: str = Field(default="", description="closed code; empty: none")
-    held: bool = Field(default=False, description="waits for an approval")
-    arguments: dict[str, Any] = Field(default_factory=dict, description="as the model gave them")
+    call_id: Annotated[str, Meta(description="zero-padded position; of a held one with its digest")]
+    tool_id: Annotated[str, Meta(description="name of the tool; empty: not known")]
+    state: Annotated[str, Meta(description="Pending, Succeeded, Failed, IgnoredStale or Cancelled")]
+    code: Annotated[str, Meta(description="closed code; empty: none")] = ""
+    held: Annotated[bool, Meta(description="waits for an approval")] = False
+    arguments: Annotated[dict[str, Any], Meta(description="as the model gave them")] = field(default_factory=dict)
 
 
 class RunView(Record):
@@ -419,31 +426,31 @@ class RunView(Record):
 
     run_id: RunId
     input_id: InputId
-    rounds: Count = Field(description="model rounds begun")
-    in_flight: Count = Field(description="orders on their way")
-    calls: list[CallView] = Field(description="of the active tool batch, in call order")
-    pause_requested: bool = Field(description="at the next step")
-    cancel_reason: str | None = Field(description="why it is being cancelled")
-    pending_steers: Count = Field(description="steers that the next round observes")
-    deadline_at: Timestamp | None = Field(description="when its answer is due; moves while it waits")
-    lease_id: str | None = Field(description="its lease; None: it has none")
-    lease_expires_at: Timestamp | None = Field(description="when that is over")
+    rounds: Annotated[Count, Meta(description="model rounds begun")]
+    in_flight: Annotated[Count, Meta(description="orders on their way")]
+    calls: Annotated[list[CallView], Meta(description="of the active tool batch, in call order")]
+    pause_requested: Annotated[bool, Meta(description="at the next step")]
+    cancel_reason: Annotated[str | None, Meta(description="why it is being cancelled")]
+    pending_steers: Annotated[Count, Meta(description="steers that the next round observes")]
+    deadline_at: Annotated[Timestamp | None, Meta(description="when its answer is due; moves while it waits")]
+    lease_id: Annotated[str | None, Meta(description="its lease; None: it has none")]
+    lease_expires_at: Annotated[Timestamp | None, Meta(description="when that is over")]
 
 
 class IntentView(Record):
     """An active intent."""
 
-    intent_id: str = Field(description="`INT-<session>-<nnn>`")
-    objective: str = Field(description="its words, cut")
+    intent_id: Annotated[str, Meta(description="`INT-<session>-<nnn>`")]
+    objective: Annotated[str, Meta(description="its words, cut")]
     declared_at: Timestamp
 
 
 class ConflictView(Record):
     """The newest conflict of a session's intents."""
 
-    reason: str = Field(description="unclear_signal, several_active")
-    active_intent_ids: list[str] = Field(description="active then, in the order of their declaration")
-    chosen: str = Field(description="under which the turn went on")
+    reason: Annotated[str, Meta(description="unclear_signal, several_active")]
+    active_intent_ids: Annotated[list[str], Meta(description="active then, in the order of their declaration")]
+    chosen: Annotated[str, Meta(description="under which the turn went on")]
     at: Timestamp
 
 
@@ -451,22 +458,22 @@ class SessionView(Message, wire="session.view"):
     """Answer to ReadSession."""
 
     session_id: SessionId
-    agent_id: str = Field(description="the agent of the session")
-    status: Literal["open", "closed"] = Field(description="closed: no further turn")
-    lifecycle: Lifecycle = Field(description="where the current run stands")
-    session_epoch: Count = Field(description="rises when earlier work becomes stale")
-    step_epoch: Count = Field(description="the same within a step")
-    tenure: Count = Field(description="n of the owner's TookOver; 0: nobody yet")
-    owner: str = Field(description="instance that owns the session; empty: none")
-    turn_count: Count = Field(description="turns answered")
-    active_input_id: InputId | None = Field(description="the input being answered; None: none")
-    run: RunView | None = Field(default=None, description="the active run; None: none")
-    pending_follow_ups: Count = Field(default=0, description="messages that wait for its end")
+    agent_id: Annotated[str, Meta(description="the agent of the session")]
+    status: Annotated[Literal["open", "closed"], Meta(description="closed: no further turn")]
+    lifecycle: Annotated[Lifecycle, Meta(description="where the current run stands")]
+    session_epoch: Annotated[Count, Meta(description="rises when earlier work becomes stale")]
+    step_epoch: Annotated[Count, Meta(description="the same within a step")]
+    tenure: Annotated[Count, Meta(description="n of the owner's TookOver; 0: nobody yet")]
+    owner: Annotated[str, Meta(description="instance that owns the session; empty: none")]
+    turn_count: Annotated[Count, Meta(description="turns answered")]
+    active_input_id: Annotated[InputId | None, Meta(description="the input being answered; None: none")]
+    run: Annotated[RunView | None, Meta(description="the active run; None: none")] = None
+    pending_follow_ups: Annotated[Count, Meta(description="messages that wait for its end")] = 0
     created_at: Timestamp
     updated_at: Timestamp
-    state_hash: str = Field(description="SHA-256 of the canonical state bytes")
-    active_intents: list[IntentView] = Field(
-        default_factory=list[IntentView], description="by declaration; the last one counts"
+    state_hash: Annotated[str, Meta(description="SHA-256 of the canonical state bytes")]
+    active_intents: Annotated[list[IntentView], Meta(description="by declaration; the last one counts")] = field(
+        default_factory=list[IntentView]
     )
-    intent_conflicts: Count = Field(default=0, description="INTENT_CONFLICT entries of the session")
-    newest_conflict: ConflictView | None = Field(default=None, description="None: there was none")
+    intent_conflicts: Annotated[Count, Meta(description="INTENT_CONFLICT entries of the session")] = 0
+    newest_conflict: Annotated[ConflictView | None, Meta(description="None: there was none")] = None

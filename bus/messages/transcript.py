@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from pydantic import TypeAdapter
+from msgspec.json import Decoder
 
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolCall, WorkOrder
@@ -26,8 +26,8 @@ NAME = "history"
 UNKNOWN = "history_unknown"
 """Code of the gateway's fault for a prompt that goes on from a text which it has not."""
 _MARK, _CALLS, _END = "\x1e", "\x1f", "\n"
-_ROLES = ("user", "assistant", "tool")
-_CALLED = TypeAdapter(list[ToolCall])
+_ROLES: Mapping[str, Literal["user", "assistant", "tool"]] = {"user": "user", "assistant": "assistant", "tool": "tool"}
+_CALLED = Decoder(list[ToolCall])
 _KEPT, _KEPT_CHARS = 4096, 4096
 """Messages that are made once, as nearly all of a prompt stood in the one before. Only speed depends on these."""
 _SHORTENED = "Earlier in this conversation, shortened:\n"
@@ -93,19 +93,20 @@ def _read(text: str) -> list[PromptMessage]:
 
 def _one(piece: str) -> PromptMessage:
     head, _, rest = piece.partition(_END)
-    role, _, call_id = head.partition(" ")
-    if role not in _ROLES:
-        raise ValueError(f"a message of an earlier turn is by {role[:20]!r}")
+    name, _, call_id = head.partition(" ")
+    role = _ROLES.get(name)
+    if role is None:
+        raise ValueError(f"a message of an earlier turn is by {name[:20]!r}")
     said, _, calls = rest.removesuffix(_END).partition(_CALLS)
-    return _message(role, said, call_id, _CALLED.validate_json(calls) if calls else [])
+    return _message(role, said, call_id, _CALLED.decode(calls) if calls else [])
 
 
 _one_kept = lru_cache(maxsize=_KEPT)(_one)
 
 
-def _message(role: str, text: str, call_id: str = "", calls: Sequence[ToolCall] = ()) -> PromptMessage:
+def _message(
+    role: Literal["user", "assistant", "tool"], text: str, call_id: str = "", calls: Sequence[ToolCall] = ()
+) -> PromptMessage:
     """Not checked again: a turn's prompt has dozens of them, and its text was."""
-    said = Segment.model_construct(name=NAME, ref=None, text=text, artifact_id=None, files=[])
-    return PromptMessage.model_construct(
-        role=role, segments=[said] if text else [], tool_calls=list(calls), tool_call_id=call_id
-    )
+    said = Segment(name=NAME, ref=None, text=text)
+    return PromptMessage(role=role, segments=[said] if text else [], tool_calls=list(calls), tool_call_id=call_id)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from hobus.bus.limits import STOPS_MAX, TEMPERATURE_MAX
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
@@ -16,11 +16,11 @@ ToolChoice = Literal["auto", "required"]
 class Sampling(Record):
     """How the answer is drawn; None: as contract or provider have it."""
 
-    temperature: Annotated[float, Field(ge=0, le=TEMPERATURE_MAX)] | None = Field(default=None, description="0 to 2")
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(default=None, description="above 0, up to 1")
-    seed: Chosen | None = Field(default=None, description="the same draws again, if the provider can")
-    stop: list[NonBlank] = Field(
-        default_factory=list[NonBlank], max_length=STOPS_MAX, description="texts before which the answer ends"
+    temperature: Annotated[Annotated[float, Meta(ge=0, le=TEMPERATURE_MAX)] | None, Meta(description="0 to 2")] = None
+    top_p: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="above 0, up to 1")] = None
+    seed: Annotated[Chosen | None, Meta(description="the same draws again, if the provider can")] = None
+    stop: Annotated[list[NonBlank], Meta(max_length=STOPS_MAX, description="texts before which the answer ends")] = (
+        field(default_factory=list[NonBlank])
     )
 
 
@@ -55,10 +55,10 @@ IN_DOUBT = "in_doubt"
 class ToolFile(Record):
     """A file that a tool or a message brought; its bytes are a body of the record."""
 
-    name: str = Field(description="as its tool says; of a message by its bytes")
-    media_type: str = Field(description="as its tool says; of a message by its bytes")
-    size_bytes: Count = Field(description="of its bytes")
-    ref: str = Field(default="", description="`<submission id>/<n>` of the body that holds its bytes")
+    name: Annotated[str, Meta(description="as its tool says; of a message by its bytes")]
+    media_type: Annotated[str, Meta(description="as its tool says; of a message by its bytes")]
+    size_bytes: Annotated[Count, Meta(description="of its bytes")]
+    ref: Annotated[str, Meta(description="`<submission id>/<n>` of the body that holds its bytes")] = ""
 
 
 LEARNED = "ho3_biases"
@@ -68,22 +68,23 @@ LEARNED = "ho3_biases"
 class Segment(Record):
     """A piece of text, recorded by `ref` where it has one."""
 
-    name: str = Field(default="", description="user_input, history, system, steer …")
-    ref: str | None = Field(
-        default=None,
-        description="`<submission id>/<n>` of the body that holds this text, or lists its parts",
+    name: Annotated[str, Meta(description="user_input, history, system, steer …")] = ""
+    ref: Annotated[
+        str | None, Meta(description="`<submission id>/<n>` of the body that holds this text, or lists its parts")
+    ] = None
+    text: Annotated[str, Meta(description="blank where only its ref is recorded")] = ""
+    artifact_id: Annotated[str | None, Meta(description="ho3_biases: `ART-…` whose context_line this is")] = None
+    files: Annotated[list[ToolFile], Meta(description="of a tool's result, or a message")] = field(
+        default_factory=list[ToolFile]
     )
-    text: str = Field(default="", description="blank where only its ref is recorded")
-    artifact_id: str | None = Field(default=None, description="ho3_biases: `ART-…` whose context_line this is")
-    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="of a tool's result, or a message")
 
 
 class Fence(Record):
     """Echoed in the receipt; a receipt under an older fence is stale."""
 
     run_id: RunId
-    session_epoch: Count = Field(description="rises when earlier work becomes stale")
-    step_epoch: Count = Field(description="the same within a step")
+    session_epoch: Annotated[Count, Meta(description="rises when earlier work becomes stale")]
+    step_epoch: Annotated[Count, Meta(description="the same within a step")]
 
 
 class ToolCall(Record):
@@ -91,157 +92,157 @@ class ToolCall(Record):
 
     ADDED_LATER = 2
 
-    call_id: str = Field(description="zero-padded position in the answer")
-    provider_call_id: str = Field(default="", description="the provider's own id")
-    tool_id: str = Field(description="name of the tool")
-    arguments: dict[str, Any] = Field(description="JSON object for the tool")
-    fault: str = Field(default="", description="what the model wrote wrong; it is told, nothing runs")
-    given_back: dict[str, Any] = Field(
-        default_factory=dict,
-        description="what its model wants back with it",
+    call_id: Annotated[str, Meta(description="zero-padded position in the answer")]
+    provider_call_id: Annotated[str, Meta(description="the provider's own id")] = ""
+    tool_id: Annotated[str, Meta(description="name of the tool")]
+    arguments: Annotated[dict[str, Any], Meta(description="JSON object for the tool")]
+    fault: Annotated[str, Meta(description="what the model wrote wrong; it is told, nothing runs")] = ""
+    given_back: Annotated[dict[str, Any], Meta(description="what its model wants back with it")] = field(
+        default_factory=dict
     )
 
 
 class ToolSpec(Record):
     """A tool as a model is told about it."""
 
-    tool_id: str = Field(description="name of the tool")
-    description: str = Field(description="what the tool does, for the model")
-    parameters: dict[str, Any] = Field(description="JSON Schema of the arguments")
+    tool_id: Annotated[str, Meta(description="name of the tool")]
+    description: Annotated[str, Meta(description="what the tool does, for the model")]
+    parameters: Annotated[dict[str, Any], Meta(description="JSON Schema of the arguments")]
 
 
 class Constraints(Record):
     """Limits and permissions of one order."""
 
-    prompt_contract_id: str = Field(default="", description="contract of an LLM order")
-    token_budget: int = Field(description="input and output of an LLM order")
-    timeout_seconds: float = Field(description="> 0; bounds the envelope's deadline")
-    tools_allowed: list[str] = Field(
-        default_factory=list[str], description="that the model may ask for, or the one to run"
+    prompt_contract_id: Annotated[str, Meta(description="contract of an LLM order")] = ""
+    token_budget: Annotated[int, Meta(description="input and output of an LLM order")]
+    timeout_seconds: Annotated[float, Meta(description="> 0; bounds the envelope's deadline")]
+    tools_allowed: Annotated[list[str], Meta(description="that the model may ask for, or the one to run")] = field(
+        default_factory=list[str]
     )
-    caller_tools: list[ToolSpec] = Field(
-        default_factory=list[ToolSpec],
-        description="tools that only the asker runs",
+    caller_tools: Annotated[list[ToolSpec], Meta(description="tools that only the asker runs")] = field(
+        default_factory=list[ToolSpec]
     )
-    tool_choice: ToolChoice = Field(default="auto", description="required: caller_tools alone, one has to be called")
-    output_schema: dict[str, Any] | None = Field(
-        default=None, description="JSON Schema of the answer; None: the contract's"
+    tool_choice: Annotated[ToolChoice, Meta(description="required: caller_tools alone, one has to be called")] = "auto"
+    output_schema: Annotated[
+        dict[str, Any] | None, Meta(description="JSON Schema of the answer; None: the contract's")
+    ] = None
+    domain_tags: Annotated[list[str], Meta(description="the first one with a configured route decides")] = field(
+        default_factory=list[str]
     )
-    domain_tags: list[str] = Field(
-        default_factory=list[str], description="the first one with a configured route decides"
-    )
-    headroom_tokens: int = Field(
-        default=0, description="that session and agent must have left beside it, for the next order"
-    )
-    budget_mode: BudgetMode = Field(description="what happens where a limit is reached")
-    provider_id: str | None = Field(default=None, description="None: routed by tag or default")
-    model_id: str | None = Field(default=None, description="None: routed by tag or default")
-    max_tokens: int | None = Field(default=None, description="cap of the answer, tokens; None: the contract's")
-    reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
-        default=None, description="how hard the model shall think"
-    )
-    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
-    sampling: Sampling | None = Field(default=None, description="the asker's; None: the contract's")
+    headroom_tokens: Annotated[
+        int, Meta(description="that session and agent must have left beside it, for the next order")
+    ] = 0
+    budget_mode: Annotated[BudgetMode, Meta(description="what happens where a limit is reached")]
+    provider_id: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
+    model_id: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
+    max_tokens: Annotated[int | None, Meta(description="cap of the answer, tokens; None: the contract's")] = None
+    reasoning_effort: Annotated[
+        Literal["Low", "Medium", "High"] | None, Meta(description="how hard the model shall think")
+    ] = None
+    provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles; None: none")] = None
+    sampling: Annotated[Sampling | None, Meta(description="the asker's; None: the contract's")] = None
 
 
 class Exchange(Record):
     """One earlier round of the run: what the model said or asked for, and what came back."""
 
-    tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
-    results: list[Segment] = Field(
-        default_factory=list[Segment],
-        description="in call order; `name` is the call id",
+    tool_calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    results: Annotated[list[Segment], Meta(description="in call order; `name` is the call id")] = field(
+        default_factory=list[Segment]
     )
     text: Segment = Segment()
-    said: list[Segment] = Field(
-        default_factory=list[Segment], description="steers, notes on unsent answers; oldest first"
+    said: Annotated[list[Segment], Meta(description="steers, notes on unsent answers; oldest first")] = field(
+        default_factory=list[Segment]
     )
 
 
 class WorkOrder(Message, wire="wo.order"):
     """What HO2 asks HO1 to do, once, with everything needed to do it."""
 
-    wo_id: str = Field(description="its idempotency key everywhere")
-    session_id: str = Field(description="full id")
-    agent_id: str = Field(description="a configured agent")
-    agent_class: str = Field(default="", description="class of the agent; empty: none")
-    framework_id: str = Field(default="", description="`FMWK-<nnn>` of the agent; empty: none")
-    package_id: str = Field(default="", description="package that owns the agent; empty: none")
+    wo_id: Annotated[str, Meta(description="its idempotency key everywhere")]
+    session_id: Annotated[str, Meta(description="full id")]
+    agent_id: Annotated[str, Meta(description="a configured agent")]
+    agent_class: Annotated[str, Meta(description="class of the agent; empty: none")] = ""
+    framework_id: Annotated[str, Meta(description="`FMWK-<nnn>` of the agent; empty: none")] = ""
+    package_id: Annotated[str, Meta(description="package that owns the agent; empty: none")] = ""
     fence: Fence
-    intent_id: str | None = Field(default=None, description="active when it was planned")
-    wo_type: WorkOrderType = Field(description="what kind of work")
-    tier_target: Literal["ho1"] = Field(default="ho1", description="who executes it")
-    state: WorkOrderState = Field(description="planned or dispatched")
+    intent_id: Annotated[str | None, Meta(description="active when it was planned")] = None
+    wo_type: Annotated[WorkOrderType, Meta(description="what kind of work")]
+    tier_target: Annotated[Literal["ho1"], Meta(description="who executes it")] = "ho1"
+    state: Annotated[WorkOrderState, Meta(description="planned or dispatched")]
     planned_at: Timestamp
-    created_by: str = Field(description="principal that made the order")
-    parent_wo_id: str | None = Field(default=None, description="a completed order that it follows")
-    input_context: list[Segment] = Field(default_factory=list[Segment])
-    history_after: bytes | None = Field(
-        default=None,
-        description="SHA-256 of the gateway's text that its history goes on from; None: all is here",
+    created_by: Annotated[str, Meta(description="principal that made the order")]
+    parent_wo_id: Annotated[str | None, Meta(description="a completed order that it follows")] = None
+    input_context: list[Segment] = field(default_factory=list[Segment])
+    history_after: Annotated[
+        bytes | None, Meta(description="SHA-256 of the gateway's text that its history goes on from; None: all is here")
+    ] = None
+    exchanges: Annotated[list[Exchange], Meta(description="rounds so far, oldest first")] = field(
+        default_factory=list[Exchange]
     )
-    exchanges: list[Exchange] = Field(default_factory=list[Exchange], description="rounds so far, oldest first")
-    tool_call: ToolCall | None = Field(default=None, description="the call of a tool_call order")
+    tool_call: Annotated[ToolCall | None, Meta(description="the call of a tool_call order")] = None
     constraints: Constraints
-    acceptance_criteria: dict[str, Any] = Field(default_factory=dict, description="every key that exists is enforced")
-    config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
+    acceptance_criteria: Annotated[dict[str, Any], Meta(description="every key that exists is enforced")] = field(
+        default_factory=dict
+    )
+    config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")]
 
 
 class WorkOrderError(Record):
     """Why an order failed: a closed code and facts."""
 
-    code: str = Field(description="one of ERROR_CODES, or of the gateway")
-    message: str = Field(description="facts, no prompt text")
+    code: Annotated[str, Meta(description="one of ERROR_CODES, or of the gateway")]
+    message: Annotated[str, Meta(description="facts, no prompt text")]
 
 
 class OutputResult(Record):
     """What a completed order brought."""
 
     text: Segment = Segment()
-    parsed: dict[str, Any] | None = Field(default=None, description="schema-checked output of a structured contract")
-    tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
-    finish_reason: str = Field(default="", description="stop, tool_calls, one of CUT, or its provider's word")
-    truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
-    is_stand_in: bool = Field(default=False, description="the embedded rules stood in: teaches nothing")
-    tools_invented: list[str] = Field(default_factory=list[str], description="ids that it called and was never told of")
-    tools_missing: list[str] = Field(
-        default_factory=list[str],
-        description="tools that nobody had: ids, or `<server>__*`",
+    parsed: Annotated[dict[str, Any] | None, Meta(description="schema-checked output of a structured contract")] = None
+    tool_calls: list[ToolCall] = field(default_factory=list[ToolCall])
+    finish_reason: Annotated[str, Meta(description="stop, tool_calls, one of CUT, or its provider's word")] = ""
+    truncated: Annotated[bool, Meta(description="tool output was cut to tools.output_max_bytes")] = False
+    is_stand_in: Annotated[bool, Meta(description="the embedded rules stood in: teaches nothing")] = False
+    tools_invented: Annotated[list[str], Meta(description="ids that it called and was never told of")] = field(
+        default_factory=list[str]
     )
-    tools_withheld: list[str] = Field(
-        default_factory=list[str],
-        description="writing tools that only a wildcard permits",
+    tools_missing: Annotated[list[str], Meta(description="tools that nobody had: ids, or `<server>__*`")] = field(
+        default_factory=list[str]
+    )
+    tools_withheld: Annotated[list[str], Meta(description="writing tools that only a wildcard permits")] = field(
+        default_factory=list[str]
     )
 
 
 class Cost(Record):
     """What an order or a turn used; cost_usd is None when a price is unknown."""
 
-    input_tokens: Count = Field(default=0, description="tokens of the prompts")
-    output_tokens: Count = Field(default=0, description="tokens of the answers")
-    total_tokens: Count = Field(default=0, description="input and output")
-    cached_tokens: Count = Field(default=0, description="of the input, cached by providers")
-    reasoning_tokens: Count = Field(default=0, description="of the output, only thought")
-    llm_calls: Count = Field(default=0, description="answered model calls")
-    tool_calls: Count = Field(default=0, description="tool calls")
-    tool_ids_used: list[str] = Field(default_factory=list[str], description="in order of first use")
-    elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
-    cost_usd: float | None = Field(default=0.0, description="money; None: a price is unknown")
+    input_tokens: Annotated[Count, Meta(description="tokens of the prompts")] = 0
+    output_tokens: Annotated[Count, Meta(description="tokens of the answers")] = 0
+    total_tokens: Annotated[Count, Meta(description="input and output")] = 0
+    cached_tokens: Annotated[Count, Meta(description="of the input, cached by providers")] = 0
+    reasoning_tokens: Annotated[Count, Meta(description="of the output, only thought")] = 0
+    llm_calls: Annotated[Count, Meta(description="answered model calls")] = 0
+    tool_calls: Annotated[Count, Meta(description="tool calls")] = 0
+    tool_ids_used: Annotated[list[str], Meta(description="in order of first use")] = field(default_factory=list[str])
+    elapsed_ms: Annotated[Count, Meta(description="from arrival to the answer")] = 0
+    cost_usd: Annotated[float | None, Meta(description="money; None: a price is unknown")] = 0.0
 
 
 class Receipt(Message, wire="wo.receipt"):
     """The one terminal answer to an order (the same bytes again when asked again)."""
 
-    wo_id: str = Field(description="its idempotency key everywhere")
+    wo_id: Annotated[str, Meta(description="its idempotency key everywhere")]
     fence: Fence
-    state: Literal["completed", "failed"] = Field(description="how the order ended")
+    state: Annotated[Literal["completed", "failed"], Meta(description="how the order ended")]
     output_result: OutputResult | None = None
     error: WorkOrderError | None = None
     cost: Cost
-    prompt_received_ids: list[str] = Field(
-        default_factory=list[str], description="submission ids of PROMPT_RECEIVED, in order"
+    prompt_received_ids: Annotated[list[str], Meta(description="submission ids of PROMPT_RECEIVED, in order")] = field(
+        default_factory=list[str]
     )
-    executed_by: str = Field(description="instance that executed it")
+    executed_by: Annotated[str, Meta(description="instance that executed it")]
     completed_at: Timestamp
 
 
@@ -249,6 +250,6 @@ class ExecuteWorkOrder(Message, wire="wo.execute"):
     """Deliver one order to the pool; the reply is its Receipt, also when it failed."""
 
     order: WorkOrder
-    attempt: int = Field(ge=1, description="which delivery by the sender")
-    stream: bool = Field(default=False, description="send deltas before the receipt")
-    due_at: Timestamp | None = Field(default=None, description="when its run ends; None: nobody waits for it")
+    attempt: Annotated[int, Meta(ge=1, description="which delivery by the sender")]
+    stream: Annotated[bool, Meta(description="send deltas before the receipt")] = False
+    due_at: Annotated[Timestamp | None, Meta(description="when its run ends; None: nobody waits for it")] = None

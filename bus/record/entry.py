@@ -19,9 +19,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
 
 from msgspec import Meta
 from msgspec.msgpack import Decoder
-from pydantic import Field
 
-from hobus.bus.messages.base import pack
+from hobus.bus.messages.base import metas_in, pack
 from hobus.bus.messages.ids import ID_MAX_CHARS
 
 SCHEMA_VERSION = 4
@@ -39,15 +38,15 @@ Packed = tuple[bytes, list[bytes]]
 class Provenance(NamedTuple):
     """Who and what an entry is about; empty string where it does not apply."""
 
-    agent_id: Annotated[str, Field(description="a configured agent")] = ""
-    agent_class: Annotated[str, Field(description="class of the agent; empty: none")] = ""
-    framework_id: Annotated[str, Field(description="`FMWK-<nnn>` of the agent; empty: none")] = ""
-    package_id: Annotated[str, Field(description="package that owns the agent; empty: none")] = ""
-    session_id: Annotated[str, Field(description="full id; empty: none")] = ""
-    run_seq: Annotated[int, Field(ge=0, description="number of the run in its session, from 1; 0: none")] = 0
-    round_seq: Annotated[int, Field(ge=0, description="number of the round in its run, from 1; 0: none")] = 0
-    work_order_id: Annotated[str, Field(description="the order that this is about; empty: none")] = ""
-    tier: Annotated[str, Field(description="hot, ho2 or ho1; empty: none")] = ""
+    agent_id: Annotated[str, Meta(description="a configured agent")] = ""
+    agent_class: Annotated[str, Meta(description="class of the agent; empty: none")] = ""
+    framework_id: Annotated[str, Meta(description="`FMWK-<nnn>` of the agent; empty: none")] = ""
+    package_id: Annotated[str, Meta(description="package that owns the agent; empty: none")] = ""
+    session_id: Annotated[str, Meta(description="full id; empty: none")] = ""
+    run_seq: Annotated[int, Meta(ge=0, description="number of the run in its session, from 1; 0: none")] = 0
+    round_seq: Annotated[int, Meta(ge=0, description="number of the round in its run, from 1; 0: none")] = 0
+    work_order_id: Annotated[str, Meta(description="the order that this is about; empty: none")] = ""
+    tier: Annotated[str, Meta(description="hot, ho2 or ho1; empty: none")] = ""
 
 
 NOTHING = Provenance()
@@ -61,24 +60,24 @@ class WriteEntry(NamedTuple):
     """
 
     submission_id: Annotated[
-        str, Field(min_length=1, max_length=ID_MAX_CHARS, description="the write's idempotency key")
+        str, Meta(min_length=1, max_length=ID_MAX_CHARS, description="the write's idempotency key")
     ]
-    stream: Annotated[str, Field(min_length=1, max_length=80, description="one of STREAMS or session/<uuid>")]
-    event_type: Annotated[str, Field(min_length=1, max_length=64, description="what happened, e.g. PROMPT_SENT")]
-    at_us: Annotated[int, Field(ge=0, description="the writer's time, microseconds since 1970 UTC")]
-    decision: Annotated[str, Field(max_length=32, description="e.g. DEGRADED, ACCEPTED, REJECTED")] = ""
-    reason: Annotated[str, Field(max_length=64, description="a reason code, never free text")] = ""
+    stream: Annotated[str, Meta(min_length=1, max_length=80, description="one of STREAMS or session/<uuid>")]
+    event_type: Annotated[str, Meta(min_length=1, max_length=64, description="what happened, e.g. PROMPT_SENT")]
+    at_us: Annotated[int, Meta(ge=0, description="the writer's time, microseconds since 1970 UTC")]
+    decision: Annotated[str, Meta(max_length=32, description="e.g. DEGRADED, ACCEPTED, REJECTED")] = ""
+    reason: Annotated[str, Meta(max_length=64, description="a reason code, never free text")] = ""
     provenance: Provenance = NOTHING
-    parents: Annotated[Sequence[str], Field(description="submission ids that caused this entry")] = ()
-    trace: Annotated[str, Field(max_length=200, description="id that ties the entries of one turn together")] = ""
+    parents: Annotated[Sequence[str], Meta(description="submission ids that caused this entry")] = ()
+    trace: Annotated[str, Meta(max_length=200, description="id that ties the entries of one turn together")] = ""
     prev: Annotated[
-        str | None, Field(description="session streams: submission id of the stream's head, '' if empty")
+        str | None, Meta(description="session streams: submission id of the stream's head, '' if empty")
     ] = None
-    tenure: Annotated[int | None, Field(ge=0, description="session streams: n of the writer's TookOver")] = None
-    once: Annotated[str | None, Field(max_length=ID_MAX_CHARS, description="only the first entry of a key commits")] = (
+    tenure: Annotated[int, Meta(ge=0, description="session streams: n of the writer's TookOver")] | None = None
+    once: Annotated[str, Meta(max_length=ID_MAX_CHARS, description="only the first entry of a key commits")] | None = (
         None
     )
-    bodies: Annotated[Sequence[bytes], Field(description="body 0 is the payload")] = ()
+    bodies: Annotated[Sequence[bytes], Meta(description="body 0 is the payload")] = ()
 
     packed = b""  # a `PackedEntry` alone has it
 
@@ -91,11 +90,11 @@ class Part(NamedTuple):
     """One of the writes that share a frame: independent of the others, whatever becomes of them."""
 
     entries: Annotated[
-        int, Field(ge=1, description="how many of the entries are its own, after those of the part before")
+        int, Meta(ge=1, description="how many of the entries are its own, after those of the part before")
     ]
     resting: Annotated[
         int,
-        Field(
+        Meta(
             ge=0,
             description="how many of these, at the end, rest on those before them: they commit in the same batch, and "
             "only if each of those is first (committed or known); else they are refused as unfounded",
@@ -108,24 +107,24 @@ class Ack(NamedTuple):
 
     outcome: Annotated[
         Outcome,
-        Field(
+        Meta(
             description="committed: now durable; known: this submission id was there already, same content; lost: "
             "another entry holds the once key; refused: nothing was added"
         ),
     ]
-    sequence: Annotated[int, Field(description="of the committed, known or winning entry; -1 if refused")]
-    submission_id: Annotated[str, Field(description="of the entry named by `sequence`, else of the refused write")]
-    origin: Annotated[str, Field(description="stamped instance that wrote the entry named by `sequence`")] = ""
-    event_type: Annotated[str, Field(description="of the entry named by `sequence`")] = ""
+    sequence: Annotated[int, Meta(description="of the committed, known or winning entry; -1 if refused")]
+    submission_id: Annotated[str, Meta(description="of the entry named by `sequence`, else of the refused write")]
+    origin: Annotated[str, Meta(description="stamped instance that wrote the entry named by `sequence`")] = ""
+    event_type: Annotated[str, Meta(description="of the entry named by `sequence`")] = ""
     code: Annotated[
         str,
-        Field(
+        Meta(
             description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large, denied; unfounded: "
             "what it rests on in its write was not first"
         ),
     ] = ""
-    head: Annotated[str, Field(description="refused on a session stream: the current head's submission id")] = ""
-    tenure: Annotated[int, Field(description="refused on a session stream: the current tenure")] = 0
+    head: Annotated[str, Meta(description="refused on a session stream: the current head's submission id")] = ""
+    tenure: Annotated[int, Meta(description="refused on a session stream: the current tenure")] = 0
 
     @property
     def is_first(self) -> bool:
@@ -136,25 +135,25 @@ class Ack(NamedTuple):
 class Entry(NamedTuple):
     """One committed entry as readers get it; the ledger itself keeps the place (the last three fields) beside it."""
 
-    submission_id: Annotated[str, Field(description="the key under which its writer submitted it")]
-    stream: Annotated[str, Field(description="named stream or `session/<id>`")]
-    event_type: Annotated[str, Field(description="what happened, e.g. PROMPT_SENT")]
-    at_us: Annotated[int, Field(description="the writer's time, microseconds since 1970 UTC")]
-    decision: Annotated[str, Field(description="e.g. DEGRADED; empty: none")]
-    reason: Annotated[str, Field(description="a reason code; empty: none")]
+    submission_id: Annotated[str, Meta(description="the key under which its writer submitted it")]
+    stream: Annotated[str, Meta(description="named stream or `session/<id>`")]
+    event_type: Annotated[str, Meta(description="what happened, e.g. PROMPT_SENT")]
+    at_us: Annotated[int, Meta(description="the writer's time, microseconds since 1970 UTC")]
+    decision: Annotated[str, Meta(description="e.g. DEGRADED; empty: none")]
+    reason: Annotated[str, Meta(description="a reason code; empty: none")]
     provenance: Provenance
-    parents: Annotated[Sequence[str], Field(description="submission ids that caused this entry")]
-    trace: Annotated[str, Field(description="id that ties the entries of one turn together")]
-    prev: Annotated[str | None, Field(description="session streams: submission id of the stream's head before it")]
-    tenure: Annotated[int | None, Field(description="session streams: tenure of the writer; None elsewhere")]
-    once: Annotated[str | None, Field(description="key of which only the first entry commits")]
-    origin: Annotated[str, Field(description="stamped instance that wrote it")]
-    ledger_at_us: Annotated[int, Field(description="the ledger's time, microseconds since 1970 UTC")]
-    body_hashes: Annotated[Sequence[bytes], Field(description="SHA-256 of salt + body, one per body")]
-    body_lengths: Annotated[Sequence[int], Field(description="bytes of each body")]
-    sequence: Annotated[int, Field(description="position in the ledger, from 0")] = -1
-    chain: Annotated[bytes, Field(description="SHA-256 chain value after this entry")] = b""
-    bodies: Annotated[Sequence[bytes | None], Field(description="empty unless asked for; None where erased")] = ()
+    parents: Annotated[Sequence[str], Meta(description="submission ids that caused this entry")]
+    trace: Annotated[str, Meta(description="id that ties the entries of one turn together")]
+    prev: Annotated[str | None, Meta(description="session streams: submission id of the stream's head before it")]
+    tenure: Annotated[int | None, Meta(description="session streams: tenure of the writer; None elsewhere")]
+    once: Annotated[str | None, Meta(description="key of which only the first entry commits")]
+    origin: Annotated[str, Meta(description="stamped instance that wrote it")]
+    ledger_at_us: Annotated[int, Meta(description="the ledger's time, microseconds since 1970 UTC")]
+    body_hashes: Annotated[Sequence[bytes], Meta(description="SHA-256 of salt + body, one per body")]
+    body_lengths: Annotated[Sequence[int], Meta(description="bytes of each body")]
+    sequence: Annotated[int, Meta(description="position in the ledger, from 0")] = -1
+    chain: Annotated[bytes, Meta(description="SHA-256 chain value after this entry")] = b""
+    bodies: Annotated[Sequence[bytes | None], Meta(description="empty unless asked for; None where erased")] = ()
 
 
 # --- bytes ------------------------------------------------------------------------------------------------------------
@@ -186,10 +185,9 @@ def _bounds() -> dict[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     hints = get_type_hints(WriteEntry, include_extras=True)
     for name in _IDS[: _ONCE + 1]:
-        field = next(item for item in hints[name].__metadata__ if hasattr(item, "metadata"))
-        bounds = {type(bound).__name__: bound for bound in field.metadata}
-        least = bounds["MinLen"].min_length if "MinLen" in bounds else 0
-        found[name] = least, bounds["MaxLen"].max_length
+        found[name] = next(
+            (meta.min_length or 0, meta.max_length) for meta in metas_in(hints[name]) if meta.max_length is not None
+        )
     return {"session_id": (0, ID_MAX_CHARS), **found}
 
 
@@ -290,9 +288,7 @@ def decode_stored(data: bytes) -> Entry:
 
 def checked_part(part: Part) -> Part:
     """The same, if its numbers can be. Raises ValueError, naming the field that is not as it should be."""
-    if part.entries < 1:
-        raise _not_there("entries")
-    if not 0 <= part.resting < part.entries:
+    if part.resting >= part.entries:
         raise _not_there("resting")
     return part
 

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from msgspec import convert
+
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from hobus.bus.messages.ledger import Entry, WriteEntry
@@ -70,9 +72,8 @@ def pack_event(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
         event.step_epoch,
         us_of_iso(said.at) - at_us,
     ]
-    values = said.__dict__
     fields += [
-        value if (value := values[name]) is None or written is None else written(value, about)
+        value if (value := getattr(said, name)) is None or written is None else written(value, about)
         for name, written, _ in _FIELDS[said.kind]
     ]
     if said.ADDED_LATER and not fields[-1]:
@@ -275,7 +276,7 @@ def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
         except (TypeError, KeyError, AttributeError, ValueError) as fault:
             raise ValueError(f"{name}: {fault}") from None
     _fill(kind, values, about)
-    said = kind.__pydantic_validator__.validate_python(values)
+    said = convert(values, kind)
     return SessionEvent(session_id=session_id, session_epoch=fields[3], step_epoch=fields[4], event=said, **where)
 
 
@@ -306,7 +307,7 @@ def result_of(body: bytes) -> TurnResult:
         raise ValueError("not an answer")
     session_id, run_seq = form.get("session_id"), form.get("run_id")
     if "cost" in form:
-        form["cost"] = dict(zip(Cost.model_fields, _listed(form["cost"]), strict=True))
+        form["cost"] = dict(zip(Cost.__struct_fields__, _listed(form["cost"]), strict=True))
     if type(session_id) is str:
         if type(run_seq) is int:
             form["run_id"] = {"session_id": session_id, "run_seq": run_seq}
@@ -514,6 +515,6 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
 
 _CLASSES: dict[str, type[events.SessionFact]] = {cls.entry_name: cls for cls in events.SESSION_FACTS}
 _FIELDS: dict[str, tuple[tuple[str, _Turned | None, _Turned | None], ...]] = {
-    cls.kind: tuple((name, *_WAYS.get(name, _AS_IS)) for name in cls.model_fields if name != "at")
+    cls.kind: tuple((name, *_WAYS.get(name, _AS_IS)) for name in cls.__struct_fields__ if name != "at")
     for cls in _CLASSES.values()
 }

@@ -10,15 +10,15 @@ out that are at theirs, and a reader fills them in, so that one that is added la
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from functools import cache
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from types import UnionType
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import pydantic
-from msgspec import ValidationError
+from msgspec import ValidationError, convert
 from msgspec.msgpack import Decoder
 
-from hobus.bus.messages.base import Record, faults_in, pack
+from hobus.bus.messages.base import Record, pack, unpack
 
 P = TypeVar("P", bound=tuple[Any, ...])
 
@@ -46,7 +46,8 @@ def pack_payload(value: tuple[Any, ...]) -> bytes:
 def payload_of(cls: type[P], body: bytes) -> P:
     """The payload behind a body. Raises ValueError, naming the first field that is not as its class has it."""
     try:
-        return _decoder(cls).decode(body)
+        expand = _expansion(cls)
+        return _decoder(cls).decode(body) if expand is None else convert(expand(unpack(body)), cls)
     except ValidationError as fault:
         said = str(fault)
         at = _AT.search(said)
@@ -77,15 +78,41 @@ def _fields(cls: type) -> tuple[str, ...]:
 
 @cache
 def _decoder(cls: type[P]) -> Decoder[P]:
-    return Decoder(cls, dec_hook=_record)
+    return Decoder(cls)
 
 
-def _record(cls: type[Record], found: Any) -> Record:
-    """A record of a message, of an array of its fields. Raises ValueError for any other."""
-    names = tuple(cls.model_fields)
+_Expand = Callable[[Any], Any]
+
+
+@cache
+def _expansion(hint: Any) -> _Expand | None:
+    """How a value of this type, as it is packed, gets the names of the fields of its records; None: it holds none."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (tuple, list):
+        each = _expansion(inner[0])
+        return each and (lambda found: [each(one) for one in found] if type(found) is list else found)
+    if origin in (Union, UnionType):
+        forms = [form for one in inner if (form := _expansion(one)) is not None]
+        return (lambda found: forms[0](found) if type(found) is list else found) if forms else None
+    if not isinstance(hint, type):
+        return None
+    if issubclass(hint, Record):
+        return partial(_with_names, hint)
+    hints = get_type_hints(hint) if hasattr(hint, "_fields") else {}
+    held = [(position, form) for position, one in enumerate(hints.values()) if (form := _expansion(one)) is not None]
+    return partial(_expanded, held) if held else None
+
+
+def _expanded(held: Sequence[tuple[int, _Expand]], found: Any) -> Any:
+    for position, form in held:
+        if type(found) is list and position < len(found):
+            found[position] = form(found[position])
+    return found
+
+
+def _with_names(cls: type[Record], found: Any) -> Any:
+    """What is no array of so many fields stays as it is, and is refused as that."""
+    names = cls.__struct_fields__
     if type(found) is not list or not len(names) - cls.ADDED_LATER <= len(found) <= len(names):
-        raise ValueError(f"{type(found).__name__}, not {len(names)} fields")
-    try:
-        return cls.model_validate(dict(zip(names, found, strict=False)))
-    except pydantic.ValidationError as error:
-        raise ValueError(faults_in(error)) from None
+        return f"{type(found).__name__}, not {len(names)} fields"
+    return dict(zip(names, found, strict=False))

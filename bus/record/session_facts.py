@@ -5,7 +5,7 @@ The host writes one of them too, and every reader decodes all. Exported schema n
 
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta, field
 
 from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import LOCAL, CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
@@ -26,9 +26,9 @@ ENTRY_NAMES = {
 
 
 SaidBy = Annotated[
-    str, Field(description="who said it: `local`, the operating system user of this home, or `key/<name>`, by HTTP")
+    str, Meta(description="who said it: `local`, the operating system user of this home, or `key/<name>`, by HTTP")
 ]
-SaidAt = Annotated[str, Field(description="the instance that it came from, as the broker stamped it; empty: not known")]
+SaidAt = Annotated[str, Meta(description="the instance that it came from, as the broker stamped it; empty: not known")]
 
 
 class SessionFact(Record):
@@ -47,44 +47,45 @@ class SessionFact(Record):
 class SessionStarted(SessionFact):
     """First fact of a session (entry SESSION_START)."""
 
-    agent_id: str = Field(description="the agent of the session")
+    agent_id: Annotated[str, Meta(description="the agent of the session")]
     session_config: SessionConfig
-    max_in_flight_effects: Annotated[int, Field(ge=1)] = Field(description="orders of the session in flight at once")
-    applied_commands_max: Count | None = Field(
-        default=None, description="command ids remembered against repeats, the newest; None: all"
-    )
-    principal: str = Field(
-        default=LOCAL,
-        description="whose session it is: `local`, or `key/<name>` of the HTTP door; memory is its own",
-    )
+    max_in_flight_effects: Annotated[int, Meta(ge=1, description="orders of the session in flight at once")]
+    applied_commands_max: Annotated[
+        Count | None, Meta(description="command ids remembered against repeats, the newest; None: all")
+    ] = None
+    principal: Annotated[
+        str, Meta(description="whose session it is: `local`, or `key/<name>` of the HTTP door; memory is its own")
+    ] = LOCAL
 
 
 class TookOver(SessionFact):
     """A new owner fences the old one; raises no epoch."""
 
-    tenure: Annotated[int, Field(ge=1)] = Field(description="counts from 1 in its session")
-    instance: str = Field(description="the new owner")
+    tenure: Annotated[int, Meta(ge=1, description="counts from 1 in its session")]
+    instance: Annotated[str, Meta(description="the new owner")]
 
 
 class LeaseTerms(Record):
     """What a requester asks a lease to be."""
 
-    ttl_secs: Annotated[int, Field(ge=1)] = Field(description="from its issue, or the last heartbeat, to its expiry, s")
-    heartbeat_timeout_secs: Annotated[int, Field(ge=1)] = Field(description="silence after which it is over, s")
+    ttl_secs: Annotated[int, Meta(ge=1, description="from its issue, or the last heartbeat, to its expiry, s")]
+    heartbeat_timeout_secs: Annotated[int, Meta(ge=1, description="silence after which it is over, s")]
 
 
 class OpenCalls(Record):
     """Calls that a turn handed out and whose results nobody has sent yet."""
 
-    wo_id: str = Field(description="the order whose model asked for them")
-    call_ids: list[str] = Field(description="`call_<8 hex of the session>_<run>_<round>_<call>`, in call order")
+    wo_id: Annotated[str, Meta(description="the order whose model asked for them")]
+    call_ids: Annotated[
+        list[str], Meta(description="`call_<8 hex of the session>_<run>_<round>_<call>`, in call order")
+    ]
 
 
 class GivenResult(Record):
     """What the caller of a turn says that a call of it brought."""
 
-    tool_call_id: str = Field(description="the call")
-    content_ref: str = Field(description="where the result is")
+    tool_call_id: Annotated[str, Meta(description="the call")]
+    content_ref: Annotated[str, Meta(description="where the result is")]
 
 
 class RunRequested(SessionFact):
@@ -92,21 +93,27 @@ class RunRequested(SessionFact):
 
     ADDED_LATER = 1
 
-    input_ref: str = Field(description="where the text of the user is")
+    input_ref: Annotated[str, Meta(description="where the text of the user is")]
     input_id: InputId
-    input_digest: str = Field(description="salted: SHA-256 of input_id and text; tells a retry from a conflict")
-    results: list[GivenResult] = Field(
-        default_factory=list[GivenResult], description="of open calls: the run goes on where they were asked for"
-    )
-    continues: str | None = Field(default=None, description="the order whose model asked for them; None: none")
+    input_digest: Annotated[
+        str, Meta(description="salted: SHA-256 of input_id and text; tells a retry from a conflict")
+    ]
+    results: Annotated[
+        list[GivenResult], Meta(description="of open calls: the run goes on where they were asked for")
+    ] = field(default_factory=list[GivenResult])
+    continues: Annotated[str | None, Meta(description="the order whose model asked for them; None: none")] = None
     run_overrides: SessionConfig | None = None
-    deadline_at: Timestamp = Field(description="when the answer is due")
-    config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
-    lease: LeaseTerms | None = Field(default=None, description="the run needs a lease; None: it runs to its end")
-    principal: str = Field(default="", description="on whose behalf it runs, whoever drives it; empty: its driver's")
+    deadline_at: Annotated[Timestamp, Meta(description="when the answer is due")]
+    config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")]
+    lease: Annotated[LeaseTerms | None, Meta(description="the run needs a lease; None: it runs to its end")] = None
+    principal: Annotated[str, Meta(description="on whose behalf it runs, whoever drives it; empty: its driver's")] = ""
     asked_by: SaidBy = LOCAL
-    model: ModelChoice | None = Field(default=None, description="what answers; None: as run_overrides and session say")
-    files: list[ToolFile] = Field(default_factory=list[ToolFile], description="images that the message brings, by ref")
+    model: Annotated[ModelChoice | None, Meta(description="what answers; None: as run_overrides and session say")] = (
+        None
+    )
+    files: Annotated[list[ToolFile], Meta(description="images that the message brings, by ref")] = field(
+        default_factory=list[ToolFile]
+    )
 
 
 class RunStarted(SessionFact):
@@ -116,13 +123,13 @@ class RunStarted(SessionFact):
 class RunAttached(SessionFact):
     """Another request for the active input joined; the deadline moves, never backwards."""
 
-    deadline_at: Timestamp = Field(description="the later of both deadlines")
+    deadline_at: Annotated[Timestamp, Meta(description="the later of both deadlines")]
 
 
 class HostCommandReceived(SessionFact):
     """A command arrived; the entry's body 1 is the text of a Steer or FollowUp. Applied or rejected comes next."""
 
-    command: HostCommand = Field(description="with its text blank")
+    command: Annotated[HostCommand, Meta(description="with its text blank")]
     principal: SaidBy = LOCAL
     door: SaidAt = ""
 
@@ -137,78 +144,78 @@ class HostCommandRejected(SessionFact):
     """The command received last has no effect; the state is the one before it came."""
 
     command_id: CommandId
-    reason: str = Field(description="`<code>: <facts>`, code one of COMMAND_REFUSALS")
+    reason: Annotated[str, Meta(description="`<code>: <facts>`, code one of COMMAND_REFUSALS")]
 
 
 class LifecycleChanged(SessionFact):
     """The run moved to another state."""
 
-    lifecycle: Lifecycle = Field(description="where the current run stands")
+    lifecycle: Annotated[Lifecycle, Meta(description="where the current run stands")]
 
 
 class StepStarted(SessionFact):
     """A step boundary: the next step of the current round, or the first step of a new round."""
 
     step_id: StepId
-    new_round: bool = Field(description="true: first step of a new round")
-    steers: list[str] = Field(
-        default_factory=list[str], description="refs of the steers that a new round observes: all that were pending"
-    )
+    new_round: Annotated[bool, Meta(description="true: first step of a new round")]
+    steers: Annotated[
+        list[str], Meta(description="refs of the steers that a new round observes: all that were pending")
+    ] = field(default_factory=list[str])
 
 
 class OrderDispatched(SessionFact):
     """Entry WO_DISPATCHED: the order with its texts replaced by refs; durable before the order is sent."""
 
-    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
-    wo_type: str = Field(description="what kind of work")
+    wo_id: Annotated[str, Meta(description="id of the order, its idempotency key everywhere")]
+    wo_type: Annotated[str, Meta(description="what kind of work")]
     step_id: StepId
-    order: dict[str, Any] = Field(description="WorkOrder with every referenced text blank")
+    order: Annotated[dict[str, Any], Meta(description="WorkOrder with every referenced text blank")]
 
 
 class OrderEnded(SessionFact):
     """The receipt that HO2 took for an order; texts that the ledger holds elsewhere are refs."""
 
-    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
-    receipt: dict[str, Any] = Field(description="Receipt with every referenced text blank")
+    wo_id: Annotated[str, Meta(description="id of the order, its idempotency key everywhere")]
+    receipt: Annotated[dict[str, Any], Meta(description="Receipt with every referenced text blank")]
 
 
 class ToolBatchIssued(SessionFact):
     """Parallel calls of one step were sent."""
 
     tool_batch_id: ToolBatchId
-    call_ids: list[str] = Field(description="calls of the batch, in order")
-    held: list[str] = Field(
-        default_factory=list[str],
-        description="those of them that wait for an Approve or a Deny before they run, as `<call>-<digest>`",
-    )
-    needs_other: bool = Field(default=False, description="whoever asked for the run may not approve them")
+    call_ids: Annotated[list[str], Meta(description="calls of the batch, in order")]
+    held: Annotated[
+        list[str],
+        Meta(description="those of them that wait for an Approve or a Deny before they run, as `<call>-<digest>`"),
+    ] = field(default_factory=list[str])
+    needs_other: Annotated[bool, Meta(description="whoever asked for the run may not approve them")] = False
 
 
 class ToolReceipt(SessionFact):
     """One call of the batch is terminal; a stale fence makes it IgnoredStale."""
 
     tool_batch_id: ToolBatchId
-    call_id: str = Field(description="zero-padded position of the call in its answer")
-    status: Literal["Succeeded", "Failed", "Cancelled"] = Field(description="how the call ended")
-    code: str = Field(default="", description="closed code; empty: none")
-    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
-    step_epoch: Count = Field(description="the same within a step")
+    call_id: Annotated[str, Meta(description="zero-padded position of the call in its answer")]
+    status: Annotated[Literal["Succeeded", "Failed", "Cancelled"], Meta(description="how the call ended")]
+    code: Annotated[str, Meta(description="closed code; empty: none")] = ""
+    session_epoch: Annotated[Count, Meta(description="rises with every decision that makes earlier work stale")]
+    step_epoch: Annotated[Count, Meta(description="the same within a step")]
 
 
 class BatchSettled(SessionFact):
     """Every call of the batch is terminal."""
 
     tool_batch_id: ToolBatchId
-    results_ref: str | None = Field(default=None, description="where the results are; None: nowhere else")
+    results_ref: Annotated[str | None, Meta(description="where the results are; None: nowhere else")] = None
 
 
 class LeaseIssued(SessionFact):
     """The run goes on only while its requester renews this."""
 
-    lease_id: str = Field(description="`LEASE-<run>-<number>`")
+    lease_id: Annotated[str, Meta(description="`LEASE-<run>-<number>`")]
     issued_at: Timestamp
     expires_at: Timestamp
-    heartbeat_timeout_secs: Count = Field(description="silence after which the lease is over, s")
+    heartbeat_timeout_secs: Annotated[Count, Meta(description="silence after which the lease is over, s")]
 
 
 class TimePassed(SessionFact):
@@ -219,36 +226,38 @@ class RunCompleted(SessionFact):
     """The run's answer; its further body is the TurnResult (this entry is TURN_RECORDED)."""
 
     input_id: InputId
-    result_ref: str = Field(description="where the TurnResult is")
-    reply_ref: str = Field(description="where the text of the reply is, with the calls that it hands out")
-    open_calls: OpenCalls | None = Field(default=None, description="calls that it hands out to its caller; None: none")
+    result_ref: Annotated[str, Meta(description="where the TurnResult is")]
+    reply_ref: Annotated[str, Meta(description="where the text of the reply is, with the calls that it hands out")]
+    open_calls: Annotated[OpenCalls | None, Meta(description="calls that it hands out to its caller; None: none")] = (
+        None
+    )
 
 
 class RunFailed(SessionFact):
     """The run ended without an answer."""
 
     input_id: InputId
-    code: str = Field(description="why")
-    detail_ref: str | None = Field(default=None, description="where the explanation is; None: nowhere")
+    code: Annotated[str, Meta(description="why")]
+    detail_ref: Annotated[str | None, Meta(description="where the explanation is; None: nowhere")] = None
 
 
 class RunCancelled(SessionFact):
     """The run was ended on purpose."""
 
     input_id: InputId
-    reason: str | None = Field(default=None, description="words of who cancelled; None: none")
+    reason: Annotated[str | None, Meta(description="words of who cancelled; None: none")] = None
 
 
 class TurnDegraded(SessionFact):
     """The host answered this input without HO2; legal in every state, also first in a stream."""
 
     input_id: InputId
-    input_ref: str = Field(description="where the text of the user is")
-    reply_ref: str = Field(description="where the text of the reply is")
-    delivered: bool = Field(description="true: the client has it already, so it is unconditional")
-    reason: str = Field(default="", description="who had not answered and why; no prompt text; empty: not known")
-    total_tokens: Count = Field(default=0, description="of the call that made the reply")
-    cost_usd: float | None = Field(default=0.0, description="of that call; None: a price is unknown")
+    input_ref: Annotated[str, Meta(description="where the text of the user is")]
+    reply_ref: Annotated[str, Meta(description="where the text of the reply is")]
+    delivered: Annotated[bool, Meta(description="true: the client has it already, so it is unconditional")]
+    reason: Annotated[str, Meta(description="who had not answered and why; no prompt text; empty: not known")] = ""
+    total_tokens: Annotated[Count, Meta(description="of the call that made the reply")] = 0
+    cost_usd: Annotated[float | None, Meta(description="of that call; None: a price is unknown")] = 0.0
 
 
 class StateSnapshot(SessionFact):
@@ -257,11 +266,15 @@ class StateSnapshot(SessionFact):
     Its bodies hold the record; it is accepted only if the state there is the one that the journal gives.
     """
 
-    after: str = Field(description="submission id of the entry before it: what the snapshot covers")
-    state_hash: str = Field(description="SHA-256 of the canonical state bytes")
-    record_ref: str = Field(description="where the packed record is; the next body has its older turns as lines")
-    record_hash: str = Field(description="SHA-256 of the body behind `record_ref`, which holds refs and no texts")
-    record_version: Count = Field(description="form of the packed record; another one is not read")
+    after: Annotated[str, Meta(description="submission id of the entry before it: what the snapshot covers")]
+    state_hash: Annotated[str, Meta(description="SHA-256 of the canonical state bytes")]
+    record_ref: Annotated[
+        str, Meta(description="where the packed record is; the next body has its older turns as lines")
+    ]
+    record_hash: Annotated[
+        str, Meta(description="SHA-256 of the body behind `record_ref`, which holds refs and no texts")
+    ]
+    record_version: Annotated[Count, Meta(description="form of the packed record; another one is not read")]
 
 
 IntentScope = Literal["session"]
@@ -272,45 +285,51 @@ IntentOutcome = Literal["closed", "session_ended"]
 class IntentDeclared(SessionFact):
     """Entry INTENT_DECLARED: what the session is for from now on."""
 
-    intent_id: str = Field(description="`INT-<session>-<nnn>`, counted in the session")
-    scope: IntentScope = Field(description="how far it reaches")
-    objective_ref: str = Field(
-        description="where its words are: body 1 of this entry, or the message itself where no model has put it shorter"
-    )
-    parent_intent_id: str | None = Field(default=None, description="the intent whose place it takes; None: none")
+    intent_id: Annotated[str, Meta(description="`INT-<session>-<nnn>`, counted in the session")]
+    scope: Annotated[IntentScope, Meta(description="how far it reaches")]
+    objective_ref: Annotated[
+        str,
+        Meta(
+            description="where its words are: body 1 of this entry, or the message itself where no model has put it "
+            "shorter"
+        ),
+    ]
+    parent_intent_id: Annotated[str | None, Meta(description="the intent whose place it takes; None: none")] = None
 
 
 class IntentSuperseded(SessionFact):
     """Entry INTENT_SUPERSEDED: another intent takes its place; that one is declared next."""
 
-    intent_id: str = Field(description="`INT-<session>-<nnn>`, was active")
-    superseded_by_intent_id: str = Field(description="the one that comes next")
-    reason: str = Field(description="closed code: new_objective")
+    intent_id: Annotated[str, Meta(description="`INT-<session>-<nnn>`, was active")]
+    superseded_by_intent_id: Annotated[str, Meta(description="the one that comes next")]
+    reason: Annotated[str, Meta(description="closed code: new_objective")]
 
 
 class IntentClosed(SessionFact):
     """Entry INTENT_CLOSED: nothing takes its place."""
 
-    intent_id: str = Field(description="`INT-<session>-<nnn>`, was active")
-    outcome: IntentOutcome = Field(description="closed: by what the person said; session_ended: with its session")
-    reason: str = Field(description="closed code: close_signal, session_ended")
+    intent_id: Annotated[str, Meta(description="`INT-<session>-<nnn>`, was active")]
+    outcome: Annotated[
+        IntentOutcome, Meta(description="closed: by what the person said; session_ended: with its session")
+    ]
+    reason: Annotated[str, Meta(description="closed code: close_signal, session_ended")]
 
 
 class IntentConflict(SessionFact):
     """Entry INTENT_CONFLICT: the turn went on under one intent although that is not certain."""
 
-    reason: str = Field(description="closed code: unclear_signal, several_active")
-    active_intent_ids: list[str] = Field(description="active then, in the order of their declaration")
-    chosen: str = Field(description="the one under which the turn goes on")
+    reason: Annotated[str, Meta(description="closed code: unclear_signal, several_active")]
+    active_intent_ids: Annotated[list[str], Meta(description="active then, in the order of their declaration")]
+    chosen: Annotated[str, Meta(description="the one under which the turn goes on")]
 
 
 class SessionEnded(SessionFact):
     """Last fact of a session (entry SESSION_END)."""
 
-    reason: str = Field(description="why, in the words of who ended it")
-    turn_count: Count = Field(description="turns answered")
-    total_tokens: Count = Field(default=0, description="of its turns, however they ended")
-    cost_usd: float | None = Field(default=0.0, description="of them; None: a call has no known price")
+    reason: Annotated[str, Meta(description="why, in the words of who ended it")]
+    turn_count: Annotated[Count, Meta(description="turns answered")]
+    total_tokens: Annotated[Count, Meta(description="of its turns, however they ended")] = 0
+    cost_usd: Annotated[float | None, Meta(description="of them; None: a call has no known price")] = 0.0
     principal: SaidBy = LOCAL
     door: SaidAt = ""
 

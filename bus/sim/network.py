@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hobus.bus import limits
 from hobus.bus.broker.core import BrokerCore
@@ -23,10 +23,12 @@ from hobus.bus.broker.tap_record import Tap
 from hobus.bus.lane_server import Authenticate, LaneServer
 from hobus.bus.lanes import role_of
 from hobus.bus.link import OnFrames
-from hobus.bus.settings import BusSettings
 from hobus.bus.sim.loop import SimHandle, VirtualLoop
 from hobus.bus.sim.process import SimProcess
 from hobus.bus.sim.weather import Weather
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 DELAY_S = 0.0001
 """One way; of the order of a local socket's."""

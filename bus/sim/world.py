@@ -15,7 +15,7 @@ import contextvars
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from hobus.bus.dispatch import Actor
 from hobus.bus.errors import RuntimeFault
@@ -23,12 +23,14 @@ from hobus.bus.lane_server import LaneServer
 from hobus.bus.lanes import LANES
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
-from hobus.bus.settings import BusSettings
 from hobus.bus.sim.clock import SimClock
 from hobus.bus.sim.disk import SimDisk, SimMedium
 from hobus.bus.sim.loop import VirtualLoop
 from hobus.bus.sim.network import DELAY_S, SimNetwork
 from hobus.bus.sim.process import SimProcess
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ import math
 import select
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import zmq
 
@@ -36,13 +37,15 @@ from hobus.bus.broker.tap_record import Tap
 from hobus.bus.errors import ConfigError
 from hobus.bus.log import Logger
 from hobus.bus.port import Clock
-from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
 from hobus.bus.zeromq.drained import EVENTS, MANY, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, receiver_of, sender_of
 from hobus.bus.zeromq.key_book import KeyFiles
 from hobus.bus.zeromq.remote_router import MARK, RemoteRouter
 from hobus.bus.zeromq.tap import TapPublisher
 from hobus.bus.zeromq.tokens import TokenDirectory, refuses_a_stranger
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 MayStop = Callable[[list[str]], bool]
 """Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""

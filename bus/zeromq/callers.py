@@ -20,7 +20,7 @@ import struct
 import threading
 from collections import Counter, OrderedDict
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import zmq
 
@@ -28,8 +28,10 @@ from hobus.bus import limits
 from hobus.bus.conduct import Doorway
 from hobus.bus.log import Logger
 from hobus.bus.port import Clock
-from hobus.bus.settings import BusSettings
 from hobus.bus.window import remember
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)

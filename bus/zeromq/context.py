@@ -10,12 +10,14 @@ may be silent, and the other end keeps to it, so that a peer that froze or was c
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import zmq
 
 from hobus.bus import limits
-from hobus.bus.settings import BusSettings
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 
 class ZeroMQ:

@@ -12,17 +12,19 @@ import asyncio
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import zmq
 
 from hobus.bus import limits
 from hobus.bus.port import Clock
-from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve import KeyPair
 from hobus.bus.zeromq.drained import DrainedSocket
 from hobus.bus.zeromq.link import DealerLink
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _EVENTS = int(
     zmq.EVENT_HANDSHAKE_SUCCEEDED

@@ -16,10 +16,9 @@ from __future__ import annotations
 import hashlib
 import shutil
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
-from pydantic import ValidationError
 
 from hobus.bus import disk
 from hobus.bus.broker.records import Noted
@@ -29,9 +28,11 @@ from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
 from hobus.bus.messages.ids import iso
 from hobus.bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
-from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.curve import is_public_key
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _TOKENS, _ENROLLED, _USED, _BROKER_KEY = "tokens", "enrolled", "used", "broker.key"
 R = TypeVar("R", bound=Record)
@@ -337,7 +338,7 @@ def _read_all(folder: Path, cls: type[R]) -> list[R]:
 def _read(path: Path, cls: type[R]) -> R | None:
     try:
         return cls.model_validate_json(path.read_bytes())
-    except ValidationError:
+    except ValueError:
         return None
 
 

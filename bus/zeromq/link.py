@@ -9,15 +9,18 @@ believed itself bound learns of the server's restart at once and not with its ne
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 import zmq
 
 from hobus.bus import limits
 from hobus.bus.errors import BusError
 from hobus.bus.link import OnFrames
-from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.drained import DrainedSocket, receiver_of
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _FRAMES = 2
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import zmq
 
@@ -21,12 +21,14 @@ from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import ConfigError
 from hobus.bus.port import Clock
-from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.callers import Callers
 from hobus.bus.zeromq.context import ZeroMQ, end_monitor
 from hobus.bus.zeromq.drained import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
 from hobus.bus.zeromq.key_book import KeyFiles
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 DOMAIN = b"hobus"
 _ENDPOINT = "inproc://zeromq.zap.01"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import zmq
 
@@ -19,9 +20,11 @@ from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
 from hobus.bus.clock import SystemClock
 from hobus.bus.port import Clock
-from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
+
+if TYPE_CHECKING:
+    from hobus.bus.settings import BusSettings
 
 _SUBSCRIBE, _UNSUBSCRIBE = 1, 0
 _TOPIC_MAX_BYTES = 256

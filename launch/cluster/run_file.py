@@ -7,9 +7,9 @@ written in, until the next boot: in a copy of a home, or one that was restored, 
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, ValidationError
+from msgspec import Meta
 
 from hobus.bus.messages.base import Record
 from hobus.launch.cluster import identity
@@ -27,31 +27,31 @@ State = Literal["starting", "ready", "degraded", "draining", "backoff", "failed"
 class ChildRow(Record):
     """One supervised process."""
 
-    actor: str = Field(description="its place, e.g. `ho1/2`; stays the same over restarts")
+    actor: Annotated[str, Meta(description="its place, e.g. `ho1/2`; stays the same over restarts")]
     role: str
-    instance: str = Field(description="`<actor>@<epoch>` of the present incarnation, '' before the first")
+    instance: Annotated[str, Meta(description="`<actor>@<epoch>` of the present incarnation, '' before the first")]
     state: State
-    pid: int = Field(description="0 while there is none")
-    mark: str = Field(description="start mark of that pid (launch/cluster/identity.py)")
-    started_at: float = Field(description="seconds since 1970; 0 while there is none")
+    pid: Annotated[int, Meta(description="0 while there is none")]
+    mark: Annotated[str, Meta(description="start mark of that pid (launch/cluster/identity.py)")]
+    started_at: Annotated[float, Meta(description="seconds since 1970; 0 while there is none")]
     restarts: int
-    next_try_at: float = Field(default=0.0, description="state backoff: when it is started again")
-    ready_after_ms: int = Field(default=0, description="how long this incarnation took to become ready; 0 if not yet")
-    silent_since: float = Field(
-        default=0.0, description="seconds since 1970: its last beat, where the broker hears none; 0 while it does"
-    )
+    next_try_at: Annotated[float, Meta(description="state backoff: when it is started again")] = 0.0
+    ready_after_ms: Annotated[int, Meta(description="how long this incarnation took to become ready; 0 if not yet")] = 0
+    silent_since: Annotated[
+        float, Meta(description="seconds since 1970: its last beat, where the broker hears none; 0 while it does")
+    ] = 0.0
     note: str = ""
-    is_damaged: bool = Field(default=False, description="it failed as what it needs is damaged")
+    is_damaged: Annotated[bool, Meta(description="it failed as what it needs is damaged")] = False
 
 
 class ReloadRow(Record):
     """The newest change of the configuration of this run."""
 
-    digest: str = Field(description="of the configuration that was to be taken in")
+    digest: Annotated[str, Meta(description="of the configuration that was to be taken in")]
     state: Literal["going", "done", "failed"]
-    at: float = Field(description="seconds since 1970: when it became so")
-    step: str = Field(default="", description="state going: what it waits for")
-    detail: str = Field(default="", description="state failed: why, and under which configuration the cluster runs")
+    at: Annotated[float, Meta(description="seconds since 1970: when it became so")]
+    step: Annotated[str, Meta(description="state going: what it waits for")] = ""
+    detail: Annotated[str, Meta(description="state failed: why, and under which configuration the cluster runs")] = ""
 
 
 class RunningProcess(NamedTuple):
@@ -67,23 +67,25 @@ class RunFile(Record):
     """One run of a cluster."""
 
     version: int = VERSION
-    directory_mark: str = Field(default="", description="of where it lies (launch/cluster/identity.py); set by `write`")
+    directory_mark: Annotated[
+        str, Meta(description="of where it lies (launch/cluster/identity.py); set by `write`")
+    ] = ""
     phase: Phase
     launcher_pid: int
     launcher_mark: str
-    zygote_pid: int = Field(default=0, description="0 while there is none, or where processes are not forked")
+    zygote_pid: Annotated[int, Meta(description="0 while there is none, or where processes are not forked")] = 0
     zygote_mark: str = ""
     zygote_restarts: int = 0
-    zygote_state: Literal["", "starting", "ready", "backoff", "failed"] = Field(
-        default="", description="'' where processes are not forked"
-    )
+    zygote_state: Annotated[
+        Literal["", "starting", "ready", "backoff", "failed"], Meta(description="'' where processes are not forked")
+    ] = ""
     started_at: float
-    root: str = Field(default="", description="the home, as it was named at the start")
-    sockets: str = Field(description="directory of the ipc sockets")
+    root: Annotated[str, Meta(description="the home, as it was named at the start")] = ""
+    sockets: Annotated[str, Meta(description="directory of the ipc sockets")]
     config_digest: str
     config_origin: str
-    reload: ReloadRow | None = Field(default=None, description="null: there was none")
-    drain_bound_s: float = Field(description="longer than this no orderly stop takes")
+    reload: Annotated[ReloadRow | None, Meta(description="null: there was none")] = None
+    drain_bound_s: Annotated[float, Meta(description="longer than this no orderly stop takes")]
     children: list[ChildRow]
 
     def processes(self) -> list[RunningProcess]:
@@ -134,7 +136,7 @@ def _found(path: Path) -> RunFile | None:
         return None
     try:
         run = RunFile.model_validate_json(text)
-    except ValidationError:
+    except ValueError:
         run = None
     if run is None or run.version != VERSION:
         raise CommandError(f"{path} is not a run file of this version", hint=next_here("down"))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from msgspec import Meta
 
 from hobus.bus.messages.base import Record
 from hobus.launch.console import exit_codes
@@ -18,10 +18,10 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 class DoctorFinding(Record):
     """One line of `hobus doctor`; the shape of `--json` is stable."""
 
-    check: str = Field(description="what was looked at")
+    check: Annotated[str, Meta(description="what was looked at")]
     verdict: Verdict
-    detail: str = Field(description="what was found")
-    fix: str = Field(default="", description="what to do about it; empty when nothing is to be done")
+    detail: Annotated[str, Meta(description="what was found")]
+    fix: Annotated[str, Meta(description="what to do about it; empty when nothing is to be done")] = ""
 
 
 def ok(check: str, said: str) -> DoctorFinding:

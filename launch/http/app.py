@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from functools import cache
 from html import escape
 from typing import Any, NamedTuple
 
+from msgspec.json import schema_components
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.middleware.cors import CORSMiddleware
@@ -16,6 +18,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Record
 from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
 from hobus.bus.paging import read_peers
 from hobus.launch.cluster.version import software_version
@@ -119,8 +122,8 @@ class Operation(NamedTuple):
     path: str
     handler: Callable[[Request], Awaitable[Response]]
     about: str = ""
-    body: type[BaseModel] | None = None
-    answer: type[BaseModel] | None = None
+    body: type[BaseModel | Record] | None = None
+    answer: type[BaseModel | Record] | None = None
     parameters: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -168,10 +171,13 @@ OPERATIONS = (
 @cache
 def document() -> dict[str, Any]:
     """OpenAPI 3.1."""
-    models = {cls for one in OPERATIONS for cls in (one.body, one.answer) if cls is not None}
-    ordered = sorted(models, key=lambda cls: cls.__name__)
+    models = sorted({cls for one in OPERATIONS for cls in (one.body, one.answer) if cls}, key=lambda cls: cls.__name__)
     _, schema = models_json_schema(
-        [(cls, "validation") for cls in ordered], ref_template="#/components/schemas/{model}"
+        [(cls, "validation") for cls in models if issubclass(cls, BaseModel)],
+        ref_template="#/components/schemas/{model}",
+    )
+    _, records = schema_components(
+        [cls for cls in models if issubclass(cls, Record)], ref_template="#/components/schemas/{name}"
     )
     paths: dict[str, dict[str, Any]] = {}
     for one in OPERATIONS:
@@ -188,12 +194,13 @@ def document() -> dict[str, Any]:
         "security": [{"bearer": []}],
         "paths": paths,
         "components": {
-            "schemas": schema.get("$defs", {}),
+            "schemas": schema.get("$defs", {})
+            | json.loads(json.dumps(records).replace(r"\\Z", "$")),  # as JSON Schema writes it
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
-def _json(description: str, cls: type[BaseModel]) -> dict[str, Any]:
+def _json(description: str, cls: type[BaseModel | Record]) -> dict[str, Any]:
     content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{cls.__name__}"}}}
     return {"description": description, "content": content}

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from hobus.bus.messages.base import Chosen
 from hobus.bus.messages.gateway import Embed, PromptResponse
 from hobus.bus.messages.session import ModelChoice
 from hobus.bus.text import is_blank
@@ -22,7 +21,7 @@ from hobus.config.snapshot import Snapshot
 from hobus.launch.http import limits, turns
 from hobus.launch.http.context import Door
 from hobus.launch.http.openai_api import door_of, on_behalf_of, principal_of, read
-from hobus.launch.http.openai_requests import Words, model_named
+from hobus.launch.http.openai_requests import Positive, Words, model_named
 from hobus.launch.http.problems import Problem, of_code
 from hobus.launch.http.sse import disconnected, until_gone
 
@@ -33,7 +32,7 @@ class EmbeddingsRequest(Words):
     model: str
     input: str | list[str | int | list[int]]
     encoding_format: Literal["float", "base64"] | None = None
-    dimensions: Chosen | None = None
+    dimensions: Positive | None = None
     user: str | None = None
 
     def texts(self, text_max_bytes: int) -> list[str]:

@@ -19,11 +19,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 from uuid import UUID
 
 import structlog
-from pydantic import Field, ValidationError
+from msgspec import Meta
 
 from hobus.bus.disk import write_private
 from hobus.bus.errors import RuntimeFault
@@ -58,11 +58,11 @@ _OPENS = {"use": ".*", "approve": "GET /v1/sessions|POST /v1/sessions/[^/]+/comm
 class HttpKey(Record):
     """One key as it lies in its file, `<principal>.json`."""
 
-    principal: str = Field(pattern=rf"^{PRINCIPAL.pattern}$")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    principal: Annotated[str, Meta(pattern=rf"^{PRINCIPAL.pattern}\Z")]
+    sha256: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
     created_at_us: int
-    expires_at_us: int | None = Field(description="None: never")
-    may: May = Field(description="what it opens")
+    expires_at_us: Annotated[int | None, Meta(description="None: never")]
+    may: Annotated[May, Meta(description="what it opens")]
 
     @property
     def fingerprint(self) -> str:
@@ -77,8 +77,8 @@ class HttpKey(Record):
 class RevokedKey(Record):
     """A key that was taken back, `revoked/<fingerprint>.json`."""
 
-    principal: str = Field(pattern=rf"^{PRINCIPAL.pattern}$")
-    fingerprint: str = Field(pattern=r"^[0-9a-f]{16}$")
+    principal: Annotated[str, Meta(pattern=rf"^{PRINCIPAL.pattern}\Z")]
+    fingerprint: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
     revoked_at_us: int
 
 
@@ -213,7 +213,7 @@ def _revoked(home: Home) -> Path:
 def _all_in(folder: Path, cls: type[R]) -> list[R]:
     found: list[R] = []
     for path in sorted(folder.glob("[!.]*.json")):
-        with suppress(OSError, ValidationError):
+        with suppress(OSError, ValueError):
             found.append(cls.model_validate_json(path.read_bytes()))
     return found
 

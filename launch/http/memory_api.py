@@ -9,13 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
-from hobus.bus.messages.base import NonBlank
+from hobus.bus.messages.base import NonBlank, Record
 from hobus.bus.messages.ids import KEY_PREFIX, iso
 from hobus.launch.http.context import Door
 from hobus.launch.http.openai_api import door_of, principal_of, read
@@ -32,44 +32,45 @@ _CHANGES: dict[str, type[m.DeactivateOverlay | m.ActivateOverlay | m.ConfirmOver
 }
 
 
-class MemoryLine(BaseModel):
+class MemoryLine(Record):
     """One learned line."""
 
     artifact_id: str
-    state: m.OverlayState = Field(description="active: it may stand in prompts; pending: a constraint to be confirmed")
-    line: str = Field(description="as it stands in prompts")
+    state: Annotated[
+        m.OverlayState, Meta(description="active: it may stand in prompts; pending: a constraint to be confirmed")
+    ]
+    line: Annotated[str, Meta(description="as it stands in prompts")]
     artifact_type: m.ArtifactType
-    labels: m.Labels = Field(description="turns about one of these are shown it; of scope global all are")
+    labels: Annotated[m.Labels, Meta(description="turns about one of these are shown it; of scope global all are")]
     scope: m.ArtifactScope
-    session_id: str | None = Field(description="of scope session")
-    weight: float = Field(description="0 (silent) to 1")
+    session_id: Annotated[str | None, Meta(description="of scope session")]
+    weight: Annotated[float, Meta(description="0 (silent) to 1")]
     created_at: str
     expires_at: str | None
-    source_signal_ids: list[str] = Field(description="the habits or the statement behind it")
-    source_event_count: int = Field(description="events that it rests on")
+    source_signal_ids: Annotated[list[str], Meta(description="the habits or the statement behind it")]
+    source_event_count: Annotated[int, Meta(description="events that it rests on")]
 
 
-class MemoryLines(BaseModel):
+class MemoryLines(Record):
     """A page of the lines of the key that asks, in the order in which they were learned."""
 
     agent_id: str
     lines: list[MemoryLine]
-    next: int | None = Field(description="`after` of the next page; null: that is all")
-    as_of: str = Field(description="the moment that was asked about")
+    next: Annotated[int | None, Meta(description="`after` of the next page; null: that is all")]
+    as_of: Annotated[str, Meta(description="the moment that was asked about")]
 
 
-class MemoryChangeBody(BaseModel):
+class MemoryChangeBody(Record):
     """`POST /v1/memory/{artifact_id}`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    change: Literal["deactivate", "activate", "confirm", "reject", "weight"] = Field(
-        description="confirm and reject: of a constraint that waits; deactivate: nor is it learned again"
+    change: Annotated[
+        Literal["deactivate", "activate", "confirm", "reject", "weight"],
+        Meta(description="confirm and reject: of a constraint that waits; deactivate: nor is it learned again"),
+    ]
+    weight: Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="the new one, of weight alone")] = (
+        None
     )
-    weight: Annotated[float, Field(ge=0, le=1, strict=True)] | None = Field(
-        default=None, description="the new one, of weight alone"
-    )
-    reason: NonBlank = Field(default="over HTTP", description="kept in the record; at most ho3.reason_max_chars")
+    reason: Annotated[NonBlank, Meta(description="kept in the record; at most ho3.reason_max_chars")] = "over HTTP"
 
 
 async def read_lines(request: Request) -> Response:

@@ -8,14 +8,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+import msgspec
+import pydantic
 import structlog
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from hobus.actors.session_host.turns import refusal_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.fair import key_principal
+from hobus.bus.messages.base import Record, fault_in
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.http import limits, openai_requests, transcript, turns
@@ -39,7 +42,7 @@ from hobus.launch.sessions.named import sessions_begun
 from hobus.launch.sessions.which import check_prefix, full_session_id
 
 T = TypeVar("T")
-W = TypeVar("W", bound=BaseModel)
+W = TypeVar("W", bound=BaseModel | Record)
 B = TypeVar("B", ChatRequest, ResponsesRequest)
 _log = structlog.get_logger("http")
 SESSION_HEADER = "x-hobus-session"
@@ -80,12 +83,14 @@ async def read(request: Request, cls: type[W]) -> W:
         return cls.model_validate_json(await request.body())
     except ClientDisconnect:
         raise ClientGone from None
-    except ValidationError as error:
+    except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])[:200]
-        raise Problem(
-            400, "invalid_input", f"{where}: {first['msg']}" if where else first["msg"], param=where or None
-        ) from None
+        where, said = ".".join(str(part) for part in first["loc"])[:200], first["msg"]
+    except msgspec.ValidationError as error:
+        where, said = fault_in(error)
+    except ValueError as error:
+        where, said = "", str(error)
+    raise Problem(400, "invalid_input", f"{where}: {said}" if where else said, param=where or None)
 
 
 async def session_id_in(door: Door, principal: str | None, given: str) -> str:

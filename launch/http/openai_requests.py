@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from msgspec import ValidationError, convert
+from pydantic import BaseModel, ConfigDict, Field
 
-from hobus.bus.messages.base import Chosen
+from hobus.bus.messages.base import SENDABLE_MAX, fault_in
 from hobus.bus.messages.session import CallResult, SessionConfig
 from hobus.bus.messages.work_order import Sampling, ToolChoice, ToolSpec
 from hobus.config.json_schema import schema_fault
@@ -42,6 +43,9 @@ _DATA_URL = re.compile(r"data:image/[a-z+.-]{1,40};base64,", re.IGNORECASE)
 _TEXTS = frozenset({"text", "input_text"})
 _TEXTS_OF_A_MODEL = frozenset({"output_text", "refusal"})
 """In a message of its own; in the user's they would be taken for the person's words."""
+
+
+Positive = Annotated[int, Field(ge=1, le=SENDABLE_MAX)]
 
 
 class Words(BaseModel):
@@ -175,8 +179,8 @@ class ChatRequest(_Request):
     messages: list[ChatMessage]
     response_format: dict[str, Any] | None = None
     stream_options: dict[str, Any] | None = None
-    max_tokens: Chosen | None = None
-    max_completion_tokens: Chosen | None = None
+    max_tokens: Positive | None = None
+    max_completion_tokens: Positive | None = None
     reasoning_effort: str | None = None
     n: int | None = 1
 
@@ -209,7 +213,7 @@ class ResponsesRequest(_Request):
     text: dict[str, Any] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
-    max_output_tokens: Chosen | None = None
+    max_output_tokens: Positive | None = None
     reasoning: Reasoning | None = None
 
     @property
@@ -449,10 +453,9 @@ def _sampling_of(request: ChatRequest | ResponsesRequest) -> Sampling | None:
     if isinstance(given.get("stop"), str):
         given["stop"] = [given["stop"]]
     try:
-        return Sampling(**given) if given else None
+        return convert(given, Sampling) if given else None
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise _invalid(str(fault["loc"][0]), fault["msg"]) from None
+        raise _invalid(*fault_in(error)) from None
 
 
 def not_taken(snapshot: Snapshot, agent_id: str, request: ChatRequest | ResponsesRequest) -> list[str]:

@@ -8,13 +8,13 @@ from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages import session as messages
-from hobus.bus.messages.base import Chosen, Sendable
+from hobus.bus.messages.base import Chosen, Record, Sendable
 from hobus.bus.messages.given_history import GivenMessage, told
 from hobus.bus.messages.ids import KEY_PREFIX, CommandId, InputId, RunId, iso
 from hobus.bus.messages.session import (
@@ -40,42 +40,41 @@ from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.summary import SessionRow
 
 
-class _NativeBody(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class StartBody(_NativeBody):
+class StartBody(Record):
     """`POST /v1/sessions`."""
 
-    agent_id: str | None = Field(default=None, description="null: the configured one")
-    session_config: SessionConfig | None = Field(default=None, description="defaults of its runs")
+    agent_id: Annotated[str | None, Meta(description="null: the configured one")] = None
+    session_config: Annotated[SessionConfig | None, Meta(description="defaults of its runs")] = None
 
 
 class TurnBody(messages.TurnInput):
     """`POST /v1/sessions/{session_id}/turns`."""
 
-    messages: list[GivenMessage] | None = Field(
-        default=None, description="in place of text: what was said elsewhere before, and the user's message last"
-    )
-    input_id: InputId | None = Field(default=None, description="null: from the Idempotency-Key, else drawn")
+    messages: Annotated[
+        list[GivenMessage] | None,
+        Meta(description="in place of text: what was said elsewhere before, and the user's message last"),
+    ] = None
+    input_id: Annotated[InputId | None, Meta(description="null: from the Idempotency-Key, else drawn")] = None
 
 
-class SessionList(BaseModel):
+class SessionList(Record):
     """Some sessions of the key that asks, the newest first."""
 
     sessions: list[SessionRow]
-    more: bool = Field(description="there are more: ask with a larger limit")
+    more: Annotated[bool, Meta(description="there are more: ask with a larger limit")]
 
 
-class CommandBody(_NativeBody):
+class CommandBody(Record):
     """`POST /v1/sessions/{session_id}/commands`."""
 
-    command: Command = Field(description="Steer, FollowUp, Pause, Resume, Cancel, Approve, Deny, LeaseHeartbeat")
-    command_id: CommandId | None = Field(default=None, description="null: from the Idempotency-Key, else drawn")
-    run_seq: Chosen | None = Field(default=None, description="only if this is the active run")
-    expected_session_epoch: Annotated[Sendable, Field(ge=0)] | None = Field(
-        default=None, description="only in this epoch"
-    )
+    command: Annotated[
+        Command, Meta(description="Steer, FollowUp, Pause, Resume, Cancel, Approve, Deny, LeaseHeartbeat")
+    ]
+    command_id: Annotated[CommandId | None, Meta(description="null: from the Idempotency-Key, else drawn")] = None
+    run_seq: Annotated[Chosen | None, Meta(description="only if this is the active run")] = None
+    expected_session_epoch: Annotated[
+        Annotated[Sendable, Meta(ge=0)] | None, Meta(description="only in this epoch")
+    ] = None
 
 
 async def start_session(request: Request) -> Response:

@@ -13,9 +13,10 @@ import struct
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from msgspec import DecodeError, Meta, field
+from msgspec.json import Decoder
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Record
@@ -29,39 +30,39 @@ _LINE_MAX_BYTES = 4096
 """A command holds names only; the format's own bound, not a setting."""
 
 
-class ScaleCommand(Record):
+class ScaleCommand(Record, tag_field="command", tag="scale"):
     """So many processes of a role: missing ones are started, the highest numbers finish their work and end."""
 
-    command: Literal["scale"] = "scale"
-    role: str = Field(max_length=16)
-    count: int = Field(ge=1)
+    command: ClassVar[Literal["scale"]] = "scale"
+    role: Annotated[str, Meta(max_length=16)]
+    count: Annotated[int, Meta(ge=1)]
 
 
-class LeaveCommand(Record):
+class LeaveCommand(Record, tag_field="command", tag="leave"):
     """This process finishes its work, or is killed, and ends; then it starts anew, or stays away until told to start.
 
     One that failed or was drained is where it was to be at once.
     """
 
-    command: Literal["leave"] = "leave"
-    actor: str = Field(max_length=80)
+    command: ClassVar[Literal["leave"]] = "leave"
+    actor: Annotated[str, Meta(max_length=80)]
     then: Literal["start", "stay"]
     kill: bool = False
 
 
-class ReloadCommand(Record):
+class ReloadCommand(Record, tag_field="command", tag="reload"):
     """The cluster goes over to the configuration that lies in the run directory under this digest (`Home.offered`)."""
 
-    command: Literal["reload"] = "reload"
-    digest: str = Field(max_length=80)
-    origin: str = Field(max_length=3000, description="which admin_config.json it rests on")
-    restarts: list[Literal["ho1"]] = Field(
-        default_factory=list[Literal["ho1"]], max_length=1, description="roles started anew, whatever it changes"
-    )
+    command: ClassVar[Literal["reload"]] = "reload"
+    digest: Annotated[str, Meta(max_length=80)]
+    origin: Annotated[str, Meta(max_length=3000, description="which admin_config.json it rests on")]
+    restarts: Annotated[
+        list[Literal["ho1"]], Meta(max_length=1, description="roles started anew, whatever it changes")
+    ] = field(default_factory=list[Literal["ho1"]])
 
 
 Command = ScaleCommand | LeaveCommand | ReloadCommand
-_COMMANDS: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="command")])
+_COMMANDS = Decoder(Command)
 
 
 class CommandAnswer(Record):
@@ -111,10 +112,10 @@ async def serve(
 async def _answer(reader: asyncio.StreamReader, take: Callable[[Command], None]) -> bytes:
     answer = CommandAnswer()
     try:
-        take(_COMMANDS.validate_json(await reader.readline()))
+        take(_COMMANDS.decode(await reader.readline()))
     except BusError as fault:
         answer = CommandAnswer(code=fault.code, detail=fault.detail)
-    except ValidationError:
+    except (DecodeError, UnicodeDecodeError):
         answer = CommandAnswer(code="rejected", detail="this is not a command of this version")
     except ValueError:
         answer = CommandAnswer(code="rejected", detail=f"a command has at most {_LINE_MAX_BYTES} bytes")

@@ -20,7 +20,7 @@ import structlog
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.base import build_models
+from hobus.bus.settings import build_models
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.cluster.kernel import raise_open_files, set_title
 from hobus.launch.console import exit_codes

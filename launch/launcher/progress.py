@@ -5,9 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, TypeAdapter
+from msgspec import Meta, field
+from msgspec.json import Decoder
 
 from hobus.bus.messages.base import Record
 from hobus.launch.cluster.run_file import ChildRow, RunFile, State
@@ -15,54 +16,58 @@ from hobus.launch.console.errors import CommandError, RefusedFault, next_command
 from hobus.launch.console.output import can_be_commanded, is_terminal, note
 
 
-class StartBegun(Record):
+class StartBegun(Record, tag_field="event", tag="begun"):
     """Every process was started; none is ready yet."""
 
-    event: Literal["begun"] = "begun"
+    event: ClassVar[Literal["begun"]] = "begun"
     pid: int
     config_origin: str
     config_digest: str
-    actors: list[str] = Field(description="who is started")
-    warnings: list[str] = Field(default_factory=list, description="what the gates say of it, which let it pass")
+    actors: Annotated[list[str], Meta(description="who is started")]
+    warnings: Annotated[list[str], Meta(description="what the gates say of it, which let it pass")] = field(
+        default_factory=list
+    )
 
 
-class StateChanged(Record):
+class StateChanged(Record, tag_field="event", tag="changed"):
     """A process is in another state; told in the background until the start has settled, in the foreground always."""
 
-    event: Literal["changed"] = "changed"
-    at: float = Field(description="seconds since 1970")
+    event: ClassVar[Literal["changed"]] = "changed"
+    at: Annotated[float, Meta(description="seconds since 1970")]
     was: State
     row: ChildRow
-    about: str = Field(default="", description="what it works with, where it is ready: its model, the end of the chain")
+    about: Annotated[
+        str, Meta(description="what it works with, where it is ready: its model, the end of the chain")
+    ] = ""
 
 
-class StartUnderWay(Record):
+class StartUnderWay(Record, tag_field="event", tag="under_way"):
     """A process that starts says how far it is."""
 
-    event: Literal["under_way"] = "under_way"
-    at: float = Field(description="seconds since 1970")
+    event: ClassVar[Literal["under_way"]] = "under_way"
+    at: Annotated[float, Meta(description="seconds since 1970")]
     actor: str
     text: str
 
 
-class ProgressWord(Record):
+class ProgressWord(Record, tag_field="event", tag="said"):
     """Something else that whoever looks at a cluster in the foreground is told."""
 
-    event: Literal["said"] = "said"
-    at: float = Field(description="seconds since 1970")
+    event: ClassVar[Literal["said"]] = "said"
+    at: Annotated[float, Meta(description="seconds since 1970")]
     text: str
 
 
-class StartSettled(Record):
+class StartSettled(Record, tag_field="event", tag="settled"):
     """Every process is ready; or some are not, and the time is over or one has failed for good: then it says why."""
 
-    event: Literal["settled"] = "settled"
+    event: ClassVar[Literal["settled"]] = "settled"
     run: RunFile
     elapsed_ms: int
-    tails: dict[str, list[str]] = Field(
-        default_factory=dict, description="this run's last log lines of each process that failed or is late"
-    )
-    damaged: str = Field(default="", description="file, byte and what is wrong there, when that is why")
+    tails: Annotated[
+        dict[str, list[str]], Meta(description="this run's last log lines of each process that failed or is late")
+    ] = field(default_factory=dict)
+    damaged: Annotated[str, Meta(description="file, byte and what is wrong there, when that is why")] = ""
 
     @property
     def is_ready(self) -> bool:
@@ -70,10 +75,10 @@ class StartSettled(Record):
         return not self.tails and not self.damaged
 
 
-class StartRefused(Record):
+class StartRefused(Record, tag_field="event", tag="refused"):
     """Nothing was started."""
 
-    event: Literal["refused"] = "refused"
+    event: ClassVar[Literal["refused"]] = "refused"
     message: str
     hint: str
     exit_code: int
@@ -81,7 +86,7 @@ class StartRefused(Record):
 
 Progress = StartBegun | StateChanged | StartUnderWay | ProgressWord | StartSettled | StartRefused
 
-PROGRESS: TypeAdapter[Progress] = TypeAdapter(Annotated[Progress, Field(discriminator="event")])
+PROGRESS = Decoder(Progress)
 """Reads one line of JSON."""
 
 

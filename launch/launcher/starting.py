@@ -176,7 +176,7 @@ def _taken_back(launcher: Background) -> None:
 def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
     rows = _Rows(home.root, is_quiet=quiet)
     for line in launcher.words:
-        word = PROGRESS.validate_json(line)
+        word = PROGRESS.decode(line)
         if wait:
             rows.take(word)
         if isinstance(word, StartRefused):

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.control import PeerRow
 from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster.run_file import ChildRow, State
@@ -106,7 +107,7 @@ class Member:
 
     def row(self) -> ChildRow:
         """This member as the run file shows it."""
-        row = ChildRow.model_validate(self, from_attributes=True)
+        row = made_of(ChildRow, self)
         return row.model_copy(update=_QUEUED) if self.is_queued else row
 
 

@@ -149,7 +149,7 @@ def load() -> None:
     for role in ROLES:
         with suppress(ModuleNotFoundError):
             importlib.import_module(f"hobus.launch.process.roles.{role}")
-    importlib.import_module("hobus.bus.messages.base").build_models()
+    importlib.import_module("hobus.bus.settings").build_models()
 
 
 def _leave_the_maker_behind() -> None:

@@ -16,7 +16,7 @@ from inspect import Signature, isasyncgenfunction, iscoroutinefunction, isfuncti
 from math import inf
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from msgspec import ValidationError
 
 from hobus.bus.errors import RuntimeFault, plain_words
 from hobus.bus.messages.base import faults_in

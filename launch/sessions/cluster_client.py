@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from msgspec import convert
 
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import (
@@ -41,8 +41,6 @@ from hobus.launch.sessions.named import named_session
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
 from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.turns import process_turn
-
-_COMMAND = TypeAdapter[Command](Command)
 
 
 @raises_hobus_errors
@@ -115,7 +113,7 @@ class AsyncClusterClient(AsyncSessions):
 
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
         """What became of a command, sent under one id."""
-        wanted = _COMMAND.validate_python({"kind": kind, **fields})
+        wanted = convert({"kind": kind, **fields}, Command)
         command = host_command(session_id, wanted, Fences(), drawn_id("program"))
         return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
 

@@ -33,7 +33,7 @@ def drawn_id(program: str) -> str:
 
 
 def host_command(session_id: str, command: Command, fences: Fences, command_id: str) -> HostCommand:
-    """The command as it travels. Raises ValidationError for a command id that is none."""
+    """The command as it travels. Raises ValueError for a command id that is none."""
     target = None if fences.run is None else RunId(session_id=session_id, run_seq=fences.run)
     return HostCommand(
         command_id=command_id,
@@ -41,7 +41,7 @@ def host_command(session_id: str, command: Command, fences: Fences, command_id: 
         expected_session_epoch=fences.epoch,
         issued_at=iso(SystemClock().now()),
         command=command,
-    )
+    ).checked()
 
 
 async def verdict_on(

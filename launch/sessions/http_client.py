@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx2
-from pydantic import BaseModel, ValidationError
+from msgspec import ValidationError
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.messages.base import faults_in
+from hobus.bus.messages.base import Record, faults_in
 from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from hobus.bus.port import Clock
 from hobus.launch.sessions.client_errors import (
@@ -34,7 +34,7 @@ from hobus.launch.sessions.session_client import AsyncSessions, Event, Piece, Qu
 from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.which import check_prefix
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound=Record)
 _JSON = {"content-type": "application/json"}
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 _FIRST_ANSWER_S = 10.0
@@ -275,8 +275,9 @@ def _content(body: dict[str, Any] | None) -> bytes | None:
     return None if body is None else json.dumps(body, allow_nan=False).encode()
 
 
-class _SessionList(BaseModel):
+class _SessionList(Record):
     sessions: list[SessionRow]
+    more: bool
 
 
 def _read(model: type[M], found: Any) -> M:

@@ -10,9 +10,9 @@ from contextlib import aclosing
 from functools import wraps
 from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from msgspec import ValidationError, convert, field
 
-from hobus.bus.messages.base import faults_in
+from hobus.bus.messages.base import Record, faults_in
 from hobus.bus.messages.given_history import GivenMessage, told
 from hobus.bus.messages.session import CommandVerdict, ProcessTurn, SessionConfig, SessionView, TurnResult
 from hobus.launch.sessions.client_errors import RequestError
@@ -22,24 +22,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-_SAID = TypeAdapter(list[GivenMessage])
-
-
-class Piece(BaseModel):
+class Piece(Record):
     """One event of a turn while it is answered: delta, reset, waiting; then result, with the TurnResult."""
-
-    model_config = ConfigDict(frozen=True)
 
     kind: str
     text: str = ""
-    data: dict[str, Any] = {}
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
     result: TurnResult | None = None
 
 
-class Event(BaseModel):
+class Event(Record):
     """One event of a session: `sequence` is where to go on after it."""
-
-    model_config = ConfigDict(frozen=True)
 
     sequence: int
     kind: str
@@ -63,7 +56,7 @@ class Question(NamedTuple):
         if self.text:
             raise RequestError("invalid_input", "messages: in place of a text")
         try:
-            return _SAID.validate_python([dict(one) for one in self.messages or ()])
+            return convert([dict(one) for one in self.messages or ()], list[GivenMessage])
         except ValidationError as error:
             raise RequestError("invalid_input", f"messages: {faults_in(error)}") from None
 
@@ -81,7 +74,7 @@ class Question(NamedTuple):
             text=self.text if self.messages is None else told(self.said),
             run_overrides=SessionConfig(**self.overrides) if self.overrides else None,
             stream=stream,
-        )
+        ).checked()
 
 
 class AsyncSessions(ABC):

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from msgspec import Meta
 
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.json_text import object_in
-from hobus.bus.messages.base import made_of
+from hobus.bus.messages.base import Record, made_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import DIRECT_CALL_ID, LOCAL, iso_of_us, position_of
 from hobus.bus.messages.ledger import Entry
@@ -29,28 +29,28 @@ LAST = 160
 """Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""
 
 
-class SessionRow(BaseModel):
+class SessionRow(Record):
     """One session in a list: whose, how it stands, and what it waits for."""
-
-    model_config = ConfigDict(frozen=True)
 
     session_id: str
     agent_id: str
-    principal: str = Field(description="`local`, or `key/<name>`")
-    status: str = Field(description="open or closed")
-    is_degraded: bool = Field(description="the host alone has answered in it so far")
+    principal: Annotated[str, Meta(description="`local`, or `key/<name>`")]
+    status: Annotated[str, Meta(description="open or closed")]
+    is_degraded: Annotated[bool, Meta(description="the host alone has answered in it so far")]
     lifecycle: str
-    runs: int = Field(description="how many there were, the active one included")
+    runs: Annotated[int, Meta(description="how many there were, the active one included")]
     owner: str
     tenure: int
     session_epoch: int
-    held_calls: list[HeldCall] = Field(description="tool calls that wait for an approval, with their arguments")
-    waits_for: str | None = Field(description="in words; null: nothing")
+    held_calls: Annotated[
+        list[HeldCall], Meta(description="tool calls that wait for an approval, with their arguments")
+    ]
+    waits_for: Annotated[str | None, Meta(description="in words; null: nothing")]
     active_input_id: str | None
     pause_requested: bool
     created_at: str
     updated_at: str
-    end: SessionEnded | None = Field(description="why, by whom and after what it has ended")
+    end: Annotated[SessionEnded | None, Meta(description="why, by whom and after what it has ended")]
 
     @classmethod
     def of(cls, start: Entry, standing: SessionStanding) -> SessionRow:
@@ -104,7 +104,8 @@ class SessionStanding:
                 self.end = end
             case OrderEnded(receipt={"output_result": {"tool_calls": [_, *_] as calls}}):
                 self._asked = {
-                    one["call_id"]: HeldCall(**{name: one[name] for name in HeldCall.model_fields}) for one in calls
+                    one["call_id"]: HeldCall(**{name: one[name] for name in HeldCall.__struct_fields__})
+                    for one in calls
                 }
             case _:
                 pass

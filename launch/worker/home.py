@@ -14,8 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from hobus.bus import disk
 from hobus.bus.messages.base import Record
 from hobus.bus.zeromq import curve
@@ -90,7 +88,7 @@ class WorkerHome:
             return Cluster.model_validate_json(self._file.read_bytes())
         except FileNotFoundError:
             return None
-        except ValidationError:
+        except ValueError:
             raise CommandError(
                 f"{self._file} is damaged: it no longer says whose worker this is",
                 hint=f"remove it, then: {next_command('worker join TOKEN', self.home.root)}",

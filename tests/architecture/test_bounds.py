@@ -9,18 +9,19 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic.fields import FieldInfo
-
 from hobus.bus.messages import control
-from hobus.bus.messages.base import Message, Record
+from hobus.bus.messages.base import Message, Record, metas_in
 from hobus.bus.messages.control import LIMITED_BY
-from hobus.bus.messages.failure import Failure
+from hobus.bus.messages.failure import FACTS_MAX_BYTES, Failure
 from hobus.bus.settings import BusSettings
 from tests.architecture.source import ROOT, children, files, modules
+from tests.architecture.test_catalog import hints_of
 
 _SIZED = (str, bytes, list, dict)
 _UNBOUNDED = {
-    (Failure, "facts"): "of a request's own answer: kept by nobody but the one who asked",
+    (Failure, "facts"): "cut where it is made and where it is read",
+    (Failure, "detail"): "cut where it is made and where it is read",
+    (control.Refused, "detail"): "cut where it is made and where it is read",
 }
 """Field -> why it needs no bound."""
 
@@ -37,9 +38,9 @@ def test_every_field_of_what_is_said_of_connections_is_bounded() -> None:
     loose = [
         f"{cls.__name__}.{name}{part}"
         for cls in CLASSES
-        for name, field in cls.model_fields.items()
+        for name, hint in hints_of(cls).items()
         if (cls, name) not in _UNBOUNDED
-        for part in _loose(field.annotation, field.metadata)
+        for part in _loose(hint, [])
         if part or not any((base, name) in LIMITED_BY for base in cls.__mro__)
     ]
     assert loose == []
@@ -49,8 +50,7 @@ def _loose(annotation: Any, metadata: list[Any], path: str = "") -> Iterator[str
     """Where in this type something of any length may stand; "" is the field itself."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        inner = [item for part in arguments[1:] for item in (part.metadata if isinstance(part, FieldInfo) else [part])]
-        yield from _loose(arguments[0], [*metadata, *inner], path)
+        yield from _loose(arguments[0], [*metadata, *arguments[1:]], path)
     elif origin in (Union, UnionType):
         for argument in arguments:
             yield from _loose(argument, metadata, path)
@@ -64,7 +64,7 @@ def _loose(annotation: Any, metadata: list[Any], path: str = "") -> Iterator[str
 def test_the_settings_that_bound_fields_are_settings() -> None:
     """A name that no setting has bounds nothing; neither does one of a field that no longer exists."""
     for (cls, field), setting in LIMITED_BY.items():
-        assert field in cls.model_fields
+        assert field in cls.__struct_fields__
         assert setting in BusSettings.model_fields
 
 
@@ -117,13 +117,12 @@ def test_what_the_broker_says_of_itself_is_small() -> None:
     """The messages that are encoded without a guard: at every bound at once they are far below a body's limit."""
     limit = json.loads((ROOT / "config/admin_config.json").read_bytes())["bus"]["body_max_bytes"]
     for cls in (control.Welcome, control.Joined, control.Refused, control.Rehello, control.Cancelled, Failure):
-        most = sum(_most_chars(field) for name, field in cls.model_fields.items() if (cls, name) not in _UNBOUNDED)
+        most = sum(_most_chars(hint) for name, hint in hints_of(cls).items())
         assert 4 * most < limit / 100, cls
 
 
-def _most_chars(field: FieldInfo) -> int:
-    lengths = [getattr(item, "max_length", None) for item in field.metadata]
-    return max((length for length in lengths if length is not None), default=64)
+def _most_chars(hint: Any) -> int:
+    return max((meta.max_length for meta in metas_in(hint) if meta.max_length is not None), default=FACTS_MAX_BYTES)
 
 
 def test_the_broker_s_loop_steps_the_core_in_one_place() -> None:

@@ -6,17 +6,15 @@ import importlib
 import inspect
 import pkgutil
 from collections import Counter
-from typing import Literal, get_origin
+from typing import Any, get_args, get_type_hints
 
 import pytest
-from pydantic.fields import FieldInfo
 
 from hobus.bus import messages
 from hobus.bus.catalog import CLASSES, EVERY_ROLE, ROWS, row_of
 from hobus.bus.dispatch import Actor, Call
-from hobus.bus.messages.base import Message, Record
+from hobus.bus.messages.base import Message, Record, metas_in
 from tests.architecture.source import modules
-from tests.architecture.test_defaults import held_models
 
 MESSAGE_MODULES = [
     importlib.import_module(f"hobus.bus.messages.{info.name}") for info in pkgutil.iter_modules(messages.__path__)
@@ -63,27 +61,27 @@ def test_what_holds_prompt_or_record_text_is_sensitive() -> None:
 
 def test_every_record_is_strict_and_frozen() -> None:
     """Nothing on the wire is coerced, guessed or changed."""
-    wanted = {"strict": True, "frozen": True, "extra": "forbid"}
-    assert [cls for cls in RECORDS if not wanted.items() <= cls.model_config.items()] == []
+    forms = {cls: cls.__struct_config__ for cls in RECORDS}
+    assert [cls for cls, form in forms.items() if not (form.frozen and form.forbid_unknown_fields)] == []
 
 
-def is_constant(field: FieldInfo) -> bool:
-    """True for a field that can hold one value only, and says it itself."""
-    return get_origin(field.annotation) is Literal and not field.is_required()
+def hints_of(cls: type[Record]) -> dict[str, Any]:
+    """The type of each field, with what is said of it."""
+    hints = get_type_hints(cls, include_extras=True)
+    return {name: hints[name] for name in cls.__struct_fields__}
 
 
-def is_documented(field: FieldInfo) -> bool:
-    """True for a line of its own, a constant that says itself, or a type that is documented where it is defined."""
-    return (
-        bool(field.description) or is_constant(field) or any(model.__doc__ for model in held_models(field.annotation))
-    )
+def is_documented(hint: Any) -> bool:
+    """True for a line of its own, or a type, at any depth, that is documented where it is defined."""
+    is_own = isinstance(hint, type) and hint.__module__.startswith("hobus.") and bool(hint.__doc__)
+    return is_own or any(meta.description for meta in metas_in(hint)) or any(map(is_documented, get_args(hint)))
 
 
 def test_every_record_and_each_of_its_fields_is_documented() -> None:
     """That text is what bus/PROTOCOL.md shows to somebody who writes the other side."""
     assert [cls for cls in RECORDS if not vars(cls).get("__doc__")] == []
-    fields = ((cls, name, field) for cls in RECORDS for name, field in cls.model_fields.items())
-    assert [(cls, name) for cls, name, field in fields if not is_documented(field)] == []
+    fields = ((cls, name, hint) for cls in RECORDS for name, hint in hints_of(cls).items())
+    assert [(cls, name) for cls, name, hint in fields if not is_documented(hint)] == []
 
 
 def actors_by_service() -> dict[str, type[Actor]]:

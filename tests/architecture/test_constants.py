@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from msgspec import NODEFAULT
 
+from hobus.bus.messages.base import named_defaults
 from hobus.config.schema import AdminConfig
 from tests.architecture.source import FOLDERS, ROOT, children, modules
-from tests.architecture.test_catalog import RECORDS, is_constant
+from tests.architecture.test_catalog import RECORDS
 from tests.architecture.test_defaults import SECTIONS
 
 DEPTH_OF_A_ROOM = 3
@@ -117,7 +119,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.broker.admission.HEADER_ROOM_BYTES",
         "hobus.bus.broker.delivery._CANCEL_MAX_BYTES", "hobus.bus.broker.tap_wire.*", "hobus.bus.codec.HEADER_MAX_BYTES",
         "hobus.bus.envelope.*", "hobus.bus.join_token.*", "hobus.bus.messages.control.*", "hobus.bus.messages.failure.*",
-        "hobus.bus.messages.base.SENDABLE_MAX", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
+        "hobus.bus.messages.base.SENDABLE_MAX", "hobus.bus.json_text.*", "hobus.bus.messages.ids.*", "hobus.bus.zeromq.broker_loop._PARTS",
         "hobus.bus.zeromq.broker_loop._PROBE_PARTS", "hobus.bus.zeromq.link._FRAMES",
         "hobus.bus.zeromq.remote_router._KEY_CHARS", "hobus.bus.zeromq.tap._TOPIC_MAX_BYTES", "hobus.bus.zeromq.remote_router._KEY_BYTES",
         "hobus.actors.ho1_executor.tools.protocol.*", "hobus.launch.launcher.zygote.*",
@@ -192,7 +194,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
-        "hobus.actors.ho1_executor.tools.print_pipe._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_NAME_SHOWN, _DEPTH_SHOWN, _FAULTS_SHOWN)", "hobus.launch.cli.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
+        "hobus.actors.ho1_executor.tools.print_pipe._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_PLACE_SHOWN, _FAULT_SHOWN)", "hobus.launch.cli.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*",
         "hobus.config.gates.ownership._SHOWN_CHARS", "hobus.config.gates.finding.SHOWN_MAX", "hobus.config.parse._FAULTS_SHOWN", "hobus.config.yaml_text._SHOWN_CHARS", "hobus.launch.cli.commands.registry._SHOWN_HASH", "hobus.config.gates.invariants._SHOWN_CHARS",
         "hobus.actors.ho1_executor.file_reads._SHOWN_CHARS", "hobus.ledger_service.finding._EXCERPT_LEAD", "hobus.launch.cli.commands.ledger_search.search():*",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",
@@ -250,9 +252,9 @@ def test_nothing_on_the_wire_has_a_setting_s_value_unless_somebody_says_so() -> 
     silent = {
         f"{cls.__module__}.{cls.__name__}.{name}"
         for cls in RECORDS
-        for name, field in cls.model_fields.items()
-        if name in settings and not field.is_required() and not is_constant(field)
-        if (value := field.get_default(call_default_factory=True)) not in EMPTY and type(value) is not bool
+        for name, default in named_defaults(cls)
+        if name in settings and default is not NODEFAULT
+        if default not in EMPTY and type(default) is not bool
     }
     assert silent == set()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pydantic import ValidationError
+from msgspec import ValidationError
 
 from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.messages.control import Hello, Join

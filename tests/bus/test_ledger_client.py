@@ -471,7 +471,7 @@ async def test_every_page_of_a_question_is_fetched_up_to_its_limit(limit, pages,
             inside = (inside[::-1] if newest_first else inside)[: question.limit + 1]
             given = inside[: min(question.limit, 3)]
             sizes.append(len(given))
-            return Entries.model_construct(
+            return Entries(
                 entries=[to_entry(to_stored(entry("e"), "", 0, (), ()), n, b"", []) for n in given],
                 more=len(inside) > len(given),
                 head=6,

@@ -21,7 +21,7 @@ def test_every_row_field_kind_and_header_field_is_on_the_page():
         assert f"\n    {row.cls.TYPE} -> " in page
     for cls in CLASSES.values():
         part = page.partition(f"### `{cls.TYPE}`")[2].partition("###")[0]
-        assert all(re.search(rf"(^    |, ){name}:", part, re.MULTILINE) for name in cls.model_fields), cls
+        assert all(re.search(rf"(^    |, ){name}:", part, re.MULTILINE) for name in cls.__struct_fields__), cls
     for name in Header._fields:
         assert f"\n    {name}:" in page
     for kind in Kind:

@@ -95,7 +95,7 @@ async def test_answers_pass_their_own_strict_validation():
         acks = await ledger.write(take_over(1, ""), write("b", once="k"), write("c", once="k"), append("d", "x", 1))
         entries = await ledger.lookup("b", "nothing", once=("k",), bodies=True)
         page = await ledger.service.on_tail(Tail(after=-1, limit=10, with_bodies=True), call())
-        for answer in (Written.model_construct(acks=acks), Found.model_construct(entries=entries), page):
+        for answer in (Written(acks=acks), Found(entries=entries), page):
             assert type(answer).from_bytes(answer.to_bytes()) == answer
 
 

@@ -412,7 +412,7 @@ OVER_BOUND: tuple[tuple[Kind, Message], ...] = (
             sources=[],
         ),
     ),
-    (Kind.READY, Ready.model_construct(state="ready", reason="x" * 8_380_000)),
+    (Kind.READY, Ready(state="ready", reason="x" * 8_380_000)),
     (Kind.BEAT, Beat(counters={f"counter_{number}": number for number in range(100_000)})),
 )  # fmt: skip
 """What a frame can carry and no field may."""

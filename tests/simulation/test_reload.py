@@ -10,7 +10,7 @@ import pytest
 
 from bench.builders import shipped_snapshot, shipped_with
 from bench.simulated import SimulatedCluster
-from hobus.bus.messages.base import canonical_bytes, unpack
+from hobus.bus.messages.base import unpack
 from hobus.bus.messages.control import Done, Peers, ReadPeers, UseSnapshot
 from hobus.bus.messages.ledger import Entry, Write, Written
 from hobus.bus.messages.session import FollowUp, Pause, ProcessTurn, Resume, TurnResult
@@ -56,7 +56,7 @@ def renamed(snapshot: Snapshot, **agents: str | None) -> Snapshot:
         else:
             agent = known.get(agent_id, known["ADMIN"])
             known[agent_id] = agent.model_copy(update={"agent_id": agent_id, "system_prompt": words})
-    return Snapshot.from_bytes(canonical_bytes(governed.model_copy(update={"agents": known})))
+    return Snapshot.from_bytes(governed.model_copy(update={"agents": known}).to_bytes())
 
 
 async def recorded(bus: Bus, *snapshots: Snapshot) -> None:

@@ -12,7 +12,7 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from bench.turn import QUESTION
 from hobus.bus.messages import transcript
-from hobus.bus.messages.base import canonical_bytes, unpack
+from hobus.bus.messages.base import unpack
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.given_history import with_history
 from hobus.bus.messages.ledger import Entry
@@ -105,15 +105,13 @@ def with_a_poet() -> Snapshot:
         }
     )
     return Snapshot.from_bytes(
-        canonical_bytes(
-            governed.model_copy(
-                update={
-                    "agents": {**governed.agents, "POET": poet},
-                    "contracts": {**governed.contracts, "PRC-POET-001": contract, "PRC-SORT-001": sorting},
-                    "prompt_packs": {**governed.prompt_packs, "PRM-POET-001": POEM},
-                }
-            )
-        )
+        governed.model_copy(
+            update={
+                "agents": {**governed.agents, "POET": poet},
+                "contracts": {**governed.contracts, "PRC-POET-001": contract, "PRC-SORT-001": sorting},
+                "prompt_packs": {**governed.prompt_packs, "PRM-POET-001": POEM},
+            }
+        ).to_bytes()
     )
 
 

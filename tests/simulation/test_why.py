@@ -10,7 +10,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
-from hobus.bus.messages.base import canonical_bytes, unpack
+from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import DeactivateOverlay, LogOverlay, OverlayChanged, OverlayLogged
@@ -276,7 +276,7 @@ def searching_every_session() -> Snapshot:
     shipped = governed.templates["ATT-ADMIN-001"].model_dump(mode="json")
     shipped["pipeline"][-1]["config"]["scope"] = "agent"
     templates = {**governed.templates, "ATT-ADMIN-001": Template.model_validate(shipped)}
-    return Snapshot.from_bytes(canonical_bytes(governed.model_copy(update={"templates": templates})))
+    return Snapshot.from_bytes(governed.model_copy(update={"templates": templates}).to_bytes())
 
 
 def test_a_text_that_a_list_of_parts_quotes_of_another_session_is_told_as_it_was_sent():
@@ -349,7 +349,7 @@ def test_memory_that_no_stage_asks_for_is_not_told_as_silent():
     bare = governed.templates["ATT-ADMIN-001"].model_dump(mode="json")
     bare["pipeline"] = [one for one in bare["pipeline"] if one["type"] != "memory"]
     templates = {**governed.templates, "ATT-ADMIN-001": Template.model_validate(bare)}
-    rules = Snapshot.from_bytes(canonical_bytes(governed.model_copy(update={"templates": templates})))
+    rules = Snapshot.from_bytes(governed.model_copy(update={"templates": templates}).to_bytes())
     with SimulatedCluster(rules) as cluster:
         session_id = cluster.ask(QUESTION, input_id="in-1").session_id
         entries = cluster.entries()

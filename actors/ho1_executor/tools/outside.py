@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from hobus.actors.ho1_executor.tools.definition import Request, ToolFault
 from hobus.bus.catalog import row_of
 from hobus.bus.errors import RuntimeFault
@@ -49,7 +47,7 @@ def requests_over(bus: Bus, *, timeout_s: float, about: Mapping[str, str], read_
             raise ToolFault(f"a tool may not send {type_name[:64]} to {service[:64]}")
         try:
             message = row.cls.model_validate({**body, **{name: about[name] for name in ABOUT.get(type_name, ())}})
-        except ValidationError:
+        except ValueError:
             raise ToolFault(f"not a {type_name}") from None
         try:
             if isinstance(message, ReadFile) and read_file is not None:  # of this machine: nobody else is asked

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, final
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from msgspec import field
+from msgspec.structs import asdict
 
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
-from hobus.bus.messages.base import Count, Record, Timestamp, canonical_value
+from hobus.bus.messages.base import Count, Record, Timestamp, canonical_bytes
 from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId, position_of
 from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Fence
@@ -43,7 +44,7 @@ class ActiveToolBatch(Record):
     issued_at_step_epoch: Count
     expected_call_ids: list[str]
     call_status: dict[str, CallStatus]
-    held: list[str] = Field(default_factory=list[str])  # names (`ids.held_id`) of calls that wait for a person
+    held: list[str] = field(default_factory=list[str])  # names (`ids.held_id`) of calls that wait for a person
     needs_other: bool = False  # whoever asked for the run may not approve them
     results_ref: str | None = None
 
@@ -201,11 +202,11 @@ def resolve_run_config(
 
     None if provider or model stay blank.
     """
-    given = {} if overrides is None else {name: value for name, value in overrides if value is not None}
-    merged = base.__dict__ | given | ({} if model is None else model.__dict__)
+    given = {} if overrides is None else {name: value for name, value in asdict(overrides).items() if value is not None}
+    merged = asdict(base) | given | ({} if model is None else asdict(model))
     if not (merged["provider"] or "").strip() or not (merged["model"] or "").strip():
         return None
-    return RunConfig.model_validate({name: merged[name] for name in RunConfig.model_fields if name in merged})
+    return RunConfig(**{name: merged[name] for name in RunConfig.__struct_fields__ if name in merged})
 
 
 def named_template(base: SessionConfig, overrides: SessionConfig | None) -> str | None:
@@ -219,12 +220,9 @@ def epochs_raised(state: SessionState) -> SessionState:
     return state._replace(session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)
 
 
-SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True, defer_build=True))
-
-
 def state_bytes(state: SessionState) -> bytes:
     """The one byte encoding of a state."""
-    return canonical_value(SERIALIZED.dump_python(state, mode="json"))
+    return canonical_bytes(state)
 
 
 def state_hash(state: SessionState) -> str:

@@ -10,9 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Annotated, NamedTuple
-
-from pydantic import Field
+from typing import NamedTuple
 
 from hobus.actors.ho2_supervisor.limits import HISTORY_RESULT_CHARS
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
@@ -50,13 +48,13 @@ class DeliveredTurn:
     input_id: str
     input_ref: str
     reply_ref: str
-    input_text: Annotated[str | None, Field(exclude=True)] = None
-    reply_text: Annotated[str | None, Field(exclude=True)] = None
+    input_text: str | None = None
+    reply_text: str | None = None
     tool_ids: tuple[str, ...] = ()
     is_degraded: bool = False
     rounds: tuple[Exchange, ...] = ()
     """The calls of tools behind its answer with their results, and steers; texts that have refs are blank."""
-    texts: Annotated[dict[str, str] | None, Field(exclude=True)] = None
+    texts: dict[str, str] | None = None
     """Those, by their refs, of long ones the beginning; None until they were read from the record."""
 
     @property

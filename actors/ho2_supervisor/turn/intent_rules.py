@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.intents import IntentFact
-from hobus.bus.messages.base import canonical_value, digest_of
+from hobus.bus.messages.base import canonical_bytes, digest_of
 from hobus.bus.messages.ids import body_ref, intent_entry_id
 from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentDeclared, IntentScope, IntentSuperseded
 
@@ -162,4 +162,4 @@ def ruleset_rows() -> list[list[str]]:
 
 def hash_of(rules: object) -> str:
     """`sha256:<hex>` of rules and settings as one canonical value."""
-    return digest_of(canonical_value(rules))
+    return digest_of(canonical_bytes(rules))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta
 
 
 class Degradation(NamedTuple):
     """DEGRADATION: a turn is answered without its supervisor, and why."""
 
-    input_id: Annotated[str, Field(description="of the turn")]
+    input_id: Annotated[str, Meta(description="of the turn")]
 
 
 class Denied(NamedTuple):
@@ -19,125 +19,125 @@ class Denied(NamedTuple):
     Also of DEAD_LETTER, which nobody took. A claimed name stands here if it is one.
     """
 
-    sender: Annotated[str, Field(description="stamped instance, or unbound")]
-    times: Annotated[int, Field(description="how often")]
-    first_at_us: Annotated[int, Field(description="when first; microseconds since 1970 UTC")]
-    type: Annotated[str, Field(description="of the message; empty: none that is known")] = ""
-    service: Annotated[str, Field(description="that it was for; empty: not the broker's word")] = ""
-    message_id: Annotated[str, Field(description="of a dead letter")] = ""
-    event_type: Annotated[str, Field(description="of the entry that was not written; empty: it was no write")] = ""
-    stream: Annotated[str, Field(description="that it was about; empty: none that is known")] = ""
+    sender: Annotated[str, Meta(description="stamped instance, or unbound")]
+    times: Annotated[int, Meta(description="how often")]
+    first_at_us: Annotated[int, Meta(description="when first; microseconds since 1970 UTC")]
+    type: Annotated[str, Meta(description="of the message; empty: none that is known")] = ""
+    service: Annotated[str, Meta(description="that it was for; empty: not the broker's word")] = ""
+    message_id: Annotated[str, Meta(description="of a dead letter")] = ""
+    event_type: Annotated[str, Meta(description="of the entry that was not written; empty: it was no write")] = ""
+    stream: Annotated[str, Meta(description="that it was about; empty: none that is known")] = ""
 
 
 class TokenMade(NamedTuple):
     """TOKEN_CREATED: a worker elsewhere may join with it."""
 
-    token: Annotated[str, Field(description="its id")]
-    role: Annotated[str, Field(description="as which a worker may join")]
-    uses: Annotated[int, Field(description="how often")]
-    created_at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
-    expires_at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+    token: Annotated[str, Meta(description="its id")]
+    role: Annotated[str, Meta(description="as which a worker may join")]
+    uses: Annotated[int, Meta(description="how often")]
+    created_at_us: Annotated[int, Meta(description="microseconds since 1970 UTC")]
+    expires_at_us: Annotated[int, Meta(description="microseconds since 1970 UTC")]
 
 
 class KeyEnrolled(NamedTuple):
     """KEY_ENROLLED: a worker elsewhere has joined."""
 
-    key: Annotated[str, Field(description="its fingerprint")]
-    name: Annotated[str, Field(description="of the worker")]
-    role: Annotated[str, Field(description="of the worker")]
-    token: Annotated[str, Field(description="id of the token that it joined with")]
-    host: Annotated[str, Field(description="as it calls its own")]
-    version: Annotated[str, Field(description="of its software")]
-    enrolled_at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+    key: Annotated[str, Meta(description="its fingerprint")]
+    name: Annotated[str, Meta(description="of the worker")]
+    role: Annotated[str, Meta(description="of the worker")]
+    token: Annotated[str, Meta(description="id of the token that it joined with")]
+    host: Annotated[str, Meta(description="as it calls its own")]
+    version: Annotated[str, Meta(description="of its software")]
+    enrolled_at_us: Annotated[int, Meta(description="microseconds since 1970 UTC")]
 
 
 class KeyRevoked(NamedTuple):
     """KEY_REVOKED: a worker's key was revoked."""
 
-    key: Annotated[str, Field(description="its fingerprint")]
-    name: Annotated[str, Field(description="of the worker")]
-    token: Annotated[str, Field(description="id of the token that it joined with")]
+    key: Annotated[str, Meta(description="its fingerprint")]
+    name: Annotated[str, Meta(description="of the worker")]
+    token: Annotated[str, Meta(description="id of the token that it joined with")]
 
 
 class KeyRefused(NamedTuple):
     """KEY_REFUSED: unknown keys knocked, and were not let in."""
 
-    key: Annotated[str, Field(description="its fingerprint; empty: it is none")]
-    times: Annotated[int, Field(description="how often")] = 1
-    first_at_us: Annotated[int, Field(description="when first; microseconds since 1970 UTC")] = 0
-    address: Annotated[str, Field(description="where it came from; empty: it wanted to join")] = ""
-    token: Annotated[str, Field(description="id of the token that it wanted to join with; empty: none")] = ""
+    key: Annotated[str, Meta(description="its fingerprint; empty: it is none")]
+    times: Annotated[int, Meta(description="how often")] = 1
+    first_at_us: Annotated[int, Meta(description="when first; microseconds since 1970 UTC")] = 0
+    address: Annotated[str, Meta(description="where it came from; empty: it wanted to join")] = ""
+    token: Annotated[str, Meta(description="id of the token that it wanted to join with; empty: none")] = ""
 
 
 class BodiesRead(NamedTuple):
     """TAP_BODIES_READ: somebody looks at what is said."""
 
-    look: Annotated[str, Field(description="its id")]
-    filter: Annotated[tuple[str, ...], Field(description="what is looked at")]
-    since_s: Annotated[float | None, Field(description="how far back; None: from now on")]
+    look: Annotated[str, Meta(description="its id")]
+    filter: Annotated[tuple[str, ...], Meta(description="what is looked at")]
+    since_s: Annotated[float | None, Meta(description="how far back; None: from now on")]
 
 
 class BodiesClosed(NamedTuple):
     """TAP_BODIES_CLOSED: the look is over."""
 
-    look: Annotated[str, Field(description="its id")]
-    bodies: Annotated[int, Field(description="how many were shown")]
-    elapsed_ms: Annotated[int, Field(description="how long it took")]
+    look: Annotated[str, Meta(description="its id")]
+    bodies: Annotated[int, Meta(description="how many were shown")]
+    elapsed_ms: Annotated[int, Meta(description="how long it took")]
 
 
 class TranscriptDelivered(NamedTuple):
     """TRANSCRIPT_DELIVERED: which session a transcript is, and its last input."""
 
-    input_id: Annotated[str, Field(description="of the turn")]
+    input_id: Annotated[str, Meta(description="of the turn")]
 
 
 class TurnImage(NamedTuple):
     """TURN_IMAGE: an image that a person's message brought to its session; shown to models by its ref."""
 
-    media_type: Annotated[str, Field(description="by its bytes")]
+    media_type: Annotated[str, Meta(description="by its bytes")]
 
 
 class HttpKeyCreated(NamedTuple):
     """HTTP_KEY_CREATED: a key of the HTTP door was made."""
 
-    key: Annotated[str, Field(description="`key:<fingerprint>`")]
-    name: Annotated[str, Field(description="principal that it stands for")]
-    at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
-    expires_at_us: Annotated[int | None, Field(description="microseconds since 1970 UTC; None: never")]
-    may: Annotated[str, Field(description="what it opens: use, approve, metrics")]
+    key: Annotated[str, Meta(description="`key:<fingerprint>`")]
+    name: Annotated[str, Meta(description="principal that it stands for")]
+    at_us: Annotated[int, Meta(description="microseconds since 1970 UTC")]
+    expires_at_us: Annotated[int | None, Meta(description="microseconds since 1970 UTC; None: never")]
+    may: Annotated[str, Meta(description="what it opens: use, approve, metrics")]
 
 
 class HttpKeyRevoked(NamedTuple):
     """HTTP_KEY_REVOKED: it was revoked."""
 
-    key: Annotated[str, Field(description="`key:<fingerprint>`")]
-    name: Annotated[str, Field(description="principal that it stood for")]
-    at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+    key: Annotated[str, Meta(description="`key:<fingerprint>`")]
+    name: Annotated[str, Meta(description="principal that it stood for")]
+    at_us: Annotated[int, Meta(description="microseconds since 1970 UTC")]
 
 
 class OperatorCommand(NamedTuple):
     """OPERATOR_COMMAND: somebody had processes of the cluster scaled, restarted, drained or reloaded."""
 
-    command: Annotated[str, Field(description="as the launcher took it; JSON")]
-    principal: Annotated[str, Field(description="who said it: `local`")]
-    user: Annotated[str, Field(description="name or number of the operating system user; empty: not known")]
-    door: Annotated[str, Field(description="`control/<process id>`: the launcher's socket, and who wrote there")]
+    command: Annotated[str, Meta(description="as the launcher took it; JSON")]
+    principal: Annotated[str, Meta(description="who said it: `local`")]
+    user: Annotated[str, Meta(description="name or number of the operating system user; empty: not known")]
+    door: Annotated[str, Meta(description="`control/<process id>`: the launcher's socket, and who wrote there")]
 
 
 class BatchSetAside(NamedTuple):
     """RECOVERED: a start of the ledger set bytes aside that were no whole batch."""
 
-    file: Annotated[str, Field(description="segment that they stood in")]
-    byte: Annotated[int, Field(description="where they began")]
-    size_bytes: Annotated[int, Field(description="how many")]
-    kept_in: Annotated[str, Field(description="file that has them now")]
-    kind: Annotated[str, Field(description="torn; or stray: beyond the end, where no write left them")]
+    file: Annotated[str, Meta(description="segment that they stood in")]
+    byte: Annotated[int, Meta(description="where they began")]
+    size_bytes: Annotated[int, Meta(description="how many")]
+    kept_in: Annotated[str, Meta(description="file that has them now")]
+    kind: Annotated[str, Meta(description="torn; or stray: beyond the end, where no write left them")]
 
 
 class WriteConflict(NamedTuple):
     """WRITE_CONFLICT: somebody gave a known id another content."""
 
-    submission_id: Annotated[str, Field(description="the id")]
-    writer: Annotated[str, Field(description="stamped instance that tried")]
-    sequence: Annotated[int, Field(description="of the entry that stands")]
-    origin: Annotated[str, Field(description="instance that wrote that one")]
+    submission_id: Annotated[str, Meta(description="the id")]
+    writer: Annotated[str, Meta(description="stamped instance that tried")]
+    sequence: Annotated[int, Meta(description="of the entry that stands")]
+    origin: Annotated[str, Meta(description="instance that wrote that one")]

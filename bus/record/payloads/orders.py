@@ -6,7 +6,7 @@ An entry's provenance names its session, run and order, its reason the code of a
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta
 
 from hobus.bus.messages.ids import RunId, body_ref, by_writer, iso, parse_iso
 from hobus.bus.messages.work_order import (
@@ -32,37 +32,37 @@ _NOTHING = OutputResult()
 class ToolStarted(NamedTuple):
     """TOOL_STARTED: a tool call begins; its arguments stand in the order."""
 
-    tool_id: Annotated[str, Field(description="name of the tool")]
-    idempotent: Annotated[bool, Field(description="whether it may run again")]
-    number: Annotated[int, Field(description="which try this is, from 1")]
+    tool_id: Annotated[str, Meta(description="name of the tool")]
+    idempotent: Annotated[bool, Meta(description="whether it may run again")]
+    number: Annotated[int, Meta(description="which try this is, from 1")]
 
 
 class OrderEnd(NamedTuple):
     """WO_COMPLETED, WO_FAILED and WO_LATE: the receipt, but for its texts and what the entry itself says."""
 
-    session_epoch: Annotated[int, Field(description="of the fence")]
-    step_epoch: Annotated[int, Field(description="of the fence")]
-    used: Annotated[Cost, Field(description="its cost")]
-    failure: Annotated[str | None, Field(description="why it failed, no prompt text; None: it was completed")] = None
+    session_epoch: Annotated[int, Meta(description="of the fence")]
+    step_epoch: Annotated[int, Meta(description="of the fence")]
+    used: Annotated[Cost, Meta(description="its cost")]
+    failure: Annotated[str | None, Meta(description="why it failed, no prompt text; None: it was completed")] = None
     text: Annotated[
         str,
-        Field(description="its text; empty: none; own: body 1; answer: body 1 of the last parent; else a ref"),
+        Meta(description="its text; empty: none; own: body 1; answer: body 1 of the last parent; else a ref"),
     ] = _NO_TEXT
-    text_name: Annotated[str, Field(description="what prompt packs call it")] = ""
-    finish_reason: Annotated[str, Field(description="why the model stopped")] = ""
-    tool_calls: Annotated[tuple[ToolCall, ...], Field(description="tools that the model asks for")] = ()
-    parsed: Annotated[dict[str, Any] | None, Field(description="output of a structured contract; None: text")] = None
-    truncated: Annotated[bool, Field(description="tool output was cut")] = False
-    tools_invented: Annotated[tuple[str, ...], Field(description="asked for, and never told of")] = ()
-    tools_missing: Annotated[tuple[str, ...], Field(description="not told of, as nobody had them")] = ()
-    executed_by: Annotated[str, Field(description="instance that executed it; empty: who wrote the entry")] = ""
-    completed_at_us: Annotated[int, Field(description="microseconds since 1970 UTC; 0: the entry's own time")] = 0
+    text_name: Annotated[str, Meta(description="what prompt packs call it")] = ""
+    finish_reason: Annotated[str, Meta(description="why the model stopped")] = ""
+    tool_calls: Annotated[tuple[ToolCall, ...], Meta(description="tools that the model asks for")] = ()
+    parsed: Annotated[dict[str, Any] | None, Meta(description="output of a structured contract; None: text")] = None
+    truncated: Annotated[bool, Meta(description="tool output was cut")] = False
+    tools_invented: Annotated[tuple[str, ...], Meta(description="asked for, and never told of")] = ()
+    tools_missing: Annotated[tuple[str, ...], Meta(description="not told of, as nobody had them")] = ()
+    executed_by: Annotated[str, Meta(description="instance that executed it; empty: who wrote the entry")] = ""
+    completed_at_us: Annotated[int, Meta(description="microseconds since 1970 UTC; 0: the entry's own time")] = 0
     said: Annotated[
         tuple[ToldPeople, ...],
-        Field(description="what its tool told people, not its output: the last bodies, in this order"),
+        Meta(description="what its tool told people, not its output: the last bodies, in this order"),
     ] = ()
-    tools_withheld: Annotated[tuple[str, ...], Field(description="not told of, as only a wildcard permits them")] = ()
-    files: Annotated[tuple[ToolFile, ...], Field(description="of a tool: the bodies behind its own text")] = ()
+    tools_withheld: Annotated[tuple[str, ...], Meta(description="not told of, as only a wildcard permits them")] = ()
+    files: Annotated[tuple[ToolFile, ...], Meta(description="of a tool: the bodies behind its own text")] = ()
 
 
 def with_refs(files: Sequence[ToolFile], submission_id: str) -> list[ToolFile]:
@@ -178,13 +178,13 @@ def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
 class ChainComplete(NamedTuple):
     """WO_CHAIN_COMPLETE: the orders of a run, the hash of their chain of receipts, and its cost."""
 
-    orders: Annotated[tuple[str, ...], Field(description="in order; what follows `WO-<session>-<run>.` in their ids")]
-    trace_hash: Annotated[bytes, Field(description="SHA-256 over the receipts' canonical bytes, in order")]
-    used: Annotated[Cost, Field(description="their cost")]
-    domain_labels: Annotated[tuple[str, ...], Field(description="what the message is about")] = ()
-    task_labels: Annotated[tuple[str, ...], Field(description="what it asks for")] = ()
-    labels_dropped: Annotated[tuple[str, ...], Field(description="kinds of labels outside the vocabulary")] = ()
-    steers_unobserved: Annotated[tuple[str, ...], Field(description="refs of steers that no round was left for")] = ()
+    orders: Annotated[tuple[str, ...], Meta(description="in order; what follows `WO-<session>-<run>.` in their ids")]
+    trace_hash: Annotated[bytes, Meta(description="SHA-256 over the receipts' canonical bytes, in order")]
+    used: Annotated[Cost, Meta(description="their cost")]
+    domain_labels: Annotated[tuple[str, ...], Meta(description="what the message is about")] = ()
+    task_labels: Annotated[tuple[str, ...], Meta(description="what it asks for")] = ()
+    labels_dropped: Annotated[tuple[str, ...], Meta(description="kinds of labels outside the vocabulary")] = ()
+    steers_unobserved: Annotated[tuple[str, ...], Meta(description="refs of steers that no round was left for")] = ()
 
 
 def behind_run(wo_id: str) -> str:
@@ -195,22 +195,22 @@ def behind_run(wo_id: str) -> str:
 class QualityGate(NamedTuple):
     """WO_QUALITY_GATE: what the quality gate said of an answer."""
 
-    faults: Annotated[tuple[str, ...], Field(description="sentences without the answer's text; empty: none")]
-    dropped: Annotated[tuple[str, ...], Field(description="of a consolidation: kinds of labels left out")] = ()
+    faults: Annotated[tuple[str, ...], Meta(description="sentences without the answer's text; empty: none")]
+    dropped: Annotated[tuple[str, ...], Meta(description="of a consolidation: kinds of labels left out")] = ()
 
 
 class Escalation(NamedTuple):
     """ESCALATION: a run gave up on its model's answer, and why."""
 
-    wo_id: Annotated[str, Field(description="the last order of the run")]
-    faults: Annotated[tuple[str, ...], Field(description="as the quality gate said")]
+    wo_id: Annotated[str, Meta(description="the last order of the run")]
+    faults: Annotated[tuple[str, ...], Meta(description="as the quality gate said")]
 
 
 class RunBudget(NamedTuple):
     """BUDGET_WARNING: the next round of a run goes over what it may use."""
 
-    used: Annotated[int, Field(description="tokens of its orders so far")]
-    budget: Annotated[int, Field(description="tokens that it may use")]
+    used: Annotated[int, Meta(description="tokens of its orders so far")]
+    budget: Annotated[int, Meta(description="tokens that it may use")]
 
 
 class SignalsNamed(NamedTuple):
@@ -219,117 +219,117 @@ class SignalsNamed(NamedTuple):
     MEMORY_WARNING: nobody knows whether these count.
     """
 
-    signal_ids: Annotated[tuple[str, ...], Field(description="ids of signals")]
-    remembered_id: Annotated[str, Field(description="`ART-…` of what the turn stated, body 1; empty: nothing")] = ""
+    signal_ids: Annotated[tuple[str, ...], Meta(description="ids of signals")]
+    remembered_id: Annotated[str, Meta(description="`ART-…` of what the turn stated, body 1; empty: nothing")] = ""
     remembered_state: Annotated[
         Literal["active", "pending", "refused", "unanswered", ""],
-        Field(description="what became of it; unanswered: memory did not say; empty: it stated nothing"),
+        Meta(description="what became of it; unanswered: memory did not say; empty: it stated nothing"),
     ] = ""
 
 
 class OwnersSettled(NamedTuple):
     """OWNERS_SETTLED: up to where no session waits for an owner."""
 
-    through: Annotated[int, Field(description="sequence of the record")]
-    living: Annotated[tuple[str, ...], Field(description="instances that lived then: they may have left something")]
+    through: Annotated[int, Meta(description="sequence of the record")]
+    living: Annotated[tuple[str, ...], Meta(description="instances that lived then: they may have left something")]
 
 
 class ConsolidationDispatched(NamedTuple):
     """WO_DISPATCHED: the order of a consolidation, its texts in the bodies behind it, and what it rests on."""
 
-    order: Annotated[dict[str, Any], Field(description="the order's fields that are not at their defaults")]
-    gate: Annotated[dict[str, Any], Field(description="the gate as it was")]
-    as_of_ts: Annotated[str, Field(description="event time up to which signals count; ISO 8601, UTC")]
-    as_of_seq: Annotated[int, Field(description="sequence of the record up to which they count")] = -1
+    order: Annotated[dict[str, Any], Meta(description="the order's fields that are not at their defaults")]
+    gate: Annotated[dict[str, Any], Meta(description="the gate as it was")]
+    as_of_ts: Annotated[str, Meta(description="event time up to which signals count; ISO 8601, UTC")]
+    as_of_seq: Annotated[int, Meta(description="sequence of the record up to which they count")] = -1
 
 
 class StageTrace(NamedTuple):
     """One stage of an attention template's pipeline."""
 
-    stage: Annotated[str, Field(description="its name; `+relaxed`: run once more, relaxed")]
-    type: Annotated[str, Field(description="ledger_query, history, …")]
-    fragments: Annotated[int, Field(description="that it gave")]
-    tokens: Annotated[int, Field(description="of these")]
-    duration_ms: Annotated[int, Field(description="that it took")]
-    status: Annotated[str, Field(description="ok, truncated, timeout, empty, skipped, failed")]
+    stage: Annotated[str, Meta(description="its name; `+relaxed`: run once more, relaxed")]
+    type: Annotated[str, Meta(description="ledger_query, history, …")]
+    fragments: Annotated[int, Meta(description="that it gave")]
+    tokens: Annotated[int, Meta(description="of these")]
+    duration_ms: Annotated[int, Meta(description="that it took")]
+    status: Annotated[str, Meta(description="ok, truncated, timeout, empty, skipped, failed")]
 
 
 class FragmentTrace(NamedTuple):
     """Where a piece of a context came from."""
 
-    source: Annotated[str, Field(description="ledger, registry, file, search, liveness, custom")]
-    source_id: Annotated[str, Field(description="of the entry, the row, the path …")]
-    tokens: Annotated[int, Field(description="of it")]
-    relevance_score: Annotated[float | None, Field(description="0 to 1; None: asked for by name")] = None
+    source: Annotated[str, Meta(description="ledger, registry, file, search, liveness, custom")]
+    source_id: Annotated[str, Meta(description="of the entry, the row, the path …")]
+    tokens: Annotated[int, Meta(description="of it")]
+    relevance_score: Annotated[float | None, Meta(description="0 to 1; None: asked for by name")] = None
 
 
 class ContextBeside(NamedTuple):
     """The context of another prompt of the turn: of its classification."""
 
-    contract_id: Annotated[str, Field(description="of the prompt")]
-    template_id: Annotated[str, Field(description="`ATT-…` that filled it")]
-    template_version: Annotated[str, Field(description="of the template")]
-    template_hash: Annotated[bytes, Field(description="SHA-256 of its canonical bytes")]
-    max_context_tokens: Annotated[int, Field(description="that it may take")]
-    tokens_assembled: Annotated[int, Field(description="that it takes")]
-    stopped_by: Annotated[str, Field(description="as of the answer's")]
-    stages: Annotated[tuple[StageTrace, ...], Field(description="of the pipeline, in order")]
-    fallback: Annotated[str, Field(description="as of the answer's")] = ""
-    warnings: Annotated[tuple[str, ...], Field(description="as of the answer's")] = ()
-    chosen_by: Annotated[str, Field(description="as of the answer's")] = "selectors"
+    contract_id: Annotated[str, Meta(description="of the prompt")]
+    template_id: Annotated[str, Meta(description="`ATT-…` that filled it")]
+    template_version: Annotated[str, Meta(description="of the template")]
+    template_hash: Annotated[bytes, Meta(description="SHA-256 of its canonical bytes")]
+    max_context_tokens: Annotated[int, Meta(description="that it may take")]
+    tokens_assembled: Annotated[int, Meta(description="that it takes")]
+    stopped_by: Annotated[str, Meta(description="as of the answer's")]
+    stages: Annotated[tuple[StageTrace, ...], Meta(description="of the pipeline, in order")]
+    fallback: Annotated[str, Meta(description="as of the answer's")] = ""
+    warnings: Annotated[tuple[str, ...], Meta(description="as of the answer's")] = ()
+    chosen_by: Annotated[str, Meta(description="as of the answer's")] = "selectors"
 
 
 class LeftOut(NamedTuple):
     """A learned line that was in force and that the prompt does not show."""
 
-    artifact_id: Annotated[str, Field(description="`ART-…`")]
+    artifact_id: Annotated[str, Meta(description="`ART-…`")]
     reason: Annotated[
         Literal["labels", "words", "room"],
-        Field(description="labels: not the turn's; words: a line that is shown has them; room: the budget was used up"),
+        Meta(description="labels: not the turn's; words: a line that is shown has them; room: the budget was used up"),
     ]
 
 
 class ContextAssembled(NamedTuple):
     """CONTEXT_ASSEMBLED: what a prompt was given beside its message, by which template; learned lines stand behind."""
 
-    as_of_ts: Annotated[str, Field(description="event time of the read; ISO 8601, UTC")]
-    as_of_seq: Annotated[int | None, Field(description="sequence up to which memory had read; None: it did not answer")]
-    in_force: Annotated[int, Field(description="artifacts in force")]
-    budget: Annotated[int, Field(description="tokens that the lines may take")]
-    tokens_used: Annotated[int, Field(description="tokens that they take")]
-    artifact_ids: Annotated[tuple[str, ...], Field(description="`ART-…` of each line")] = ()
-    domain_labels: Annotated[tuple[str, ...], Field(description="of the turn")] = ()
-    task_labels: Annotated[tuple[str, ...], Field(description="of the turn")] = ()
-    template_id: Annotated[str, Field(description="`ATT-…` that filled it")] = ""
-    template_version: Annotated[str, Field(description="of the template")] = ""
-    template_hash: Annotated[bytes, Field(description="SHA-256 of its canonical bytes")] = b""
-    context_hash: Annotated[bytes, Field(description="SHA-256 of the context's text")] = b""
-    max_context_tokens: Annotated[int, Field(description="that the whole context may take")] = 0
-    tokens_assembled: Annotated[int, Field(description="that it takes")] = 0
-    queries_executed: Annotated[int, Field(description="questions that were asked for it")] = 0
-    elapsed_ms: Annotated[int, Field(description="that it took")] = 0
+    as_of_ts: Annotated[str, Meta(description="event time of the read; ISO 8601, UTC")]
+    as_of_seq: Annotated[int | None, Meta(description="sequence up to which memory had read; None: it did not answer")]
+    in_force: Annotated[int, Meta(description="artifacts in force")]
+    budget: Annotated[int, Meta(description="tokens that the lines may take")]
+    tokens_used: Annotated[int, Meta(description="tokens that they take")]
+    artifact_ids: Annotated[tuple[str, ...], Meta(description="`ART-…` of each line")] = ()
+    domain_labels: Annotated[tuple[str, ...], Meta(description="of the turn")] = ()
+    task_labels: Annotated[tuple[str, ...], Meta(description="of the turn")] = ()
+    template_id: Annotated[str, Meta(description="`ATT-…` that filled it")] = ""
+    template_version: Annotated[str, Meta(description="of the template")] = ""
+    template_hash: Annotated[bytes, Meta(description="SHA-256 of its canonical bytes")] = b""
+    context_hash: Annotated[bytes, Meta(description="SHA-256 of the context's text")] = b""
+    max_context_tokens: Annotated[int, Meta(description="that the whole context may take")] = 0
+    tokens_assembled: Annotated[int, Meta(description="that it takes")] = 0
+    queries_executed: Annotated[int, Meta(description="questions that were asked for it")] = 0
+    elapsed_ms: Annotated[int, Meta(description="that it took")] = 0
     stopped_by: Annotated[
-        str, Field(description="what ended the pipeline: completion, satisfaction, or a limit: tokens, queries, time")
+        str, Meta(description="what ended the pipeline: completion, satisfaction, or a limit: tokens, queries, time")
     ] = ""
-    stages: Annotated[tuple[StageTrace, ...], Field(description="of the pipeline, in order")] = ()
-    fallback: Annotated[str, Field(description="of the template, where it came to that; empty: it did not")] = ""
-    warnings: Annotated[tuple[str, ...], Field(description="`<stage>: <why>`; no text of anybody")] = ()
+    stages: Annotated[tuple[StageTrace, ...], Meta(description="of the pipeline, in order")] = ()
+    fallback: Annotated[str, Meta(description="of the template, where it came to that; empty: it did not")] = ""
+    warnings: Annotated[tuple[str, ...], Meta(description="`<stage>: <why>`; no text of anybody")] = ()
     fragments: Annotated[
-        tuple[FragmentTrace, ...], Field(description="but for history, which the order names, and learned lines")
+        tuple[FragmentTrace, ...], Meta(description="but for history, which the order names, and learned lines")
     ] = ()
-    is_cached: Annotated[bool, Field(description="true: it was assembled before, for the same order")] = False
+    is_cached: Annotated[bool, Meta(description="true: it was assembled before, for the same order")] = False
     chosen_by: Annotated[
         Literal["selectors", "agent", "override", "default"],
-        Field(
+        Meta(
             description="selectors; agent: its own list; override: the run or session names it; default: none applies"
         ),
     ] = "selectors"
     shown_by: Annotated[
-        str, Field(description="the order whose context is shown again, as results of its calls came; empty: none")
+        str, Meta(description="the order whose context is shown again, as results of its calls came; empty: none")
     ] = ""
     beside: Annotated[
-        tuple[ContextBeside, ...], Field(description="contexts of the turn's other prompts: of its classification")
+        tuple[ContextBeside, ...], Meta(description="contexts of the turn's other prompts: of its classification")
     ] = ()
-    contract_id: Annotated[str, Field(description="of the prompt; empty: of answers")] = ""
-    scores: Annotated[tuple[float, ...], Field(description="the rank of each line")] = ()
-    left_out: Annotated[tuple[LeftOut, ...], Field(description="the strongest lines that are not shown")] = ()
+    contract_id: Annotated[str, Meta(description="of the prompt; empty: of answers")] = ""
+    scores: Annotated[tuple[float, ...], Meta(description="the rank of each line")] = ()
+    left_out: Annotated[tuple[LeftOut, ...], Meta(description="the strongest lines that are not shown")] = ()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta
 
 Mode = Literal["shadow", "enforce"]
 
@@ -18,28 +18,26 @@ Mode = Literal["shadow", "enforce"]
 class ProjectionComputed(NamedTuple):
     """PROJECTION_COMPUTED: what a turn's context was projected from; enforced, its order shows it."""
 
-    mode: Annotated[Mode, Field(description="enforce: the model was shown it; shadow: it was only computed")]
-    timestamp: Annotated[str, Field(description="the turn's event time; ISO 8601, UTC")]
-    token_budget: Annotated[int, Field(description="tokens that it may take")]
-    tokens_used: Annotated[int, Field(description="tokens that it takes, by the estimate of section attention")]
-    fragment_count: Annotated[int, Field(description="intents, orders and memory lines in it")]
-    context_hash: Annotated[bytes, Field(description="SHA-256 of its text")]
-    ruleset_hash: Annotated[str, Field(description="`sha256:<64 hex>` of the rules of intents and projection")]
-    active_intents: Annotated[tuple[str, ...], Field(description="as the turn went on")] = ()
-    open_work_orders: Annotated[tuple[str, ...], Field(description="dispatched, and without an end")] = ()
-    failed_items: Annotated[tuple[str, ...], Field(description="orders that failed, the newest last")] = ()
-    escalations: Annotated[tuple[str, ...], Field(description="those of them whose answer was not good enough")] = ()
-    ho3_artifacts_injected: Annotated[tuple[str, ...], Field(description="`ART-…` of each memory line")] = ()
+    mode: Annotated[Mode, Meta(description="enforce: the model was shown it; shadow: it was only computed")]
+    timestamp: Annotated[str, Meta(description="the turn's event time; ISO 8601, UTC")]
+    token_budget: Annotated[int, Meta(description="tokens that it may take")]
+    tokens_used: Annotated[int, Meta(description="tokens that it takes, by the estimate of section attention")]
+    fragment_count: Annotated[int, Meta(description="intents, orders and memory lines in it")]
+    context_hash: Annotated[bytes, Meta(description="SHA-256 of its text")]
+    ruleset_hash: Annotated[str, Meta(description="`sha256:<64 hex>` of the rules of intents and projection")]
+    active_intents: Annotated[tuple[str, ...], Meta(description="as the turn went on")] = ()
+    open_work_orders: Annotated[tuple[str, ...], Meta(description="dispatched, and without an end")] = ()
+    failed_items: Annotated[tuple[str, ...], Meta(description="orders that failed, the newest last")] = ()
+    escalations: Annotated[tuple[str, ...], Meta(description="those of them whose answer was not good enough")] = ()
+    ho3_artifacts_injected: Annotated[tuple[str, ...], Meta(description="`ART-…` of each memory line")] = ()
 
 
 class ShadowCompare(NamedTuple):
     """PROJECTION_SHADOW_COMPARE: a projection that the model was not shown, beside the context that it was shown."""
 
-    shown_hash: Annotated[bytes, Field(description="SHA-256 of the context that was shown: body 1")]
-    projected_hash: Annotated[bytes, Field(description="SHA-256 of the projection: body 2")]
-    shown_tokens: Annotated[int, Field(description="of the context, by the estimate of section attention")]
-    projected_tokens: Annotated[int, Field(description="of the projection")]
-    only_shown: Annotated[
-        tuple[str, ...], Field(description="source ids of fragments that the projection has not")
-    ] = ()
-    only_projected: Annotated[tuple[str, ...], Field(description="of those that the context has not")] = ()
+    shown_hash: Annotated[bytes, Meta(description="SHA-256 of the context that was shown: body 1")]
+    projected_hash: Annotated[bytes, Meta(description="SHA-256 of the projection: body 2")]
+    shown_tokens: Annotated[int, Meta(description="of the context, by the estimate of section attention")]
+    projected_tokens: Annotated[int, Meta(description="of the projection")]
+    only_shown: Annotated[tuple[str, ...], Meta(description="source ids of fragments that the projection has not")] = ()
+    only_projected: Annotated[tuple[str, ...], Meta(description="of those that the context has not")] = ()

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from msgspec import Meta
 
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.work_order import Sampling, ToolCall
@@ -22,26 +22,26 @@ from hobus.bus.record.entry import Provenance
 class PromptSent(NamedTuple):
     """PROMPT_SENT: a provider is about to be called; what is reserved for it, and how its model is asked."""
 
-    provider_id: Annotated[str, Field(description="a configured provider instance")]
-    model_id: Annotated[str, Field(description="the model of it that is asked")]
-    contract_id: Annotated[str, Field(description="`PRC-<NAME>-<nnn>`")]
-    prompt_pack_id: Annotated[str, Field(description="`PRM-<NAME>-<nnn>`")]
-    config_digest: Annotated[str, Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none")]
-    max_tokens: Annotated[int, Field(description="cap of the answer, tokens")]
-    temperature: Annotated[float, Field(description="0 to 2")]
-    budget_mode: Annotated[Literal["enforce", "warn", "off"], Field(description="what a reached limit does")]
-    reserved_tokens: Annotated[int, Field(description="held in every scope until its end")]
-    estimated_tokens: Annotated[int, Field(description="of them, for the prompt")]
-    token_budget: Annotated[int | None, Field(description="tokens of its order; None: it has none")]
-    tools: Annotated[tuple[str, ...], Field(description="ids of the tools that the model is told of")] = ()
-    domain_tags: Annotated[tuple[str, ...], Field(description="the first one with a route chose it")] = ()
-    structured_output: Annotated[bool, Field(description="the provider is asked to keep the schema")] = False
-    reasoning_effort: Annotated[str | None, Field(description="None: as the model likes")] = None
-    provider_profile_id: Annotated[str | None, Field(description="a key of gateway.profiles; None: none")] = None
-    degraded: Annotated[bool, Field(description="the last resort of a session's host")] = False
-    sampling: Annotated[Sampling | None, Field(description="of whoever asked; None: none")] = None
-    vector_numbers: Annotated[int | None, Field(description="of each vector, 0: any number; None: an answer")] = None
-    principal: Annotated[str, Field(description="of vectors: whose they are; else who its session is of")] = ""
+    provider_id: Annotated[str, Meta(description="a configured provider instance")]
+    model_id: Annotated[str, Meta(description="the model of it that is asked")]
+    contract_id: Annotated[str, Meta(description="`PRC-<NAME>-<nnn>`")]
+    prompt_pack_id: Annotated[str, Meta(description="`PRM-<NAME>-<nnn>`")]
+    config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none")]
+    max_tokens: Annotated[int, Meta(description="cap of the answer, tokens")]
+    temperature: Annotated[float, Meta(description="0 to 2")]
+    budget_mode: Annotated[Literal["enforce", "warn", "off"], Meta(description="what a reached limit does")]
+    reserved_tokens: Annotated[int, Meta(description="held in every scope until its end")]
+    estimated_tokens: Annotated[int, Meta(description="of them, for the prompt")]
+    token_budget: Annotated[int | None, Meta(description="tokens of its order; None: it has none")]
+    tools: Annotated[tuple[str, ...], Meta(description="ids of the tools that the model is told of")] = ()
+    domain_tags: Annotated[tuple[str, ...], Meta(description="the first one with a route chose it")] = ()
+    structured_output: Annotated[bool, Meta(description="the provider is asked to keep the schema")] = False
+    reasoning_effort: Annotated[str | None, Meta(description="None: as the model likes")] = None
+    provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles; None: none")] = None
+    degraded: Annotated[bool, Meta(description="the last resort of a session's host")] = False
+    sampling: Annotated[Sampling | None, Meta(description="of whoever asked; None: none")] = None
+    vector_numbers: Annotated[int | None, Meta(description="of each vector, 0: any number; None: an answer")] = None
+    principal: Annotated[str, Meta(description="of vectors: whose they are; else who its session is of")] = ""
 
 
 def scopes_of(about: Provenance, sent: PromptSent) -> tuple[str, ...]:
@@ -73,9 +73,9 @@ def provider_scope(provider_id: str) -> str:
 class SentText(NamedTuple):
     """A text of a request: by its ref where another entry holds it, else as it is."""
 
-    name: Annotated[str, Field(description="what prompt packs call it")]
-    ref: Annotated[str | None, Field(description="`<submission id>/<n>` of the body that holds it; None: here")] = None
-    text: Annotated[str, Field(description="the text itself; blank where its ref is named")] = ""
+    name: Annotated[str, Meta(description="what prompt packs call it")]
+    ref: Annotated[str | None, Meta(description="`<submission id>/<n>` of the body that holds it; None: here")] = None
+    text: Annotated[str, Meta(description="the text itself; blank where its ref is named")] = ""
 
 
 class SentMessage(NamedTuple):
@@ -83,14 +83,14 @@ class SentMessage(NamedTuple):
 
     role: Annotated[
         Literal["system", "user", "assistant", "tool", "history"],
-        Field(description="who speaks; history: the earlier turns, of which a provider gets messages"),
+        Meta(description="who speaks; history: the earlier turns, of which a provider gets messages"),
     ]
     parts: Annotated[
         tuple[int | SentText, ...],
-        Field(description="in order; a number: the n-th text, from 0, that stands in the prompt pack itself"),
+        Meta(description="in order; a number: the n-th text, from 0, that stands in the prompt pack itself"),
     ]
-    tool_calls: Annotated[tuple[ToolCall, ...], Field(description="assistant only")] = ()
-    tool_call_id: Annotated[str, Field(description="tool only: the call this answers")] = ""
+    tool_calls: Annotated[tuple[ToolCall, ...], Meta(description="assistant only")] = ()
+    tool_call_id: Annotated[str, Meta(description="tool only: the call this answers")] = ""
 
     def text(self, of_pack: tuple[str, ...], behind: Callable[[str], str]) -> str:
         """What the provider got: `of_pack`, the texts of its prompt pack; `behind` a ref, the text."""
@@ -108,34 +108,34 @@ def messages_sha256(messages: Iterable[tuple[str, str, Sequence[ToolCall], str]]
 class SentRequest(NamedTuple):
     """Body 1 of PROMPT_SENT."""
 
-    sha256: Annotated[bytes, Field(description="of the exact request as its provider is asked")]
-    asked_sha256: Annotated[bytes, Field(description="of what the call's key stands for, whoever is asked")]
-    messages: Annotated[tuple[SentMessage, ...], Field(description="the transcript")]
-    messages_sha256: Annotated[bytes, Field(description="of its texts, for a reader to check; empty: not known")] = b""
-    images: Annotated[tuple[str, ...], Field(description="refs of the images that the model is shown")] = ()
+    sha256: Annotated[bytes, Meta(description="of the exact request as its provider is asked")]
+    asked_sha256: Annotated[bytes, Meta(description="of what the call's key stands for, whoever is asked")]
+    messages: Annotated[tuple[SentMessage, ...], Meta(description="the transcript")]
+    messages_sha256: Annotated[bytes, Meta(description="of its texts, for a reader to check; empty: not known")] = b""
+    images: Annotated[tuple[str, ...], Meta(description="refs of the images that the model is shown")] = ()
 
 
 class AnswerCalls(NamedTuple):
     """Body 2 of PROMPT_RECEIVED."""
 
-    tool_calls: Annotated[tuple[ToolCall, ...], Field(description="in the order of the answer")]
+    tool_calls: Annotated[tuple[ToolCall, ...], Meta(description="in the order of the answer")]
 
 
 class PromptReceived(NamedTuple):
     """PROMPT_RECEIVED: it answered; what the call used, and is settled at."""
 
-    provider_id: Annotated[str, Field(description="as it was sent")]
-    model_id: Annotated[str, Field(description="as it was sent")]
-    input_tokens: Annotated[int, Field(description="tokens of the prompt")]
-    output_tokens: Annotated[int, Field(description="tokens of the answer")]
-    cost_usd: Annotated[float | None, Field(description="money; None: a price is unknown")]
-    budget_remaining: Annotated[int | None, Field(description="tokens left in its session; None: no limit")]
-    latency_ms: Annotated[int, Field(description="from sending to the whole answer")]
-    finish_reason: Annotated[str, Field(description="why the model stopped, in its provider's words")]
-    cached_tokens: Annotated[int, Field(description="part of the input that the provider had cached")] = 0
-    reasoning_tokens: Annotated[int, Field(description="part of the output that was only thought")] = 0
-    usage_is_estimated: Annotated[bool, Field(description="the provider did not say what was used")] = False
-    answered_by: Annotated[str, Field(description="what its provider calls the model; empty: the same")] = ""
+    provider_id: Annotated[str, Meta(description="as it was sent")]
+    model_id: Annotated[str, Meta(description="as it was sent")]
+    input_tokens: Annotated[int, Meta(description="tokens of the prompt")]
+    output_tokens: Annotated[int, Meta(description="tokens of the answer")]
+    cost_usd: Annotated[float | None, Meta(description="money; None: a price is unknown")]
+    budget_remaining: Annotated[int | None, Meta(description="tokens left in its session; None: no limit")]
+    latency_ms: Annotated[int, Meta(description="from sending to the whole answer")]
+    finish_reason: Annotated[str, Meta(description="why the model stopped, in its provider's words")]
+    cached_tokens: Annotated[int, Meta(description="part of the input that the provider had cached")] = 0
+    reasoning_tokens: Annotated[int, Meta(description="part of the output that was only thought")] = 0
+    usage_is_estimated: Annotated[bool, Meta(description="the provider did not say what was used")] = False
+    answered_by: Annotated[str, Meta(description="what its provider calls the model; empty: the same")] = ""
 
     @property
     def tokens(self) -> int:
@@ -146,58 +146,58 @@ class PromptReceived(NamedTuple):
 class PromptFailed(NamedTuple):
     """PROMPT_FAILED: it did not, or nobody knows; how far the call got, and what it is settled at."""
 
-    provider_id: Annotated[str, Field(description="as it was sent")]
-    model_id: Annotated[str, Field(description="as it was sent")]
-    message: Annotated[str, Field(description="facts, no prompt text")]
-    retryable: Annotated[bool, Field(description="whether another try may help")]
-    tokens: Annotated[int, Field(description="as settled: used, or reserved where nobody knows")]
-    cost_usd: Annotated[float | None, Field(description="money; None: unknown")]
-    is_unknown: Annotated[bool, Field(description="nobody could say what was used")]
-    was_sent: Annotated[bool, Field(description="whether the provider was called")]
+    provider_id: Annotated[str, Meta(description="as it was sent")]
+    model_id: Annotated[str, Meta(description="as it was sent")]
+    message: Annotated[str, Meta(description="facts, no prompt text")]
+    retryable: Annotated[bool, Meta(description="whether another try may help")]
+    tokens: Annotated[int, Meta(description="as settled: used, or reserved where nobody knows")]
+    cost_usd: Annotated[float | None, Meta(description="money; None: unknown")]
+    is_unknown: Annotated[bool, Meta(description="nobody could say what was used")]
+    was_sent: Annotated[bool, Meta(description="whether the provider was called")]
 
 
 class PromptRejected(NamedTuple):
     """PROMPT_REJECTED: a call ended before its (next) send, and why."""
 
-    contract_id: Annotated[str, Field(description="`PRC-<NAME>-<nnn>`")]
-    message: Annotated[str, Field(description="facts, no prompt text")]
-    outcome: Annotated[str, Field(description="REJECTED: no provider was called; else an earlier send's records say")]
-    degraded: Annotated[bool, Field(description="the last resort of a session's host")] = False
+    contract_id: Annotated[str, Meta(description="`PRC-<NAME>-<nnn>`")]
+    message: Annotated[str, Meta(description="facts, no prompt text")]
+    outcome: Annotated[str, Meta(description="REJECTED: no provider was called; else an earlier send's records say")]
+    degraded: Annotated[bool, Meta(description="the last resort of a session's host")] = False
 
 
 class BudgetAllocated(NamedTuple):
     """BUDGET_ALLOCATED: a scope is new, or has another limit from now on."""
 
-    scope: Annotated[str, Field(description="`session:<id>`, `agent:<id>` or `provider:<id>`")]
-    limit: Annotated[int, Field(description="tokens")]
+    scope: Annotated[str, Meta(description="`session:<id>`, `agent:<id>` or `provider:<id>`")]
+    limit: Annotated[int, Meta(description="tokens")]
 
 
 class BudgetReleased(NamedTuple):
     """BUDGET_RELEASED: what an attempt held, and never sent, is free."""
 
-    tokens: Annotated[int, Field(description="free again")]
-    scopes: Annotated[tuple[str, ...], Field(description="where they were held")]
+    tokens: Annotated[int, Meta(description="free again")]
+    scopes: Annotated[tuple[str, ...], Meta(description="where they were held")]
 
 
 class BudgetCrossed(NamedTuple):
     """BUDGET_WARNING: a limit was crossed in mode warn."""
 
-    scope: Annotated[str, Field(description="`work_order:<id>`, `session:<id>`, `agent:<id>` or `provider:<id>`")]
-    limit: Annotated[int, Field(description="tokens")]
-    used: Annotated[int, Field(description="tokens settled")]
-    reserved: Annotated[int, Field(description="tokens of calls in flight, this one's among them")]
+    scope: Annotated[str, Meta(description="`work_order:<id>`, `session:<id>`, `agent:<id>` or `provider:<id>`")]
+    limit: Annotated[int, Meta(description="tokens")]
+    used: Annotated[int, Meta(description="tokens settled")]
+    reserved: Annotated[int, Meta(description="tokens of calls in flight, this one's among them")]
 
 
 class ScopeFigures(NamedTuple):
     """What one scope comes to."""
 
-    limit: Annotated[int | None, Field(description="tokens; None: no limit")]
-    used: Annotated[int, Field(description="tokens settled")] = 0
-    reserved: Annotated[int, Field(description="tokens of calls in flight")] = 0
-    calls: Annotated[int, Field(description="calls settled")] = 0
-    cost_usd: Annotated[float | None, Field(description="money; None: a part of it is unknown")] = 0.0
-    unknown_calls: Annotated[int, Field(description="calls settled at their reservation")] = 0
-    is_over: Annotated[bool, Field(description="used and reserved are more than the limit")] = False
+    limit: Annotated[int | None, Meta(description="tokens; None: no limit")]
+    used: Annotated[int, Meta(description="tokens settled")] = 0
+    reserved: Annotated[int, Meta(description="tokens of calls in flight")] = 0
+    calls: Annotated[int, Meta(description="calls settled")] = 0
+    cost_usd: Annotated[float | None, Meta(description="money; None: a part of it is unknown")] = 0.0
+    unknown_calls: Annotated[int, Meta(description="calls settled at their reservation")] = 0
+    is_over: Annotated[bool, Meta(description="used and reserved are more than the limit")] = False
 
     @property
     def remaining(self) -> int | None:
@@ -208,17 +208,17 @@ class ScopeFigures(NamedTuple):
 class BudgetSnapshot(NamedTuple):
     """BUDGET_SNAPSHOT: what the stream comes to so far."""
 
-    after: Annotated[int, Field(description="sequence up to which")]
-    scopes: Annotated[dict[str, ScopeFigures], Field(description="by name; orders at rest are left out")]
-    open: Annotated[tuple[str, ...], Field(description="`<call key>/<attempt>` of the calls in flight")]
+    after: Annotated[int, Meta(description="sequence up to which")]
+    scopes: Annotated[dict[str, ScopeFigures], Meta(description="by name; orders at rest are left out")]
+    open: Annotated[tuple[str, ...], Meta(description="`<call key>/<attempt>` of the calls in flight")]
 
 
 class BreakerChanged(NamedTuple):
     """BREAKER_CHANGED: a model is called, not called for now, or tried again from now on."""
 
-    provider_id: Annotated[str, Field(description="a configured provider instance")]
-    model_id: Annotated[str, Field(description="a model of that provider")]
-    before: Annotated[str, Field(description="closed, open or half_open")]
-    after: Annotated[str, Field(description="closed, open or half_open")]
-    failures: Annotated[int, Field(description="of the provider, in a row")]
-    until_us: Annotated[int, Field(description="when it is to be tried; microseconds since 1970 UTC")]
+    provider_id: Annotated[str, Meta(description="a configured provider instance")]
+    model_id: Annotated[str, Meta(description="a model of that provider")]
+    before: Annotated[str, Meta(description="closed, open or half_open")]
+    after: Annotated[str, Meta(description="closed, open or half_open")]
+    failures: Annotated[int, Meta(description="of the provider, in a row")]
+    until_us: Annotated[int, Meta(description="when it is to be tried; microseconds since 1970 UTC")]

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import asdict
+
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.secret_refs import HIDDEN
@@ -60,8 +62,8 @@ def answer_without_key(answer: PromptResponse, key: str) -> PromptResponse:
     """The answer with the key in none of its texts."""
     if len(key) < _SECRET_CHARS:
         return answer
-    calls = [call.model_copy(update=_hidden(dict(call), key)) for call in answer.tool_calls]
-    return answer.model_copy(update=_hidden(dict(answer), key) | {"tool_calls": calls})
+    calls = [call.model_copy(update=_hidden(asdict(call), key)) for call in answer.tool_calls]
+    return answer.model_copy(update=_hidden(asdict(answer), key) | {"tool_calls": calls})
 
 
 def _hidden(value: Any, key: str) -> Any:

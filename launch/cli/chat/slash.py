@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from pydantic import ValidationError
-
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import in_doubt
 from hobus.bus.messages import memory as m
@@ -257,8 +255,8 @@ def _change(words: list[str], agent_id: str) -> m.DeactivateOverlay | m.Activate
         raise CommandError("/memory: expected a change and an artifact", hint=_MEMORY_USAGE, exit_code=exit_codes.USAGE)
     kind, reason = known
     try:
-        return kind(agent_id=agent_id, artifact_id=words[1], reason=reason, at=iso(SystemClock().now()))
-    except ValidationError:
+        return kind(agent_id=agent_id, artifact_id=words[1], reason=reason, at=iso(SystemClock().now())).checked()
+    except ValueError:
         given = harmless(words[1][:80])
         said = f"/memory {words[0]}: {given} is no artifact: expected ART-…, as /memory lists them"
         raise CommandError(said, hint=_MEMORY_USAGE, exit_code=exit_codes.USAGE) from None

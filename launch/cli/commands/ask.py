@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 
 import click
-from pydantic import ValidationError
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
@@ -106,8 +105,8 @@ def _again(input_id: str) -> str:
 
 def _turn_of(text: str, input_id: str, *, agent: str | None, overrides: SessionConfig | None) -> ProcessTurn:
     try:
-        return ProcessTurn(input_id=input_id, text=text, agent_id=agent, run_overrides=overrides)
-    except ValidationError:
+        return ProcessTurn(input_id=input_id, text=text, agent_id=agent, run_overrides=overrides).checked()
+    except ValueError:
         raise UsageFault("--input-id: expected 1 to 128 letters, digits and ._:@-") from None
 
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import click
-from pydantic import Field, TypeAdapter, ValidationError
+from msgspec import Meta, convert
 
 from hobus.bus import limits
 from hobus.bus.clock import SystemClock
@@ -43,14 +43,15 @@ class MemoryValue(click.ParamType[Any]):
 
     def __init__(self, kind: Any, told: Callable[[Any], str], lists: str = "") -> None:
         """`told`: the sentence for what is none; `lists`: the command that lists what there is."""
-        self.name, self._kind, self._told, self._lists = "text", TypeAdapter[Any](kind), told, lists
+        self.name, self._kind, self._told, self._lists = "text", kind, told, lists
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The same value. Raises UsageFault."""
         del param, ctx
         try:
-            return self._kind.validate_python(value)
-        except ValidationError:
+            str(value).encode()
+            return convert(value, self._kind, strict=False)
+        except ValueError:
             raise UsageFault(self._told(value), hint=self._lists and next_here(self._lists)) from None
 
 
@@ -86,7 +87,7 @@ PRINCIPAL = MemoryValue(
 )
 WEIGHT = MemoryValue(m.Weight, lambda given: f"WEIGHT {given[:40]}: expected a number from 0 to 1")
 REASON = MemoryValue(
-    Annotated[NonBlank, Field(max_length=limits.REASON_MAX_CHARS)],
+    Annotated[NonBlank, Meta(max_length=limits.REASON_MAX_CHARS)],
     lambda _given: f"--reason: expected 1 to {limits.REASON_MAX_CHARS} characters of UTF-8",
 )
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import click
-from pydantic import ValidationError
+from msgspec import ValidationError
 
 from hobus.bus.catalog import CLASSES, ROWS, row_of
 from hobus.bus.messages.base import Message, faults_in, named
@@ -50,6 +50,8 @@ def message_of(service: str, type_name: str, body: str) -> Message:
         return cls.model_validate_json(body)
     except ValidationError as error:
         raise UsageFault(f"not a {type_name}: {faults_in(error)}") from None
+    except ValueError as error:
+        raise UsageFault(f"not a {type_name}: body: {error}") from None
 
 
 async def _send(place: Place, service: str, message: Message, timeout_s: float) -> str:

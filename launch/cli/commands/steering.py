@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from pydantic import ValidationError
 
 from hobus.bus.messages import session as events
 from hobus.bus.messages.ids import shown_session
@@ -68,7 +67,7 @@ class Sending:
         fences = Fences(None if self._run is None else run_number(self._run, session_id), self._epoch)
         try:
             sent = host_command(session_id, command, fences, f"{self._command_id}{suffix}")
-        except ValidationError:
+        except ValueError:
             raise UsageFault("--command-id: expected 1 to 100 letters, digits and ._:@-") from None
         try:
             return await verdict_on(self.place, session_id, sent, timeout_s=self.wait_s)

@@ -1,7 +1,7 @@
 """Which overlays may be appended."""
 
 import pytest
-from pydantic import ValidationError
+from msgspec import ValidationError
 
 from hobus.actors.ho3_memory.acceptance import artifact_of, demand_acceptable, fault_of_artifact
 from hobus.actors.ho3_memory.agent_memory import AgentMemory

@@ -69,7 +69,7 @@ def stored(entry: WriteEntry, at: int) -> Entry:
 @law(20, 100, entry=_written)
 def test_what_is_written_survives_the_way_over_the_wire(entry):
     """And the ledger has the very bytes that its writer made."""
-    (got,) = decode(Write, encode(Write.model_construct(entries=[entry], urgent=False, parts=[]), BIG), BIG).entries
+    (got,) = decode(Write, encode(Write(entries=[entry], urgent=False, parts=[]), BIG), BIG).entries
     assert got == entry and packed_entry(got) == packed_entry(entry) and type(got.provenance) is Provenance
     assert packed_entry(got._replace(trace="x")) == packed_entry(entry._replace(trace="x"))
 
@@ -134,13 +134,13 @@ def test_what_is_stored_survives_the_way_through_bytes(entry, at):
 def test_answers_survive_the_way_over_the_wire(found):
     """Entries, with and without bodies, None where nothing was found, and acks."""
     entries = [one and to_entry(stored(*one), 4, bytes(HASH_BYTES), [None, *one[0].bodies]) for one in found]
-    answer = Found.model_construct(entries=entries)
+    answer = Found(entries=entries)
     assert decode(Found, encode(answer, BIG), BIG).entries == entries
-    page = Entries.model_construct(entries=[one for one in entries if one], more=True, head=7)
+    page = Entries(entries=[one for one in entries if one], more=True, head=7)
     assert decode(Entries, encode(page, BIG), BIG) == page
     acks = [Ack("lost", 3, one.submission_id, tenure=2) for one in page.entries]
     failures = {1: Failure(code="disk_full", retryable=False, detail="none is free")}
-    written = Written.model_construct(acks=acks, failures=failures)
+    written = Written(acks=acks, failures=failures)
     assert decode(Written, encode(written, BIG), BIG) == written
 
 
@@ -162,9 +162,9 @@ def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(changed, said):
 
 @pytest.mark.parametrize(
     ("parts", "said"),
-    [([[0, 0]], "parts.0.entries"), ([[1, 1], [1, 0]], "parts.0.resting"), ([[2, -1]], "parts.0.resting"),
-     ([[1, 0]], "parts: of 1 entries, not 2"), ([[2, 0], [1, 0]], "parts: of 3 entries, not 2"), ([2], "Expected"),
-     ([[]], "Expected"), ([[2, True]], "Expected"), ([[2.0, 0]], "Expected"), ([[1, 0], [1, 0, 0]], "Expected")],
+    [([[0, 0]], ".*Expected"), ([[1, 1], [1, 0]], "parts.0.resting"), ([[2, -1]], ".*Expected"),
+     ([[1, 0]], "parts: of 1 entries, not 2"), ([[2, 0], [1, 0]], "parts: of 3 entries, not 2"), ([2], ".*Expected"),
+     ([[]], ".*Expected"), ([[2, True]], ".*Expected"), ([[2.0, 0]], ".*Expected"), ([[1, 0], [1, 0, 0]], ".*Expected")],
 )  # fmt: skip
 def test_writes_that_share_a_frame_are_told_apart_exactly(parts, said):
     """Every entry belongs to one of them, and something stands before what rests on it."""
@@ -225,11 +225,11 @@ def test_no_bytes_make_a_decoder_fail_in_any_other_way(frames):
     entry = to_entry(SIMPLE, 4, bytes(HASH_BYTES), [b"abc"])
     refusal = Failure(code="busy", retryable=True, detail="later")
     whole = [
-        (Write, Write.model_construct(entries=[WRITTEN, WRITTEN], urgent=True, parts=[]).to_bytes()),
-        (Write, Write.model_construct(entries=[WRITTEN] * 3, urgent=True, parts=[Part(2, 1), Part(1)]).to_bytes()),
-        (Found, Found.model_construct(entries=[entry, None]).to_bytes()),
-        (Entries, Entries.model_construct(entries=[entry], more=False, head=4).to_bytes()),
-        (Written, Written.model_construct(acks=[Ack("known", 3, "id")], failures={2: refusal}).to_bytes()),
+        (Write, Write(entries=[WRITTEN, WRITTEN], urgent=True, parts=[]).to_bytes()),
+        (Write, Write(entries=[WRITTEN] * 3, urgent=True, parts=[Part(2, 1), Part(1)]).to_bytes()),
+        (Found, Found(entries=[entry, None]).to_bytes()),
+        (Entries, Entries(entries=[entry], more=False, head=4).to_bytes()),
+        (Written, Written(acks=[Ack("known", 3, "id")], failures={2: refusal}).to_bytes()),
     ]
     refused = 0
     for number in range(frames):

@@ -18,7 +18,7 @@ def test_into_a_pipe_a_line_now_and_then(capsys):
 
 def test_a_start_that_is_to_be_quiet_says_nothing(tmp_path, capsys):
     """The demo's; any other names the process."""
-    word = PROGRESS.validate_json(StartUnderWay(at=100.0, actor="ledger/1", text="1 of 9").model_dump_json())
+    word = PROGRESS.decode(StartUnderWay(at=100.0, actor="ledger/1", text="1 of 9").model_dump_json())
     _Rows(tmp_path, is_quiet=True).take(word)
     assert capsys.readouterr().err == ""
     _Rows(tmp_path).take(word)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -74,5 +74,5 @@ async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path,
 
 def test_every_refusal_of_the_broker_says_what_to_do() -> None:
     """But the one about the configuration, which a worker fixes by itself."""
-    for code in get_args(Refused.model_fields["code"].annotation):
+    for code in get_args(get_type_hints(Refused)["code"]):
         assert bool(refused(code, "why").hint) == (code != "other_config"), code

@@ -191,8 +191,8 @@ def test_successor_goes_on_with_a_turn_that_brings_results_from_every_prefix_of_
                 if order.session_id == session_id and order.wo_type == "synthesize":
                     same = sent[order.wo_id.replace(session_id, SESSION)]
                     assert text_of(order, "user_input") == text_of(same, "user_input") == "weather?"
-                    assert [e.model_dump(exclude={"results", "text"}) for e in order.exchanges] == [
-                        e.model_dump(exclude={"results", "text"}) for e in same.exchanges
+                    assert [e.model_copy(update={"results": [], "text": ""}) for e in order.exchanges] == [
+                        e.model_copy(update={"results": [], "text": ""}) for e in same.exchanges
                     ], length
                     assert [[r.text for r in e.results] for e in order.exchanges] == [
                         [r.text for r in e.results] for e in same.exchanges
