@@ -20,7 +20,7 @@ def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: st
             reason=reason,
             turn_count=record.turn_count,
             total_tokens=record.total_tokens,
-            cost_usd=record.cost_usd,
+            total_cost=record.cost_usd,
             at=session.now(),
             **said_by._asdict(),
         ),

@@ -329,7 +329,7 @@ class SessionEnded(SessionFact):
     reason: Annotated[str, Meta(description="why, in the words of who ended it")]
     turn_count: Annotated[Count, Meta(description="turns answered")]
     total_tokens: Annotated[Count, Meta(description="of its turns, however they ended")] = 0
-    cost_usd: Annotated[float | None, Meta(description="of them; None: a call has no known price")] = 0.0
+    total_cost: Annotated[float | None, Meta(description="of them, USD; None: a call has no known price")] = 0.0
     principal: SaidBy = LOCAL
     door: SaidAt = ""
 

@@ -45,6 +45,8 @@ def stop(home: Home, *, quiet: bool = False) -> int:
     config = _settings(home)
     bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)
     seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=COMMAND_POLL_MS / 1000)
+    if home.run.exists() and held_by(home) is None:
+        remove_run(home)  # of a home that was moved while it ran: its launcher removes where it began
     for line in blocked:
         note(line)
     if not quiet:

@@ -83,6 +83,17 @@ def test_a_removed_run_directory_hides_no_launcher(cluster: Cluster):
     assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
 
 
+def test_a_home_that_was_moved_while_it_ran_is_stopped_where_it_is(cluster: Cluster):
+    """Nothing of the run stays behind, in neither place."""
+    cluster.up()
+    run, began = cluster.run(), cluster.home.root
+    moved = began.rename(began.with_name("moved"))
+    done = cluster("down", "--home", str(moved))
+    assert done.code == 0, done
+    assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
+    assert not (moved / cluster.home.run.name).exists() and not cluster.home.run.exists()
+
+
 def test_doctor_of_a_running_cluster(cluster: Cluster):
     """All ok; then a process that is given up fails, with the command that starts it again."""
     cluster.up(settings={"launcher.crash_budget": 1})

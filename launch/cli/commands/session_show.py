@@ -171,7 +171,7 @@ def _show_facts(session_id: str, view: SessionView | None, standing: SessionStan
         rows.append(("epochs", f"session {standing.state.session_epoch}"))
         rows += intent_rows.of_record(standing.state.intents)
     if (end := standing.end) is not None:
-        cost = f"{counted(end.turn_count, 'turn')}, {counted(end.total_tokens, 'token')}, {money(end.cost_usd)}"
+        cost = f"{counted(end.turn_count, 'turn')}, {counted(end.total_tokens, 'token')}, {money(end.total_cost)}"
         rows.append(("ended", f"{end.reason}, by {SaidBy(end.principal, end.door)}; {cost}"))
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)

@@ -405,7 +405,7 @@ def test_ended_session_takes_no_turn_and_keeps_its_answers() -> None:
         assert names(journal).count("SESSION_END") == 1
         end = event_in(journal[-1]).event
         assert isinstance(end, SessionEnded)
-        assert (end.turn_count, end.total_tokens, end.cost_usd) == (1, 220, 0.0)
+        assert (end.turn_count, end.total_tokens, end.total_cost) == (1, 220, 0.0)
         assert rig.run(rig.view()).status == "closed"
 
 
