@@ -6,7 +6,7 @@ Each cell is a cluster of its own and one turn of two model calls with one tool 
 peer classifies). The turn is brought to a recorded fact and held there, the process is killed, the turn goes on; then
 the answer, the same question under the same input id once more, the outside and the whole record are looked at.
 
-The points are those of the peers' matrix (bench/peers_matrix.py): `llm1_done`, the model has answered and the gateway
+The points: `llm1_done`, the model has answered and the gateway
 has not passed the answer on; `tool_effect`, the effect is there and the tool has not returned; `in_llm2`, the second
 prompt is recorded and the model is thinking, killed at once; `in_llm2_300ms`, the same 300 ms later; `llm2_done`.
 

@@ -1,4 +1,4 @@
-"""R8: how fast a cancel reaches a provider behind its official SDK, and that a chain of hanging ones ends in time.
+"""R8: how fast a cancel reaches a provider, and that a chain of hanging ones ends in time.
 
 usage: python -m bench.gateway stops [--cancels 200] [--calls 10] [--write]
 
@@ -27,7 +27,6 @@ from typing import Any
 
 from bench.cancels import GOAL_MS
 from bench.cluster import Cluster, cancelled
-from bench.gateway.instances import OPENAI, instance
 from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
 from bench.gateway.servers import Request, served
 from bench.report import machine, markdown, percentile, percentiles, put_between, write_json
@@ -36,14 +35,13 @@ from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
-from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
 
 HANGS = {"silent": "before its answer", "stuck": "in the middle of its answer", "streamed": "in the middle of a stream"}
 CHAIN = ("silent", "stuck", "drip")
-WAYS = ("directly", "prompt", "turn")
-"""Who takes a call back; `directly`: no gateway, the same call in this process, which says how late the machine is."""
+WAYS = ("prompt", "turn")
+"""Who takes a call back."""
 DEADLINES_S = (0.5, 1.0, 2.0, 4.0)
 TURN_DEADLINES_S = (1.0, 2.0, 4.0)
 RESERVE_MS = 200
@@ -65,7 +63,7 @@ class Cancels:
     def faults(self) -> list[str]:
         """What must not be."""
         p99 = round(percentile(self.reached_ms, 99), 1)
-        found = [f"{self.way} {self.at}: p99 {p99} ms"] if p99 > GOAL_MS and self.way != "directly" else []
+        found = [f"{self.way} {self.at}: p99 {p99} ms"] if p99 > GOAL_MS else []
         return [*found, f"{self.way} {self.at}: {self.open} still open"] if self.open else found
 
 
@@ -128,8 +126,6 @@ async def measure_cancels(count: int, ways: tuple[str, ...] = WAYS) -> list[Canc
         server = stack.enter_context(served(provider.behave))
         cluster = await asyncio.to_thread(stack.enter_context, cluster_of({"mine": server.url}, settings))
         place = cluster.place
-        direct = instance(OPENAI, server.url)
-        await direct.prepare()
         async with (
             connected(place, "ho1") as bus,
             connected(place, "door") as door,
@@ -137,16 +133,14 @@ async def measure_cancels(count: int, ways: tuple[str, ...] = WAYS) -> list[Canc
         ):
             for way in ways:
                 for at in HANGS:
-                    if (way, at) in (("turn", "stuck"), ("directly", "stuck")):
-                        continue  # a turn's answer is always streamed; and two rows are enough of the machine
+                    if (way, at) == ("turn", "stuck"):
+                        continue  # a turn's answer is always streamed
                     provider.way = "stuck" if at == "streamed" else at
                     row = Cancels(way, at)
                     for number in range(count):
                         provider.again()
                         name = f"{way}-{at}-{number}"
-                        if way == "directly":
-                            await _one(provider, row, _directly(direct, row, name), None)
-                        elif way == "prompt":
+                        if way == "prompt":
                             await _one(provider, row, _prompt(bus, row, name), None)
                         else:
                             cancel = partial(cancelled, operator, session_id_of("door", name), name)
@@ -168,12 +162,6 @@ async def _one(
         await take_back()
     await _until_ended(provider, row, at)
     await asyncio.gather(asked, return_exceptions=True)
-
-
-def _directly(direct: HttpProvider, row: Cancels, name: str) -> Awaitable[Any]:
-    wanted = call_of(f"WO-{name}#1", session_id_of("door", name))
-    heard = (lambda _: None) if row.at == "streamed" else None
-    return direct.complete(wanted, model_id=MODEL_ID, timeout_s=LIMIT_S, on_delta=heard)
 
 
 def _prompt(bus: Bus, row: Cancels, name: str) -> Awaitable[Any]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from bench.hostile import abort, floods, fuzz
+from bench.hostile import floods, fuzz
 from bench.report import run_one_of
 
-ATTACKS = {"abort": abort, "floods": floods, "fuzz": fuzz}
+ATTACKS = {"floods": floods, "fuzz": fuzz}
 
 if __name__ == "__main__":
     sys.exit(run_one_of(ATTACKS, program="bench.hostile", doc=__doc__))

@@ -1,11 +1,13 @@
 """Old texts of a session, found again by their words, as a supervisor asks for them."""
 
+from random import Random
+
 import pytest
 
-from bench.ledger_drills.rig import append, ledger_config, medium, running, search_config, take_over
-from bench.search import NEEDLE, OTHER, SESSION, Asking, conversation, found_needle, question_of
+from bench.ledger_drills.rig import append, call, ledger_config, medium, running, search_config, take_over
 from hobus.actors.ho2_supervisor.turn.lookups import chosen
-from hobus.bus.messages.ledger import Provenance
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ledger import Provenance, Search
 from hobus.bus.sim.disk import SimDisk
 
 CONFIG = ledger_config(
@@ -13,18 +15,40 @@ CONFIG = ledger_config(
 )
 
 
-async def _with_needle(ledger, turns):
-    for session_id, needle_at in ((SESSION, turns // 4), (OTHER, None)):
-        for entries in conversation(session_id, turns, needle_at=needle_at):
-            await ledger.write(*entries)
+SESSION, OTHER = session_id_of("search", "one"), session_id_of("search", "two")
+NEEDLE = "By the way: the spare key of the boathouse lies under the third flowerpot."
+QUESTION = "Where did I say that the key of the boathouse is?"
+DISTRACTORS = ("The key question is what the house costs.", "Where is the boat that I asked for?")
+
+
+def question_of(words, **bounds):
+    """Of the texts of that session alone."""
+    return Search(words=words, session_id=SESSION, streams=["session"], **bounds)
+
+
+def asking(ledger):
+    """Ask as a supervisor does."""
+    return lambda question: ledger.service.on_search(question, call("ho2/1@7"))
+
+
+def _talk(turns, needle_at):
+    """Texts of words that people use often and seldom; every seventh has some of the question's besides."""
+    draw = Random(1)
+    words = [f"{start}{end}" for start in "abcdefghij" for end in ("dor", "fen", "hul", "lem", "mos", "per")]
+    weights = [1 / (rank + 1) for rank in range(len(words))]
+    for turn in range(turns):
+        said = " ".join(draw.choices(words, weights, k=draw.randint(5, 40)))
+        yield (NEEDLE if turn == needle_at else f"{said} {DISTRACTORS[turn % 2]}" if turn % 7 == 5 else said).encode()
 
 
 @pytest.mark.parametrize("turns", [10, pytest.param(1_000, marks=pytest.mark.slow)])
 async def test_a_later_turn_finds_what_was_said_long_ago(turns):
     """Among texts that share some of its words, and beside another session; the ref leads to the whole of it."""
     async with running(SimDisk(medium()), CONFIG) as ledger:
-        await _with_needle(ledger, turns)
-        found = await found_needle(ledger.service)
+        for session_id, needle_at in ((SESSION, turns // 4), (OTHER, None)):
+            for entry in _said(f"session/{session_id}", session_id, *_talk(turns, needle_at)):
+                await ledger.write(entry)
+        found = (await asking(ledger)(question_of(QUESTION, limit=3, score_min=0.2))).hits
         assert (found[0].excerpt, found[0].kind, found[0].text_chars) == (NEEDLE, "message", len(NEEDLE))
         assert found[0].ref == f"RunRequested:{SESSION}/{turns // 4}/1"
         assert all(one.score < found[0].score for one in found[1:])
@@ -50,14 +74,14 @@ async def test_what_the_prompt_shows_anyway_and_what_came_later_are_no_find():
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *texts))
         await ledger.write(*_said(f"session/{OTHER}", OTHER, b"the lamp is mine"))
         own = f"RunRequested:{SESSION}/2/1"
-        supervisor = Asking(ledger.service, "ho2/1@7")
-        searched = await supervisor.search(question_of("where is the lamp?", limit=3))
+        search = asking(ledger)
+        searched = await search(question_of("where is the lamp?", limit=3))
         found = chosen(searched.hits, {own}, "where is the lamp?")
         assert [one.excerpt for one in found] == [text.decode() for text in texts[:2]]
         assert searched.reached == searched.head
-        earlier = await supervisor.search(question_of("lamp", before=2, limit=2))
+        earlier = await search(question_of("lamp", before=2, limit=2))
         assert [one.excerpt for one in earlier.hits] == ["the lamp is in the attic"]
-        assert (await supervisor.search(question_of("kingfisher", limit=2))).hits == []
+        assert (await search(question_of("kingfisher", limit=2))).hits == []
 
 
 async def test_earlier_questions_do_not_crowd_out_the_answer():
@@ -67,11 +91,11 @@ async def test_earlier_questions_do_not_crowd_out_the_answer():
     async with running(SimDisk(medium()), CONFIG) as ledger:
         said = [b"The door code of the warehouse is 4711.", *days, *asked]
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *said))
-        supervisor = Asking(ledger.service, "ho2/1@7")
+        search = asking(ledger)
         question = question_of("what was the door code?", limit=3, score_min=0.2)
-        found = (await supervisor.search(question.model_copy(update={"statements_first": True}))).hits
+        found = (await search(question.model_copy(update={"statements_first": True}))).hits
         assert found[0].excerpt.endswith("4711.") and [one.excerpt[-1] for one in found] == [".", "?", "?"]
-        assert [one.excerpt[-1] for one in (await supervisor.search(question)).hits] == ["?", "?", "?"]
+        assert [one.excerpt[-1] for one in (await search(question)).hits] == ["?", "?", "?"]
 
 
 async def test_what_was_not_searched_is_said():
@@ -79,5 +103,5 @@ async def test_what_was_not_searched_is_said():
     config = ledger_config(search=search_config(wait_ms=0))
     async with running(SimDisk(medium()), config) as ledger:
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *[b"a lamp"] * 300))
-        searched = await Asking(ledger.service, "ho2/1@7").search(question_of("lamp", limit=1))
+        searched = await asking(ledger)(question_of("lamp", limit=1))
         assert searched.reached < searched.head
