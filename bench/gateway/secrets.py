@@ -238,7 +238,7 @@ def _check_configurations(cluster: Cluster, secret: str, said: list[tuple[str, b
         config = json.loads(shipped)
         config["gateway"]["providers"]["mine"][where] = value
         path.write_text(json.dumps(config))
-        for command in ("config check", "provider list", "provider check", "up"):
+        for command in ("config check", *(("provider list", "provider check", "up") if value == secret else ())):
             answer = cluster(command)
             assert answer.code != 0, f"{command} took {where} {value}"
             said.append((f"{command} with {where}", (answer.out + answer.err).encode()))

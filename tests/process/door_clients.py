@@ -1,5 +1,5 @@
 # ruff: noqa: PLC0415 - each check imports the client that it is about, and no other
-"""Other people's clients against a door, one check at a time: `python -m tests.process.door_clients URL KEY CHECK`.
+"""Other people's clients against a door, one package at a time: `python -m tests.process.door_clients URL KEY PACKAGE`.
 
 Each check asks, streams, has a tool of its own called and its result in the answer; it ends with an exception if not.
 Nothing leaves this machine: a connection to anything but loopback is refused, also one that a client opens by itself.
@@ -238,13 +238,13 @@ def langchain(url: str, key: str) -> None:
     assert formed.invoke(FORM_QUESTION) == BERN
 
 
-CHECKS: dict[str, Callable[[str, str], None]] = {
-    check.__name__: check
-    for check in (
-        openai_chat, openai_responses, openai_forms, pydantic_ai_chat, pydantic_ai_responses, pydantic_ai_forms,
-        openai_agents_chat, openai_agents_responses, langchain,
-    )
-}  # fmt: skip
+CHECKS: dict[str, tuple[Callable[[str, str], None], ...]] = {
+    "openai": (openai_chat, openai_responses, openai_forms),
+    "pydantic_ai": (pydantic_ai_chat, pydantic_ai_responses, pydantic_ai_forms),
+    "agents": (openai_agents_chat, openai_agents_responses),
+    "langchain_openai": (langchain,),
+}
+"""Package -> what is asked with it."""
 
 
 def only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
@@ -259,4 +259,5 @@ def only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
 
 if __name__ == "__main__":
     sys.addaudithook(only_loopback)
-    CHECKS[sys.argv[3]](sys.argv[1], sys.argv[2])
+    for check in CHECKS[sys.argv[3]]:
+        check(sys.argv[1], sys.argv[2])

@@ -23,7 +23,6 @@ class Seen:
 
     faults: list[str] = field(default_factory=list[str])
     answers: int = 0
-    slowest_s: float = 0.0
 
 
 @contextmanager
@@ -33,7 +32,6 @@ def asking(url: str) -> Iterator[Seen]:
 
     def ask() -> None:
         while not is_over.is_set():
-            began = time.monotonic()
             try:
                 httpx2.get(f"{url}/healthz", timeout=30, headers={"connection": "close"})
                 seen.answers += 1
@@ -41,7 +39,7 @@ def asking(url: str) -> Iterator[Seen]:
                 pass  # it had been accepted by the one that was killed
             except httpx2.HTTPError as error:
                 seen.faults.append(repr(error))
-            seen.slowest_s = max(seen.slowest_s, time.monotonic() - began)
+            time.sleep(0.05)  # the cluster has the same processors
 
     thread = threading.Thread(target=ask)
     thread.start()
@@ -64,7 +62,7 @@ def slow_answer(address: str) -> Iterator[None]:
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_nobody_is_refused_while_the_only_door_is_started_anew(cluster: Cluster, how: str) -> None:
     """By a command: another door takes what comes, and goes again. After a death: who connects waits for the next."""
-    cluster.up("--http", "127.0.0.1:0")
+    cluster.up("--http", "127.0.0.1:0", settings={"launcher.finish_ms": 2000})
     address = cluster.home.bound(http=True)
     with asking(f"http://{address}") as seen, slow_answer(address):
         time.sleep(0.5)
