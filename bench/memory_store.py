@@ -1,13 +1,12 @@
 """P16: what a read of memory and a durable signal cost beside LangGraph's SqliteStore: `python -m bench.memory_store`.
 
-usage: python -m bench.memory_store [--artifacts 100000] [--events 1000000] [--rounds 5] [--no-peer] [--no-bus] [--no-growth] [--json FILE]
+usage: python -m bench.memory_store [--artifacts 100000] [--events 1000000] [--rounds 5] [--no-peer] [--json FILE]
 
-Store against store, no bus on either side, and ours over the bus of a real cluster as an extra column (`memory_over_bus`). Ours holds so many artifacts and source events of 2,000 signals, logged over a year; a
+Store against store, no bus on either side. Ours holds so many artifacts and source events of 2,000 signals, logged over a year; a
 hundred of the signals are alive, the others went quiet one after another. A read is what a turn asks (read_active_biases, then
 `select_biases` for two labels within the shipped budget), as of the head; a write is one signal, durable in the ledger (its chain,
 its sync), counted, its gate judged. The peer holds as many items, searches by two labels for twenty and puts one; both sides
-take turns; the cluster comes after them. What the memory process would hold is its growth (RSS) while it was filled,
-and again with three times the events (in a process of its own; `--no-growth` leaves it out).
+take turns. What the memory process would hold is its growth (RSS) while it was filled.
 """
 
 from __future__ import annotations
@@ -20,17 +19,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from bench.builders import shipped_snapshot
-from bench.cluster import cluster
 from bench.memory_eval.worlds import DAY_US
 from bench.memory_habits import (
     AGENT,
@@ -43,7 +39,6 @@ from bench.memory_habits import (
     session_of,
     signal_of,
 )
-from bench.memory_over_bus import over_bus
 from bench.peers.environment import python_or_exit
 from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, say_machine, write_json
 from bench.turn import LANGGRAPH
@@ -67,8 +62,7 @@ READS, WRITES = 20, 100
 _WRITES_PER_SESSION = 40
 _FIRST_NEW_SESSION = 1_000_000
 GOALS = {"read": 5.0, "write": 1.5, "held_mb": 150}
-_MORE = 3
-OURS, PEER, OVER_BUS = "ours", "LangGraph", "ours, over the bus"
+OURS, PEER = "ours", "LangGraph"
 
 
 class _Bus:
@@ -88,8 +82,7 @@ class _Bus:
 class Ours:
     """One agent's memory, and a ledger that it logs to."""
 
-    def __init__(self, ledger: LedgerService | None, directory: Path) -> None:
-        """`ledger`: None, where nothing is written."""
+    def __init__(self, ledger: LedgerService, directory: Path) -> None:
         config = shipped_snapshot().config
         assert config.ho3 is not None
         self._budget = shipped_budget()
@@ -142,7 +135,6 @@ class Ours:
         name = name_of(number % ALIVE)
         session_id = session_of(_FIRST_NEW_SESSION + number // _WRITES_PER_SESSION)
         signal = signal_of(name, session_id, number % _WRITES_PER_SESSION + 1, self._now_us)
-        assert self._ledger is not None
         began = time.perf_counter()
         entry = signal_entry(AGENT, signal, trace="", at_us=self._now_us)
         fact = signal_fact(AGENT, signal)
@@ -174,12 +166,6 @@ def filled(ours: Ours, artifacts: int, events: int) -> Held:
     return Held(
         artifacts, events, round(took_s, 1), round((bytes_now - empty_bytes) / 1e6), round(ours.memory.size_bytes / 1e6)
     )
-
-
-def filled_alone(artifacts: int, events: int) -> Held:
-    """The same of a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
-        return filled(Ours(None, Path(directory)), artifacts, events)
 
 
 class Peer:
@@ -221,7 +207,7 @@ async def measure(artifacts: int, events: int, rounds: int, python: Path | None,
     ledger = LedgerService(RealDisk(directory / "ledger"), shipped_snapshot().config.ledger)
     await ledger.start(_Bus())  # pyright: ignore[reportArgumentType]
     ours = Ours(ledger, directory)
-    held = [filled(ours, artifacts, events)]
+    held = filled(ours, artifacts, events)
     collector.settle()  # as the memory's process does once it is ready
     in_force = 0
     times = {OURS: Times()} | ({} if python is None else {PEER: Times()})
@@ -248,15 +234,6 @@ def shipped_budget() -> TokenBudget:
     return TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
 
 
-def over_the_bus(rounds: int) -> Times:
-    """As many questions and signals as each side of the stores has."""
-    with cluster({}) as found:
-        asked = over_bus(found, ALIVE, rounds * READS, rounds * WRITES, shipped_budget())
-        reads, writes, in_force = asyncio.run(asked)
-    assert in_force == ALIVE, f"{in_force} lines in force, not {ALIVE}"
-    return Times(reads, writes)
-
-
 def p50(values: Sequence[float]) -> float:
     return round(statistics.median(values), 3)
 
@@ -276,16 +253,16 @@ def table(found: dict[str, Any]) -> str:
     goals = [
         *goal_row("P16", "read_active_biases, times as fast", "at least", GOALS["read"], reached.get("read"), "x"),
         *goal_row("P16", "log_signal, times as fast", "at least", GOALS["write"], reached.get("write"), "x"),
-        *goal_row("P16", "the process grew by", "at most", GOALS["held_mb"], found["held"][0].rss_mb, " MB"),
+        *goal_row("P16", "the process grew by", "at most", GOALS["held_mb"], found["held"].rss_mb, " MB"),
     ]
     return f"{sides}\n\n{markdown(('', 'what', 'goal', 'reached'), goals)}"
 
 
-def held_table(held: Sequence[Held]) -> str:
-    """What was held, of fewer events and of more."""
+def held_table(one: Held) -> str:
+    """What was held."""
     return markdown(
         ("artifacts", "events", "the process grew by MB (RSS)", "file MB", "filled in s"),
-        [(f"{one.artifacts:,}", f"{one.events:,}", one.rss_mb, one.file_mb, one.fill_s) for one in held],
+        [(f"{one.artifacts:,}", f"{one.events:,}", one.rss_mb, one.file_mb, one.fill_s)],
     )
 
 
@@ -306,25 +283,24 @@ def main() -> None:
     parser.add_argument("--artifacts", type=int, default=100_000)
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--no-bus", action="store_true", help="without the column over the bus")
-    parser.add_argument("--no-growth", action="store_true", help="without the memory of three times the events")
     given = parser.parse_args()
     python = None if given.no_peer else python_or_exit("langgraph", LANGGRAPH)
     before = machine()
     with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
         found = asyncio.run(measure(given.artifacts, given.events, given.rounds, python, Path(directory)))
-    if not given.no_bus:
-        found["times"][OVER_BUS] = over_the_bus(given.rounds)
-    if not given.no_growth:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            found["held"].append(pool.submit(filled_alone, given.artifacts, _MORE * given.events).result())
     measured = measured_on(before)
     say_machine(measured)
     print(f"{found['in_force']:,} lines in force\n\n{held_table(found['held'])}\n\n{table(found)}")
     sides = {name: {"reads": one.reads, "writes": one.writes} for name, one in found["times"].items()}
-    held = [asdict(one) for one in found["held"]]
     write_json(
-        given.json, {**found, "held": held, "times": sides, "ratios": ratios(found["times"]), "measured_on": measured}
+        given.json,
+        {
+            **found,
+            "held": asdict(found["held"]),
+            "times": sides,
+            "ratios": ratios(found["times"]),
+            "measured_on": measured,
+        },
     )
 
 

@@ -1,13 +1,12 @@
-"""One client floods, a polite one asks on: what the polite one notices, by kind; then twenty honest sessions at once.
+"""One client floods, a polite one asks on: what the polite one notices, by kind.
 
-usage: python -m bench.hostile floods [--kind NAME ...] [--seconds 8] [--rounds 1] [--honest 0|54] [--write]
+usage: python -m bench.hostile floods [--kind NAME ...] [--seconds 8] [--rounds 1] [--write]
 
 Each kind has a cluster of its own: the polite client asks one question after the other, first alone, then while another
 process (`bench/hostile/greedy_client.py`) keeps a thousand requests of that kind open and asks again at once whatever it is
 told; one row is a control, where that process burns a core and asks nothing. Then: p50 and p99 alone and under the flood
 and their ratio, turns of the polite one that were lost or degraded,
 what the flood was answered, and the memory of four processes before, at its highest, and after, at most a minute later.
-Last, twenty honest sessions that nobody disturbs: every turn has to be answered in full.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
-from hobus.ledger_service.reader import EntryFilter, read_entries
 
 RESULTS = Path("bench/results/floods.json")
 GOAL = 3.0
@@ -45,7 +43,6 @@ WATCHED = ("broker", "ledger", "ho2", "gateway")
 GIVEN_BACK = 1.5
 """Times its memory before the flood, and this many bytes more: what a process may have kept."""
 KEPT_BYTES = 48 << 20
-HONEST_SESSIONS = 20
 
 
 class Asked:
@@ -118,24 +115,6 @@ class Memory:
             await asyncio.sleep(0.1)
 
 
-class Cores:
-    """CPU seconds per second of each process since this was made."""
-
-    def __init__(self, processes: dict[str, psutil.Process]) -> None:
-        self._processes = processes
-        self._began, self._before = time.perf_counter(), self._seconds()
-
-    def used(self) -> dict[str, float]:
-        """By process, those that used a hundredth of a core."""
-        elapsed, now = time.perf_counter() - self._began, self._seconds()
-        shares = {name: round((now[name] - self._before[name]) / elapsed, 2) for name in now}
-        return {name: share for name, share in shares.items() if share > 0}
-
-    def _seconds(self) -> dict[str, float]:
-        times = {name: process.cpu_times() for name, process in self._processes.items()}
-        return {name: time.user + time.system for name, time in times.items()}
-
-
 def _named(found: Cluster, role: str) -> str:
     return next((name for name in found.processes if name.partition("/")[0] == role), "")
 
@@ -151,7 +130,6 @@ async def under(found: Cluster, kind: str, seconds: float, rounds: int) -> dict[
     """One kind of flood beside a polite client: alone and flooded by turns, so that a slower hour of the machine is in both."""
     alone, flooded = Asked(), Asked()
     answered: Counter[str] = Counter()
-    used: Counter[str] = Counter()
     async with connected(found.place, "door") as door:
         await ask_on(door, until=time.perf_counter() + WARM_S, found=found)
         memory = Memory(found)
@@ -159,12 +137,11 @@ async def under(found: Cluster, kind: str, seconds: float, rounds: int) -> dict[
             alone += await ask_on(door, until=time.perf_counter() + seconds / rounds, found=found)
             watching = asyncio.ensure_future(memory.watch())
             try:
-                during, said, cores = await _flooded(door, found, kind, seconds / rounds)
+                during, said = await _flooded(door, found, kind, seconds / rounds)
             finally:
                 watching.cancel()
             flooded += during
             answered += said
-            used += cores
             await asyncio.sleep(2 * WARM_S)
         ended = time.perf_counter()
         while not memory.is_given_back() and time.perf_counter() < ended + AFTER_S:
@@ -179,7 +156,6 @@ async def under(found: Cluster, kind: str, seconds: float, rounds: int) -> dict[
         "afterwards": afterwards.figures(),
         "ratio_p50": round(during["p50_ms"] / before["p50_ms"], 2),
         "ratio_p99": round(during["p99_ms"] / before["p99_ms"], 2),
-        "cores": {name: round(share / rounds, 2) for name, share in used.items()},
         "flood": dict(answered),
         "memory_mb": {
             role: [size >> 20 for size in (memory.before[role], memory.highest[role], memory.now()[role])]
@@ -189,36 +165,18 @@ async def under(found: Cluster, kind: str, seconds: float, rounds: int) -> dict[
     }
 
 
-async def _flooded(door: Bus, found: Cluster, kind: str, seconds: float) -> tuple[Asked, Counter[str], Counter[str]]:
-    """What the polite client was answered meanwhile, what the flood was, and the cores that each process used."""
+async def _flooded(door: Bus, found: Cluster, kind: str, seconds: float) -> tuple[Asked, Counter[str]]:
+    """What the polite client was answered meanwhile, and what the flood was."""
     words = [sys.executable, "-m", "bench.hostile.greedy_client", str(found.home.root), kind, str(seconds + 2 * WARM_S)]
     flooding = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
         await asyncio.sleep(2 * WARM_S)
-        cores = Cores({**found.processes, "the flood": psutil.Process(flooding.pid)})
         asked = await ask_on(door, until=time.perf_counter() + seconds, found=found)
-        used = Counter(cores.used())
         said, _ = await asyncio.to_thread(flooding.communicate, timeout=DEADLINE_S)
     finally:
         flooding.kill()
     answered = json.loads(said.splitlines()[-1] if said else "{}")  # its log may stand before it
-    return asked, Counter(answered), used
-
-
-async def honest(found: Cluster, turns: int) -> dict[str, Any]:
-    """Twenty sessions, each over a connection of its own; what each turn became, and why a degraded one is that."""
-
-    async def one() -> Asked:
-        async with connected(found.place, "door") as door:
-            return await ask_on(door, until=float("inf"), found=found, turns_max=turns)
-
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one()) for _ in range(HONEST_SESSIONS)]
-    whole = Asked()
-    for task in tasks:
-        whole += task.result()
-    why = Counter(entry.reason for entry in read_entries(found.home.ledger, EntryFilter(event_type="DEGRADATION")))
-    return {"sessions": HONEST_SESSIONS, **whole.figures(), "degraded_because": dict(why)}
+    return asked, Counter(answered)
 
 
 def row_of(row: dict[str, Any]) -> list[object]:
@@ -247,13 +205,6 @@ def write(result: dict[str, Any]) -> None:
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
     seconds, rounds = result["seconds"], result["rounds"]
     table = markdown(COLUMNS, map(row_of, result["rows"]))
-    people = result["honest"]
-    if people:
-        words = ", ".join(f"{count} {name}" for name, count in people["outcomes"].items())
-        table += (
-            f"\n\n{people['sessions']} honest sessions, nobody disturbed: {people['turns']} turns, {words}; "
-            f"p50 {people['p50_ms']} ms, p99 {people['p99_ms']} ms."
-        )
     said = f"{seconds:g} s alone and {seconds:g} s under each flood, in {rounds} rounds; MB before → highest → after"
     put_between("floods", said, table)
 
@@ -265,9 +216,9 @@ def faults_of(result: dict[str, Any]) -> list[str]:
         for row in result["rows"]
         if row["ratio_p99"] > GOAL and row["kind"] != CONTROL
     ]
-    for name, outcomes in [*((row["kind"], row["flooded"]["outcomes"]) for row in result["rows"]),
-                           ("honest", result["honest"].get("outcomes", {}))]:  # fmt: skip
-        faults += [f"{name}: {count} turns {outcome}" for outcome, count in outcomes.items() if outcome != "success"]
+    for row in result["rows"]:
+        outcomes = row["flooded"]["outcomes"].items()
+        faults += [f"{row['kind']}: {count} turns {outcome}" for outcome, count in outcomes if outcome != "success"]
     faults += [
         f"{row['kind']}: memory is not given back" for row in result["rows"] if row["given_back_after_s"] is None
     ]
@@ -279,7 +230,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", action="append", choices=KINDS, help="only this one; may be repeated")
     parser.add_argument("--seconds", type=float, default=8.0, help="alone, and again under the flood")
     parser.add_argument("--rounds", type=int, default=1, help="by which alone and flooded take turns")
-    parser.add_argument("--honest", type=int, default=54, help="turns of each of 20 honest sessions; 0: none of them")
     parser.add_argument("--write", action="store_true", help=f"into bench/results/drills.md and {RESULTS}")
 
 
@@ -290,17 +240,11 @@ def run(options: argparse.Namespace) -> int:
         with cluster({}) as found:
             rows.append(asyncio.run(under(found, kind, options.seconds, options.rounds)))
         print(json.dumps(rows[-1]), flush=True)
-    people: dict[str, Any] = {}
-    if options.honest:
-        with cluster({}) as found:
-            people = asyncio.run(honest(found, options.honest))
-        print(json.dumps(people), flush=True)
     result = {
         "measured_on": machine(),
         "seconds": options.seconds,
         "rounds": options.rounds,
         "rows": rows,
-        "honest": people,
     }
     if options.write:
         write(result)

@@ -1,6 +1,6 @@
-"""P22, P23, R13: turns, tools and streams that wait for slow models; overload; an outage; kills while they wait.
+"""P22, P23, R13: turns, tools and streams that wait for slow models; overload; an outage.
 
-usage: python -m bench.waiting [--rows turns,tools,streams,overload,outage,kills] [--small] [--no-peer] [--json FILE] [--write]
+usage: python -m bench.waiting [--rows turns,tools,streams,overload,outage] [--small] [--no-peer] [--json FILE] [--write]
 
 Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask the embedded
 model, which thinks for 5 s a call, and a tool once, beside LangGraph with AsyncSqliteSaver in one process; it asks once

@@ -1,12 +1,9 @@
-"""What is measured: turns, tools and streams that wait, overload, an outage, and kills under all of that."""
+"""What is measured: turns, tools and streams that wait, overload, and an outage."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import socket
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -31,7 +28,6 @@ from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
 from hobus.launch.http import keys
-from hobus.launch.sessions.http_client import AsyncClient, HttpError
 
 AGENT = "ADMIN"
 NO_CLASSIFY = {"ho2.classify": False}
@@ -50,14 +46,10 @@ class Sizes:
     overload_s: float = 60.0
     overload_models_s: tuple[float, ...] = (0.05, 5.0)
     outage_s: float = 20.0
-    waiting: int = 50
-    kill_model_s: float = 8.0
-    drills: tuple[str, ...] = ("ho1", "ledger", "broker", "ho2", "down and up")
 
 
 SMALL = Sizes(
     turns=(8,), model_s=0.3, tools=4, streams=(8,), pieces=20, overload_s=3.0, overload_models_s=(0.05,), outage_s=2.0,
-    waiting=6, kill_model_s=2.0, drills=("ho1",),
 )  # fmt: skip
 
 
@@ -363,7 +355,7 @@ async def _capacity(ask: Ask, alone_s: float, seconds: float) -> float:
         best, clients = max(best, rate), clients * 4
 
 
-# --- an outage of the provider, and kills under turns that wait -----------------------------------------------------
+# --- an outage of the provider ---------------------------------------------------------------------------------------
 
 
 def outage(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
@@ -396,65 +388,4 @@ def outage(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
     yield row
 
 
-def kills(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
-    """So many turns wait for their model, once each; then somebody is killed."""
-    del has_peer
-    for drill in sizes.drills:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
-        with provider(sizes.kill_model_s) as model, doored(model.settings() | NO_CLASSIFY, address) as (found, _door):
-            ours = asyncio.run(_killed(found, model, drill, sizes, f"http://{address}", (address, model)))
-        row = Row(
-            "kills",
-            f"{drill} while {sizes.waiting} wait {sizes.kill_model_s:g} s",
-            ours,
-            goal="all right, one model call each",
-        )
-        row.must(ours["right"] == sizes.waiting, f"{sizes.waiting - ours['right']} of {sizes.waiting} not right")
-        row.must(ours["model_calls"] == sizes.waiting, f"{ours['model_calls']} model calls for {sizes.waiting} turns")
-        yield row
-
-
-async def _killed(
-    found: Cluster, model: Provider, drill: str, sizes: Sizes, url: str, anew: tuple[str, Provider]
-) -> dict[str, Any]:
-    async with AsyncClient(url, key_of(found), timeout_s=300) as client:
-        await asyncio.sleep(1.5)  # a door reads its keys every second
-        before = model.calls()
-
-        async def one(number: int) -> Heard:
-            began = time.monotonic()
-            try:
-                outcome = (await client.ask(f"tell me {number}", input_id=f"wait-{number}")).outcome
-            except HttpError as error:
-                outcome = error.code
-            return Heard(outcome, time.monotonic() - began, time.monotonic())
-
-        waiting = [asyncio.create_task(one(number)) for number in range(sizes.waiting)]
-        began = time.monotonic()
-        until = began + sizes.kill_model_s * 0.75
-        while await asyncio.to_thread(model.calls) - before < sizes.waiting and time.monotonic() < until:
-            await asyncio.sleep(0.1)
-        sent = await asyncio.to_thread(model.calls) - before
-        await asyncio.to_thread(_strike, found, drill, anew)
-        heard = await asyncio.gather(*waiting)
-        took_s = time.monotonic() - began
-    return said_of(heard, took_s) | {
-        "waiting_then": sent,
-        "model_calls": model.calls() - before,
-        "later_s": round(took_s - sizes.kill_model_s, 1),
-    }
-
-
-def _strike(found: Cluster, drill: str, anew: tuple[str, Provider]) -> None:
-    if drill == "down and up":
-        assert found("down").code == 0
-        found.up("--http", anew[0], settings=anew[1].settings() | NO_CLASSIFY)
-        return
-    for row in [row for row in found.run().children if row.actor.partition("/")[0] == drill]:
-        with suppress(ProcessLookupError):
-            os.kill(row.pid, signal.SIGKILL)
-
-
-ROWS = {"turns": turns, "tools": tools, "streams": streams, "overload": overload, "outage": outage, "kills": kills}
+ROWS = {"turns": turns, "tools": tools, "streams": streams, "overload": overload, "outage": outage}

@@ -146,22 +146,6 @@ def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
         assert one.leave() == exit_codes.OK
 
 
-def test_a_supervisor_that_dies_while_its_run_is_paused_costs_the_turn_nothing(slow):
-    """The next one takes it over; commands go there; the answer comes once."""
-    with typing(*chat_of(slow), columns=100) as chat:
-        at_work(slow, chat, QUESTION)
-        chat.type("/pause")
-        chat.until("the turn is paused")
-        slow.kill("ho2/1")
-        chat.until("another supervisor took the turn over")
-        chat.type("/steer and which frameworks govern this system?")
-        chat.until("steered:")
-        chat.type("/resume")
-        answered(chat, 1)
-        assert chat.leave() == exit_codes.OK
-    assert chat.text.count(FIRST_WORDS) == chat.text.count("frameworks govern this system:") == 1
-
-
 def test_a_chat_that_was_closed_over_a_paused_turn_is_continued(slow):
     """The new one says how it stands and waits for the answer of the message that the old one sent."""
     with typing(*chat_of(slow)) as chat:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench.builders import write_config
-from bench.cluster import Cluster, eventually, hobus
+from bench.cluster import Cluster, eventually
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import holder
@@ -210,20 +210,6 @@ def test_a_killed_process_comes_back_under_a_new_name(cluster: Cluster):
     cluster.verify()
 
 
-def test_a_turn_survives_the_death_of_the_launcher(cluster: Cluster):
-    """Orphans finish what they have: the client gets its one answer, then everybody ends."""
-    cluster.up(settings={"gateway.providers.offline.latency_ms": 400})
-    run = cluster.run()
-    asked = cluster.start_ask(PACKAGES)
-    eventually(lambda: cluster.entries("PROMPT_SENT"))
-    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
-    out, err = asked.communicate(timeout=120)
-    assert json.loads(out)["outcome"] == "success", err
-    eventually(lambda: cluster.living() == [])
-    assert [entry.event_type for entry in cluster.entries("RunCompleted", "TurnDegraded")] == ["RunCompleted"]
-    assert cluster.verify().tail == "clean"
-
-
 def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster):
     """SIGKILL to launcher and all processes: `ask` ends with code 4 and the next command, long before its deadline."""
     cluster.up(settings={"gateway.providers.offline.latency_ms": 30_000})
@@ -380,14 +366,3 @@ def test_ctrl_c_while_a_start_is_waited_for_says_that_it_goes_on(cluster: Cluste
     _, err = waiting.communicate(timeout=120)
     assert waiting.returncode == 130 and b"the start goes on" in err and b"hobus down --home" in err, err.decode()
     eventually(lambda: cluster.run().phase == "running")
-
-
-def test_demo_runs_from_any_directory_and_leaves_nothing(tmp_path: Path):
-    """One command shows a kill survived and a verified record."""
-    before = set(Path("/tmp").glob("hobus-demo-*"))
-    done = hobus("demo", cwd=tmp_path)
-    assert done.code == 0, done.out + done.err
-    assert "SIGKILL" in done.out and "OK" in done.out and "attempt 2" in done.out
-    assert "ended once" in done.out and "has one answer" in done.out and "\x1b[" not in done.out
-    assert list(tmp_path.iterdir()) == []
-    assert set(Path("/tmp").glob("hobus-demo-*")) <= before

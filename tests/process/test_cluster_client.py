@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.cluster import Cluster
-from hobus import AsyncClusterClient, ClusterClient, ClusterError
+from hobus import ClusterClient, ClusterError
 from hobus.bus.messages.session import TurnResult
 
 pytestmark = pytest.mark.process
@@ -46,16 +46,6 @@ def test_a_program_asks_streams_and_steers_over_the_bus(cluster: Cluster) -> Non
         client.end(session[:12])
         with pytest.raises(ClusterError, match="session_closed"):
             client.ask("hello?", session_id=session)
-
-
-async def test_a_turn_survives_the_death_of_its_host(cluster: Cluster) -> None:
-    """The program hears one answer."""
-    cluster.up()
-    async with await AsyncClusterClient.open(cluster.home.root, timeout_s=30) as client:
-        session = await client.start()
-        cluster.kill("host/1")
-        answer = await client.ask("hello", session_id=session)
-        assert answer.outcome == "success"
 
 
 def test_without_a_cluster_it_says_how_to_start_one(tmp_path: Path) -> None:

@@ -42,4 +42,7 @@ def test_in_a_terminal_with_colours_the_demo_ends_with_what_was_checked(tmp_path
     with typing("demo", env={"TMPDIR": str(tmp_path), "NO_COLOR": ""}) as demo:
         assert demo.end() == 0, demo.text
     (checked,) = [row for row in demo.seen if " entries in one chain, head #" in row]
+    for told in ("SIGKILL", "attempt 2", "ended once", "has one answer"):
+        assert told in demo.text
+    assert list(tmp_path.iterdir()) == []
     assert checked.strip().startswith("OK: ") and "\x1b[32mOK\x1b[0m" in demo.written

@@ -233,16 +233,3 @@ def test_names_that_name_nothing_and_texts_that_are_none(slow):
     assert slow("session pause", session, "--run", "x").code == exit_codes.USAGE
     assert slow("session pause", session, "--timeout", "0").code == exit_codes.USAGE
     assert count(slow, "HostCommandReceived") == before
-
-
-def test_a_command_outlasts_a_broker_and_a_supervisor_that_restart(slow):
-    """Sent again under its id; applied once."""
-    before = count(slow, "HostCommandApplied")
-    asking, session = asked(slow)
-    slow.kill("broker/1")
-    assert slow("session pause", session, "--command-id", "p-1", "--timeout", "20").code == exit_codes.OK
-    slow.kill("ho2/1")
-    resumed = slow("session resume", session, "--command-id", "r-1", "--timeout", "20")
-    assert resumed.code == exit_codes.OK, resumed.err
-    assert result_of(asking)["outcome"] == "success"
-    assert count(slow, "HostCommandApplied") == before + 2

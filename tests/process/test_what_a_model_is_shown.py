@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 
 from bench.cluster import Cluster, eventually
-from hobus.bus.record.payload import payload_of
-from hobus.bus.record.payloads.projection import ShadowCompare
 from tests.journals import check_record
 
 pytestmark = pytest.mark.process
@@ -82,25 +80,4 @@ def test_a_habit_is_learned_shown_explained_switched_off_and_gone(cluster: Clust
     differs = cluster("diff", shown["session_id"], gone["session_id"]).out
     assert "user ho3_biases" in differs and all(f"  -{line}" in differs for line in lines)
     check_record(cluster.entries())
-    cluster.verify()
-
-
-def test_an_intent_outlives_its_supervisor_and_a_projection_is_looked_at_before_it_is_used(cluster: Cluster) -> None:
-    """SIGKILL between two turns; the second one goes on with the intent. In shadow what would be shown is recorded beside."""
-    cluster.up("--detach", settings={"projection.mode": "shadow"})
-    session_id = cluster.ask(QUESTION)["session_id"]
-    before = cluster("session show", session_id, "--json").json["active_intents"]
-    old = cluster.kill("ho2/1")
-    eventually(lambda: cluster.is_up("ho2/1", other_than=old.instance))
-    cluster.ask("and which of them are the newest?", "--session", session_id)
-    assert cluster("session show", session_id, "--json").json["active_intents"] == before != []
-    assert len(cluster.entries("INTENT_DECLARED")) == 1
-
-    compared = cluster.entries("PROJECTION_SHADOW_COMPARE")
-    assert len(compared) == len(cluster.entries("PROJECTION_COMPUTED")) == 2
-    payload = payload_of(ShadowCompare, compared[-1].bodies[0] or b"")
-    assert payload.only_projected == (before[0],) and payload.only_shown == ()
-    told = why(cluster, session_id)
-    assert "PROJECTION_SHADOW_COMPARE" in told and "  mode: shadow" in told
-    assert "active intent: " not in told[: told.index("PROJECTION_COMPUTED")], "it is computed, and not shown"
     cluster.verify()
