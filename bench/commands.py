@@ -28,7 +28,7 @@ from hobus import __main__ as command_line
 
 FRESH = frozenset({"up", "demo", "drill", "chat", "worker", "simulate"})
 READS_AT_START = ("PYTHON", "LC_", "LANG")
-"""Variables that an interpreter looks at when it begins."""
+"""Variables that an interpreter looks at when it begins; `PYTHONPATH` is taken in by a fork, too."""
 MESSAGE_MAX = 100_000
 _ROOT = Path(__file__).parents[1]
 
@@ -67,12 +67,8 @@ class Commands:
 def is_run_so(words: Sequence[str], env: Mapping[str, str]) -> bool:
     """Whether a fork shows what a fresh interpreter would."""
     is_plain = all(isinstance(word, str) for word in words) and sum(map(len, words)) < MESSAGE_MAX
-    return (
-        is_plain
-        and words[:1] != ()
-        and words[0] not in FRESH
-        and not any(name.startswith(READS_AT_START) for name in env)
-    )
+    looked_at = any(name.startswith(READS_AT_START) and name != "PYTHONPATH" for name in env)
+    return is_plain and words[:1] != () and words[0] not in FRESH and not looked_at
 
 
 def _file(content: bytes = b"") -> IO[bytes]:
@@ -116,6 +112,8 @@ def _be(given: Any, streams: list[int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(env)
     os.chdir(directory)
+    first = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [*first, *(path for path in sys.path if path not in first)]
     sys.argv = ["hobus", *words]
     code: Any = 1
     try:

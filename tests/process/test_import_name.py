@@ -45,6 +45,7 @@ def test_modules_of_our_folders_names_disturb_no_process(cluster: Cluster, stran
     """First on the import path of a whole cluster, its tool processes, and a worker elsewhere; in that one's directory."""
     packages = install(tmp_path / "packages", "tested_pack", SOURCE, double="double")
     cluster.env["PYTHONPATH"] = f"{strangers}:{packages}:{ROOT}"
+    cluster.env["PYTHONUNBUFFERED"] = "1"  # so that each command is an interpreter of its own
     cluster.up(
         *configure(cluster, {}, tools=["double"], permitted=["double"], tools__entry_points=["double"]),
         "--listen",
