@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
@@ -45,7 +46,7 @@ class SimulatedCluster(simulated.SimulatedCluster):
                 return self.world.run(
                     self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
                 )
-            retry_s = self.snapshot.config.host.retry_interval_ms / 1000
+            retry_s = RETRY_INTERVAL_MS / 1000
             return self.world.run(process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
         finally:
             self.is_asking = False

@@ -5,7 +5,7 @@ usage: python -m bench.supervisor_away [--turns 50] [--write]
 Four ways to be without HO2, each in a cluster of its own: it has spent its crash budget and is given up; it was drained; it
 is frozen (SIGSTOP) before the questions come; it is frozen in the middle of each turn, thaws after the answer, and
 tries to go on. A client gives each turn CLIENT_S; the host keeps its reserve of that (`host.degrade_reserve_ms`, at most
-`host.reserve_share_max`), so that HO2's own time-out is what is left; the goal is an answer within that time-out plus
+`RESERVE_SHARE_MAX`), so that HO2's own time-out is what is left; the goal is an answer within that time-out plus
 one gateway call (the table counts what is later; past the client's deadline is a fault). The turn is then looked up in the
 record: one answer, nothing of its run behind it (an invariant of launch/lab/simulation/record.py); and the same input is asked again when HO2 is back: the
 same answer.
@@ -27,6 +27,7 @@ from pathlib import Path
 from bench.cluster import Cluster, eventually, head_of, next_entry
 from bench.cluster import cluster as a_cluster
 from bench.report import arguments, concluded, markdown
+from hobus.actors.session_host.limits import RESERVE_SHARE_MAX
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
@@ -152,7 +153,7 @@ async def _asked_again(cluster: Cluster, input_ids: list[str]) -> dict[str, Turn
 
 def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]], again: dict[str, TurnResult]) -> Row:
     host = json.loads((Path("config") / "admin_config.json").read_text())["host"]
-    reserve_s = min(host["degrade_reserve_ms"] / 1000, host["reserve_share_max"] * CLIENT_S)
+    reserve_s = min(host["degrade_reserve_ms"] / 1000, RESERVE_SHARE_MAX * CLIENT_S)
     bound_ms = round((CLIENT_S - reserve_s) * 1000 + THINKING_MS)
     entries = cluster.entries()
     marked = {entry.provenance.session_id for entry in entries if entry.event_type == "DEGRADATION"}

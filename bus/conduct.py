@@ -5,7 +5,7 @@ with answers, and a peer that means well reads the first one. A garbage frame is
 On this machine that is all: who reaches a socket is the user that runs the cluster.
 
 A connection from another host (TCP, CURVE) is cut off as well: one that never said hello after
-`bus.unbound_max_bytes`, one that sends what is no frame of this protocol at the last of `limits.MALFORMED_MAX`. It
+`limits.UNBOUND_MAX_BYTES`, one that sends what is no frame of this protocol at the last of `limits.MALFORMED_MAX`. It
 costs its server a descriptor before it has proved a key, and who came last need not be who is too many: of those that
 have said nothing the oldest ends, so that who speaks soon after it came is heard under any flood of the silent. Of
 those that were heard, one key keeps `limits.CONNECTIONS_PER_CALLER_MAX`. OpenSSH's MaxStartups is the like of it.
@@ -34,11 +34,11 @@ class _Record:
 
 
 class Conduct:
-    """Counts per connection from elsewhere; remembers as many of those that gave cause as `bus.mailbox_max`."""
+    """Counts per connection from elsewhere; remembers as many of those that gave cause as `limits.MAILBOX_MAX`."""
 
-    def __init__(self, settings: BusSettings) -> None:
-        self._unbound_max_bytes = settings.unbound_max_bytes
-        self._connections_max = settings.mailbox_max
+    def __init__(self) -> None:
+        self._unbound_max_bytes = limits.UNBOUND_MAX_BYTES
+        self._connections_max = limits.MAILBOX_MAX
         self._records: OrderedDict[bytes, _Record] = OrderedDict()
         self._proven: OrderedDict[bytes, None] = OrderedDict()
 
@@ -55,7 +55,7 @@ class Conduct:
         if record.unbound_bytes <= self._unbound_max_bytes:
             return ""
         del self._records[connection]
-        return f"{record.unbound_bytes} bytes without a hello (bus.unbound_max_bytes)"
+        return f"{record.unbound_bytes} bytes without a hello"
 
     def malformed(self, connection: bytes) -> str:
         """Something came that is no frame of this protocol; why the connection is cut off now, "" if it is not."""
@@ -84,7 +84,7 @@ class Pace:
 
     def __init__(self, settings: BusSettings) -> None:
         self._interval_s = settings.beat_interval_ms / 1000
-        self._connections_max = settings.mailbox_max
+        self._connections_max = limits.MAILBOX_MAX
         self._answered: OrderedDict[bytes, float] = OrderedDict()
 
     def allows(self, connection: bytes, now: float) -> bool:

@@ -18,13 +18,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from hobus.bus import limits
 from hobus.bus.catalog import CLIENT_ROLES
-
-if TYPE_CHECKING:
-    from hobus.bus.settings import BusSettings
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -193,7 +190,7 @@ class Shares:
     def __len__(self) -> int:
         return len(self._open)
 
-    def excess(self, share: str, size_bytes: int, settings: BusSettings, *, least_bytes: float = math.inf) -> str:
+    def excess(self, share: str, size_bytes: int, *, least_bytes: float = math.inf) -> str:
         """Why one more request of this size is too much for now; "" if it may come in.
 
         Whatever the others have open, whoever has nothing may ask for something of at most `least_bytes`.
@@ -202,9 +199,9 @@ class Shares:
         if held is not None:
             if held.count >= limits.OPEN_MAX:
                 return f"{held.count} requests of {share} are open, which is as many as one principal may have"
-            if held.size_bytes + size_bytes > settings.client_open_max_bytes:
-                return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
+            if held.size_bytes + size_bytes > limits.CLIENT_OPEN_MAX_BYTES:
+                return f"{held.size_bytes} bytes of {share} are open"
         is_least = held is None and size_bytes <= least_bytes
-        if not is_least and self.size_bytes + size_bytes > settings.clients_open_max_bytes:
-            return f"{self.size_bytes} bytes are open (bus.clients_open_max_bytes)"
+        if not is_least and self.size_bytes + size_bytes > limits.CLIENTS_OPEN_MAX_BYTES:
+            return f"{self.size_bytes} bytes are open"
         return ""

@@ -94,7 +94,7 @@ class Inbox:
         rows = {name: row_of(self.role, name) for name in self.handlers}
         self._taken = {name: (row, *self.handlers[name]) for name, row in rows.items() if row is not None}
         self.beginnings = Beginnings(self._make_task)
-        self.window = DuplicateWindow(ids_max=self.settings.dedupe_window, bytes_max=limits.DEDUPE_WINDOW_MAX_BYTES)
+        self.window = DuplicateWindow(ids_max=limits.DEDUPE_WINDOW, bytes_max=limits.DEDUPE_WINDOW_MAX_BYTES)
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
@@ -139,11 +139,10 @@ class Inbox:
 
         In bytes each may have one request whatever the others have.
         """
-        settings = self.settings
-        if over := self._shares.excess(principal, size_bytes, settings):
+        if over := self._shares.excess(principal, size_bytes):
             raise self._busy(f"{self.role}: {over}")
-        if len(self._running) >= settings.mailbox_max:
-            raise self._busy(f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
+        if len(self._running) >= limits.MAILBOX_MAX:
+            raise self._busy(f"{self.role} has {len(self._running)} requests at work")
 
     def _busy(self, detail: str) -> BusError:
         return BusError("busy", detail, retry_after_ms=limits.BUSY_RETRY_MS)

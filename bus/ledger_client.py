@@ -9,7 +9,7 @@ or lost ack is an answer and is returned.
 
 Writes share frames, each with its own outcome. One that nobody waits for leaves with the next one that somebody waits
 for, and after `ledger.lazy_commit_ms` at the latest; at once when somebody waits for all (`flush`) or asks the ledger.
-Urgent ones leave together at the end of the loop's step, and while `ledger.client_frames_max` frames of such are on
+Urgent ones leave together at the end of the loop's step, and while `limits.URGENT_FRAMES_MAX` frames of such are on
 their way, with the answer to one.
 """
 
@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hobus.bus import limits
 from hobus.bus.errors import LedgerError, RuntimeFault, fault_of
 from hobus.bus.limits import RESUBMIT_PAUSE_MS
 from hobus.bus.messages.ledger import (
@@ -77,11 +78,11 @@ class LedgerClient:
         self._request_timeout_s = settings.request_timeout_ms / 1000
         self._resubmit_pause_s = RESUBMIT_PAUSE_MS / 1000
         self._outage_wait_s = settings.outage_wait_ms / 1000
-        self._outstanding_max = settings.client_outstanding_max
-        self._frames_max = settings.client_frames_max
+        self._outstanding_max = limits.UNACKNOWLEDGED_MAX
+        self._frames_max = limits.URGENT_FRAMES_MAX
         self._lazy_s = settings.lazy_commit_ms / 1000
-        self._frame_entries_max = settings.batch_entries_max
-        self._frame_bytes_max = settings.batch_bytes_max
+        self._frame_entries_max = limits.FRAME_ENTRIES_MAX
+        self._frame_bytes_max = limits.FRAME_BYTES_MAX
         self._queue: deque[_Submitted] = deque()
         self.outstanding = 0  # entries submitted and not yet acknowledged
         self._held: deque[_Submitted] = deque()  # the last ones of the queue: those that are not on their way
@@ -111,7 +112,7 @@ class LedgerClient:
         `at_once`: nobody waits, but they leave now: a record of what others do next had better have them.
         `resting`: so many at the end stand if each of those before them is first, together with them; else never.
         The future fails with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
-        denied). Raises LedgerError(busy) when `ledger.client_outstanding_max` entries are unacknowledged.
+        denied). Raises LedgerError(busy) when `limits.UNACKNOWLEDGED_MAX` entries are unacknowledged.
         """
         count = len(entries)
         if self.outstanding + count > self._outstanding_max:
@@ -382,7 +383,7 @@ def _tell(waiting: asyncio.Future[bool], *, in_time: bool = False) -> None:
 async def every_page(bus: Bus, question: Read | Query, *, timeout_s: float) -> tuple[list[Entry], bool]:
     """Up to `question.limit` entries, page after page as the ledger gives them; whether there are further ones.
 
-    A page holds no more than `ledger.read_entries_max` and `ledger.read_bytes_max` allow.
+    A page holds no more than `limits.PAGE_ENTRIES_MAX` and the ledger's bound of bytes allow.
     """
     found: list[Entry] = []
     while True:

@@ -86,3 +86,49 @@ SPOOL_RETRY_MS = 1000
 """Milliseconds between two tries of what was spooled while the ledger was away."""
 RESUBMIT_PAUSE_MS = 100
 """Milliseconds before what a ledger that went away had not acknowledged is submitted again."""
+CLIENT_OPEN_MAX_BYTES = 32 * 1024 * 1024
+"""Bodies of one principal's open requests: four of the largest at once; more are `busy`."""
+CLIENTS_OPEN_MAX_BYTES = 128 * 1024 * 1024
+"""The same of all together: four such principals; each may have one of 64 KiB beside."""
+PROBE_INTERVAL_MS = 40
+"""Between two probes of peers with work: a peer that died is found some ten probes before it would be by its beats."""
+HEARTBEAT_INTERVAL_MS = 200
+"""Between two of ZMTP's own heartbeats: a third of their time-out as shipped."""
+DEDUPE_WINDOW = 8192
+"""Message ids remembered per receiver: twice what may be at work."""
+UNBOUND_MAX_BYTES = 32 * 1024 * 1024
+"""A connection from elsewhere is heard for so long without a hello: what one principal may have open."""
+RECORD_INTERVAL_MS = 500
+"""Denials and dead letters are recorded in batches, so that a flood of them is a few entries."""
+PAGE_MAX_BYTES = 1024 * 1024
+"""Rows of a page, tools of a part of an announcement: a small part of the largest body."""
+TOOLS_MAX = 2048
+"""Tools of one worker: far more than any model is told of."""
+TOOL_MAX_BYTES = 64 * 1024
+"""Description and schema of one of them."""
+ANNOUNCEMENT_MAX_BYTES = 32 * 1024 * 1024
+"""All parts of one worker's announcement: the broker keeps it."""
+COUNTERS_MAX = 128
+"""Counters of one beat: some ten times what a service has."""
+HELLO_IDS_MAX = 16_384
+"""Keys, and request ids of either kind, in one hello: more than a receiver remembers."""
+REFUSED_KEYS_MAX = 16
+"""Refused keys named in records and listings: what a person reads."""
+QUEUE_MAX = 10_000
+"""Requests queued per service: memory; runs wait before they become orders."""
+MAILBOX_MAX = 4096
+"""Immediate requests at once per instance: memory, against a burst of any size."""
+FRAME_ENTRIES_MAX = 512
+"""Entries of one sync of the record, or of one frame: beyond, batching wins nothing more."""
+FRAME_BYTES_MAX = 1024 * 1024
+"""The same in bytes; an entry that is larger goes alone."""
+UNACKNOWLEDGED_MAX = 4096
+"""Writes that a client of the ledger keeps until they are acknowledged: memory while it is away."""
+URGENT_FRAMES_MAX = 1
+"""Frames of urgent writes on their way: what comes meanwhile shares the next sync."""
+PAGE_ENTRIES_MAX = 64
+"""Entries of a page of the record, whatever was asked for: a reader's turn stays short."""
+SEARCH_WORDS_MAX = 32
+"""Words of a search, and streams and types that it names: a sentence, not a page."""
+RETRY_INTERVAL_MS = 200
+"""Between two tries of a request that may be retried: half of a restart."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
+from hobus.bus import limits
 from hobus.bus.catalog import CLIENT_ROLES, Row, streamed
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.conversation import Connection, send_or_drop
@@ -100,7 +101,7 @@ class Outbox:
 
     def __post_init__(self) -> None:
         if role_of(self.instance) in CLIENT_ROLES:  # more than that is `busy`, and too much of it cut off
-            self._pending.window_bytes = self.settings.client_open_max_bytes
+            self._pending.window_bytes = limits.CLIENT_OPEN_MAX_BYTES
 
     def use(self, loop: asyncio.AbstractEventLoop) -> None:
         """As `Beginnings.use`."""
@@ -274,7 +275,7 @@ class Outbox:
             self._cancel(connection, pending.header)
             said_epoch = connection.epoch
         cancel = _Cancel(pending.header, connection.name, pending.deadline, said_epoch)
-        remember(self._cancels, message_id, cancel, at_most=self.settings.mailbox_max)
+        remember(self._cancels, message_id, cancel, at_most=limits.MAILBOX_MAX)
 
     def _cancel(self, connection: Connection, request: Header) -> None:
         message = Cancelled(reason="requester")

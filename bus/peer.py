@@ -197,7 +197,7 @@ class Peer:
 
     def announce(self, tools: AnnounceTools) -> None:
         """These tools can be run here from now on; said at once if there is a broker, and again after each welcome."""
-        self._tools = parts_of(tools, self._settings.page_max_bytes)
+        self._tools = parts_of(tools, limits.PAGE_MAX_BYTES)
         self._hello = self._hello.model_copy(update={"tools": [tool.tool_id for tool in tools.tools]})
         self._say_tools()
 
@@ -275,7 +275,7 @@ class Peer:
             "slots": self._slots,
             "keys": keys,
             "in_progress": self._inbox.at_work(),
-            "answered": self._inbox.window.recent_ids(self._settings.mailbox_max),
+            "answered": self._inbox.window.recent_ids(limits.MAILBOX_MAX),
         }
         return self._hello.model_copy(update=holds)
 
@@ -374,10 +374,10 @@ class Peer:
             return
         row = row_of(role_of(head.destination), head.type) if head.key else None
         if head.key and not (row is not None and row.by_tool):  # a tool that the request needs makes nobody its owner
-            remember(self._keys, head.key, self.clock.monotonic(), at_most=self._settings.dedupe_window)
+            remember(self._keys, head.key, self.clock.monotonic(), at_most=limits.DEDUPE_WINDOW)
         if self._is_open:
             self._inbox.receive(head, body, route)
-        elif self._readiness.state == "starting" and len(self._early) < self._settings.mailbox_max:
+        elif self._readiness.state == "starting" and len(self._early) < limits.MAILBOX_MAX:
             self._early.append((head, body, route))  # the actor is still starting
 
     def _from_lane(self, head: Header, body: bytes, route: ReplyRoute) -> None:

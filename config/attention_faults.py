@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from hobus.bus.record.catalog import EVENT_TYPES
+from hobus.config import limits
 from hobus.config.assets import BUDGET_SETTINGS, Agent, BudgetPurpose, Contract, Framework, RequiredContext
 from hobus.config.attention_rules import (
     USES,
@@ -58,7 +59,7 @@ def attention_faults(
             faults.append(
                 f"contracts/{contract_id}.json: required_context: its prompts have no place for it; leave it out"
             )
-        faults += [f"contracts/{contract_id}.json: {fault}" for fault in _required_faults(contract, config, frameworks)]
+        faults += [f"contracts/{contract_id}.json: {fault}" for fault in _required_faults(contract, frameworks)]
     return faults
 
 
@@ -68,7 +69,7 @@ def _template_faults(
     frameworks: Mapping[str, Framework],
     agents: Mapping[str, Agent],
 ) -> Iterator[str]:
-    budget, bounds = config.budget, config.attention
+    budget = config.budget
     purposes: list[BudgetPurpose] = [USES[contract][0] for contract in prompts_of(template)]
     named = [agent.budget.get(purpose, BUDGET_SETTINGS[purpose]) for agent in agents.values() for purpose in purposes]
     cap = max(
@@ -79,12 +80,10 @@ def _template_faults(
         if framework_id not in frameworks:
             yield f"applies_to.framework_id: no framework {framework_id}; known: {', '.join(frameworks) or 'none'}"
     yield from _tokens_faults("budget.max_context_tokens", template.budget.max_context_tokens, budget, cap)
-    yield from _above("budget.max_queries", template.budget.max_queries, "attention.queries_max", bounds.queries_max)
-    yield from _above(
-        "budget.timeout_ms", template.budget.timeout_ms, "attention.timeout_max_ms", bounds.timeout_max_ms
-    )
-    if (count := len(template.pipeline)) > bounds.stages_max:
-        yield f"pipeline: has {count} stages; at most {bounds.stages_max} are taken (attention.stages_max)"
+    yield from _above("budget.max_queries", template.budget.max_queries, "", limits.QUERIES_MAX)
+    yield from _above("budget.timeout_ms", template.budget.timeout_ms, "", limits.TIMEOUT_MAX_MS)
+    if (count := len(template.pipeline)) > limits.STAGES_MAX:
+        yield f"pipeline: has {count} stages; at most {limits.STAGES_MAX} are taken"
     if not template.pipeline:
         yield 'pipeline: has no stage; write one, such as {"stage": "said", "type": "history"}'
     names: set[str] = set()
@@ -120,7 +119,7 @@ def _stage_faults(stage: AnyStage, config: AdminConfig) -> Iterator[str]:
         yield f"{needed}: is empty; name one, or set enabled to false"
     match stage.type:
         case "ledger_query":
-            yield from _event_faults(stage.config, config)
+            yield from _event_faults(stage.config)
         case "registry_query":
             known = FIELDS[stage.config.registry]
             unknown = [name for name in stage.config.filters if name not in known]
@@ -129,13 +128,13 @@ def _stage_faults(stage: AnyStage, config: AdminConfig) -> Iterator[str]:
             yield from _placeholder_faults(stage.config.filters)
         case "horizontal_search":
             yield from _search_faults(stage.config)
-            most = config.attention.results_max
-            yield from _above("max_results", stage.config.max_results, "attention.results_max", most)
-            yield from _path_faults(stage.config.paths, config)
+            most = limits.RESULTS_MAX
+            yield from _above("max_results", stage.config.max_results, "", most)
+            yield from _path_faults(stage.config.paths)
         case "file_read":
             most = config.ho1.file_max_bytes
             yield from _above("max_size_bytes", stage.config.max_size_bytes, "ho1.file_max_bytes", most)
-            yield from _path_faults(stage.config.paths, config)
+            yield from _path_faults(stage.config.paths)
         case _:
             pass
 
@@ -157,16 +156,16 @@ def _placeholder_faults(filters: Mapping[LedgerField, str | int] | Mapping[str, 
             yield f"filters.{name}: {_NOTHING_REPLACED}"
 
 
-def _path_faults(paths: Sequence[str], config: AdminConfig) -> Iterator[str]:
-    if len(paths) > config.attention.queries_max:  # each is a question
-        yield f"paths: are {len(paths)}; at most {config.attention.queries_max} are asked for (attention.queries_max)"
+def _path_faults(paths: Sequence[str]) -> Iterator[str]:
+    if len(paths) > limits.QUERIES_MAX:  # each is a question
+        yield f"paths: are {len(paths)}; at most {limits.QUERIES_MAX} are asked for"
     for number, path in enumerate(paths):
         if fault := path_fault(path):
             yield f"paths.{number}: {fault}"
 
 
-def _event_faults(query: LedgerQuery, config: AdminConfig) -> Iterator[str]:
-    yield from _above("max_entries", query.max_entries, "attention.entries_max", config.attention.entries_max)
+def _event_faults(query: LedgerQuery) -> Iterator[str]:
+    yield from _above("max_entries", query.max_entries, "", limits.ENTRIES_MAX)
     yield from _placeholder_faults(query.filters)
     for name, value in query.filters.items():
         if isinstance(value, int) != (name == "run_seq"):
@@ -178,7 +177,10 @@ def _event_faults(query: LedgerQuery, config: AdminConfig) -> Iterator[str]:
 def _above(path: str, wanted: int, setting: str, most: int) -> Iterator[str]:
     """What every turn would pay too dearly for."""
     if wanted > most:
-        yield f"{path}: {wanted} is above {setting} ({most}); lower the first or raise the second"
+        mend = (
+            f"{setting} ({most}); lower the first or raise the second" if setting else f"{most}, the most that is taken"
+        )
+        yield f"{path}: {wanted} is above {mend}"
 
 
 def path_fault(path: str) -> str:
@@ -214,11 +216,11 @@ def _agent_faults(agent: Agent, templates: Mapping[str, Template]) -> Iterator[s
             return
 
 
-def _required_faults(contract: Contract, config: AdminConfig, frameworks: Mapping[str, Framework]) -> Iterator[str]:
+def _required_faults(contract: Contract, frameworks: Mapping[str, Framework]) -> Iterator[str]:
     required = contract.required_context
     for number, value in enumerate(required.ledger_queries):
         query, found = checked(LedgerQuery, value)
-        found = found if query is None else list(_event_faults(query, config))
+        found = found if query is None else list(_event_faults(query))
         yield from (f"required_context.ledger_queries.{number}.{fault}" for fault in found)
     for number, framework_id in enumerate(required.framework_refs):
         if framework_id not in frameworks:

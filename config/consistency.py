@@ -6,9 +6,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 
-from hobus.bus.messages.ids import ID_MAX_CHARS
+from hobus.bus import limits
 from hobus.bus.messages.work_order import DOMAIN_TAGS
 from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract
+from hobus.config.limits import ENTRY_MAX_BYTES, FILES_MAX_BYTES, SAID_MAX_BYTES
 from hobus.config.model_choice import choice_fault, choose_model
 from hobus.config.prompt_contracts import SHIPPED, contract_faults, contract_id_of
 from hobus.config.schema import AdminConfig
@@ -22,9 +23,6 @@ BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(
 """Token budgets of section `budget`: what an agent may name."""
 
 _PROVIDER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-_AROUND_A_KEY_CHARS = 100
-"""Names of events, of the gateway that wrote them and of an attempt, which stand around a call's key in such an id."""
 
 _HOME_DIRECTORIES = ("config", "packages", "run", "logs", "ledger", "spool")
 """What lies below a home already."""
@@ -85,46 +83,22 @@ def _names(values: Iterable[str]) -> str:
 
 _NOT_ABOVE = (
     ("bus.beat_interval_ms", "bus.peer_timeout_ms"),
-    ("bus.heartbeat_interval_ms", "bus.heartbeat_timeout_ms"),
-    ("bus.tool_max_bytes", "bus.page_max_bytes"),
-    ("twice bus.page_max_bytes", "bus.body_max_bytes"),
-    ("bus.page_max_bytes", "bus.announcement_max_bytes"),
-    ("bus.body_max_bytes", "bus.client_open_max_bytes"),
-    ("bus.client_open_max_bytes", "bus.clients_open_max_bytes"),
-    ("bus.body_max_bytes", "bus.unbound_max_bytes"),
-    ("bus.dedupe_window", "bus.hello_ids_max"),
-    ("bus.mailbox_max", "bus.hello_ids_max"),
+    (f"{limits.HEARTBEAT_INTERVAL_MS}", "bus.heartbeat_timeout_ms"),
+    (f"{2 * limits.PAGE_MAX_BYTES}", "bus.body_max_bytes"),
+    ("bus.body_max_bytes", f"{limits.CLIENT_OPEN_MAX_BYTES}"),
     ("ho1.count + ho2.count + http.count", "launcher.processes_max"),
     ("launcher.restart_backoff_min_ms", "launcher.restart_backoff_max_ms"),
     ("launcher.restart_backoff_max_ms", "bus.service_grace_ms"),
-    ("ledger.entry_max_bytes", "ledger.batch_bytes_max"),
-    ("ledger.batch_bytes_max", "ledger.segment_bytes"),
     # A turn that brings results of tools is recorded as its words and result by result.
     ("twice host.prompt_max_bytes", "ledger.bodies_max_bytes"),
-    ("ledger.entry_max_bytes + ledger.bodies_max_bytes", "bus.body_max_bytes"),
+    (f"ledger.bodies_max_bytes + {ENTRY_MAX_BYTES}", "bus.body_max_bytes"),
     ("ho1.file_max_bytes", "ledger.bodies_max_bytes"),  # it stands in the record of the turn that it is shown in
-    ("ho2.owners_entries", "ledger.read_entries_max"),
-    ("ledger.read_bytes_max", "bus.body_max_bytes"),
     ("host.degrade_reserve_ms", "host.turn_timeout_ms"),
-    ("host.append_reserve_ms", "host.degrade_reserve_ms"),
-    ("host.reply_reserve_ms", "host.append_reserve_ms"),
-    ("gateway.backoff_min_ms", "gateway.backoff_max_ms"),
-    ("gateway.key_max_chars", "what an id of the record leaves for it"),
-    ("tools.reconnect_min_ms", "tools.reconnect_max_ms"),
-    ("tools.output_max_bytes", "bus.body_max_bytes"),
-    ("tools.output_max_bytes", "tools.message_max_bytes"),
-    ("tools.files_max_bytes + tools.output_max_bytes + tools.said_max_bytes", "ledger.bodies_max_bytes"),
-    ("twice tools.files_max_bytes", "tools.message_max_bytes"),  # as base64
-    ("tools.definition_max_bytes", "tools.message_max_bytes"),
-    ("tools.definition_max_bytes", "bus.tool_max_bytes"),
-    ("ho2.history_step_turns", "ho2.history_turns_max"),
-    ("governance.file_max_bytes", "governance.bundle_max_bytes"),
+    (f"tools.output_max_bytes + {FILES_MAX_BYTES + SAID_MAX_BYTES}", "ledger.bodies_max_bytes"),
     ("ho3.gate_low", "ho3.gate_high"),
     ("ho3.gate_count_threshold", "ho3.source_events_max"),
-    ("ho3.reply_reserve_ms", "ho3.log_timeout_ms"),
-    ("ho3.reply_reserve_ms", "ho3.read_timeout_ms"),
 )
-"""Settings of which the first must not be above the second; without a section `ho3` memory is switched off."""
+"""Settings, and limits of the code, of which the first must not be above the second; without `ho3` memory is off."""
 
 
 def _order_faults(config: AdminConfig) -> Iterator[str]:
@@ -137,11 +111,10 @@ def _order_faults(config: AdminConfig) -> Iterator[str]:
 
 
 def _sum_of(config: AdminConfig, words: str) -> float:
-    """The value of a setting, of one twice, or of two together."""
-    if words == "what an id of the record leaves for it":
-        return ID_MAX_CHARS - _AROUND_A_KEY_CHARS
+    """The value of a setting or number, of one twice, or of some together."""
     times = 2 if words.startswith("twice ") else 1
-    return times * sum(attrgetter(path)(config) for path in words.removeprefix("twice ").split(" + "))
+    parts = words.removeprefix("twice ").split(" + ")
+    return times * sum(int(part) if part.isdigit() else attrgetter(part)(config) for part in parts)
 
 
 def _round_faults(config: AdminConfig) -> Iterator[str]:

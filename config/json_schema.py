@@ -17,8 +17,8 @@ from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationErr
 
 from hobus.bus.json_text import is_within, value_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
+from hobus.config import limits
 from hobus.config.schema_cost import REFERENCES, NoEnd, SchemaCost, extent_of, nodes, values_of
-from hobus.config.sections.turns import SessionsConfig
 
 _KEPT_MAX = 256
 """Schemas found right and remembered; only speed depends on it."""
@@ -212,19 +212,19 @@ def _step(part: str | int) -> str:
     return f"['{escaped}']"
 
 
-def schema_fault(schema: dict[str, Any], limits: SessionsConfig) -> str:
+def schema_fault(schema: dict[str, Any]) -> str:
     """Why it cannot, as the end of a sentence about it; empty: it can, and stands for one JSON object."""
-    if not is_within(schema, limits.output_schema_depth_max):
-        return f"has more than {limits.output_schema_depth_max} levels (sessions.output_schema_depth_max)"
+    if not is_within(schema, limits.OUTPUT_SCHEMA_DEPTH_MAX):
+        return f"has more than {limits.OUTPUT_SCHEMA_DEPTH_MAX} levels"
     text = json.dumps(schema)
-    if len(text) > limits.output_schema_max_bytes:
-        limit = f"{limits.output_schema_max_bytes} are taken (sessions.output_schema_max_bytes)"
+    if len(text) > limits.OUTPUT_SCHEMA_MAX_BYTES:
+        limit = f"{limits.OUTPUT_SCHEMA_MAX_BYTES} are taken"
         return f"has {len(text)} bytes; at most {limit}"
     try:
         value_of(text)
     except ValueError:
         return "has a value that is no JSON, or a number over 64 bits"
-    return object_fault(schema, limits.output_schema_depth_max)
+    return object_fault(schema, limits.OUTPUT_SCHEMA_DEPTH_MAX)
 
 
 def object_fault(schema: Any, depth_max: int, *, is_run: bool = True) -> str:

@@ -13,6 +13,7 @@ from typing import Literal
 
 from hobus.bus.errors import GatewayError
 from hobus.config.sections.gateway import BreakerConfig
+from hobus.gateway_service import limits
 
 State = Literal["closed", "open", "half_open"]
 Said = Literal["success", "fault", "nothing"]
@@ -44,7 +45,7 @@ def entered(breaker: BreakerState, now: float, config: BreakerConfig) -> tuple[B
             return breaker, breaker.until - now
         return replace(_changed(breaker, "half_open"), probes=1), None
     if breaker.probes >= config.probes:
-        return breaker, config.probe_retry_ms / 1000
+        return breaker, limits.PROBE_RETRY_MS / 1000
     return replace(breaker, probes=breaker.probes + 1), None
 
 

@@ -4,7 +4,7 @@ ARGUMENTS_MAX_CHARS = 256 * 1024
 """Of one tool call, some 64,000 tokens: its order carries them, and every later round of its turn."""
 
 CALLS_MAX = 4096
-"""Orders' prompts at once, and calls that a provider bears: as many as any process takes (bus.mailbox_max)."""
+"""Orders' prompts at once, and calls that a provider bears: as many as any process takes."""
 
 ESTIMATE_MARGIN = 8
 """A prompt may be this part longer than its estimate by letters: so much of a window is left free of the answer."""
@@ -38,3 +38,25 @@ RECENT_CALLS_MAX = 1024
 """Answered calls remembered in memory; older ones are in the record."""
 NO_VECTORS = frozenset({400, 403, 404, 405, 422, 501})
 """How servers say that they, or a model, make none: OpenAI 403, vLLM 400 or 404, llama.cpp 501."""
+BACKOFF_MIN_MS = 100
+"""Pause before the second attempt; doubles, with jitter."""
+BACKOFF_MAX_MS = 5000
+"""Cap of that pause: a provider that is back is asked soon."""
+STREAM_MAX_BYTES = 64 * 1024 * 1024
+"""A streamed answer, with all around its pieces: eight times one that comes whole."""
+ANSWER_MAX_BYTES = 8 * 1024 * 1024
+"""An answer that comes whole: as large as any body of the bus."""
+EVENT_MAX_BYTES = 1024 * 1024
+"""One line of a streamed answer: a tool call's arguments, many times over."""
+KEY_MAX_CHARS = 300
+"""Key of a call: it stands in ids of the record, which have 512 characters, some 100 of them around it."""
+SPOOL_AFTER_MS = 500
+"""Silence of the ledger after which unconditional records are spooled: longer than its restart."""
+PROBE_RETRY_MS = 1000
+"""Who finds all probes of a half-open breaker taken asks again then."""
+REPLY_RESERVE_MS = 50
+"""Kept of a caller's deadline for recording and answering."""
+REBUILD_PAGE = 500
+"""Entries per read when budgets are rebuilt at start."""
+SNAPSHOT_ENTRIES = 100
+"""Entries of `prompts` after which budgets are recorded: a start reads no more than those."""

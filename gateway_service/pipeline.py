@@ -91,7 +91,7 @@ class Pipeline:
         """Stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
         config, agents = self.config.gateway, self.snapshot.agents
         try:
-            validation.check_prompt(prompt, config.key_max_chars)  # 1 validate
+            validation.check_prompt(prompt)  # 1 validate
             validation.authenticate(call.sender, call.role)  # 2 authenticate
             if not is_degraded:
                 validation.demand_own_key(prompt, call.message_id)
@@ -110,7 +110,7 @@ class Pipeline:
                 asked_by=call,
             )
         except GatewayError as refusal:
-            return refused(self.shared, self.config, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
+            return refused(self.shared, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
 
     async def _run(self, ask: PromptCall, running: InFlight) -> PromptResponse:
         """One call from its route to its answer; every fault becomes the response that says so."""
@@ -118,9 +118,7 @@ class Pipeline:
             response = await self._complete(ask, running)
         except RuntimeFault as error:
             fault = error if isinstance(error, GatewayError) else unavailable(error)
-            said = refused(
-                self.shared, self.config, ask.prompt, fault, running, trace=ask.trace, is_degraded=ask.is_degraded
-            )
+            said = refused(self.shared, ask.prompt, fault, running, trace=ask.trace, is_degraded=ask.is_degraded)
             earlier = running.provider_fault if fault.code in _BUDGET_CODES else None
             return said if earlier is None else _with_reason(said, earlier)
         finally:
@@ -193,7 +191,7 @@ class Pipeline:
             running.was_sent = True
             running.failed.add(fault, fault.facts.get("cost_usd"))
             running.provider_fault = fault if routing.may_follow(fault, config) else None
-        pause_s = routing.pause_s(fault, tries.sends, config, self.shared.bus.clock.random())
+        pause_s = routing.pause_s(fault, tries.sends, self.shared.bus.clock.random())
         if self._left(running, until) <= pause_s:
             raise fault
         if tries.may_wait and routing.may_outlast(fault, self._waited_s(tries), config):
@@ -310,7 +308,6 @@ def _with_reason(refused: PromptResponse, earlier: GatewayError) -> PromptRespon
 
 def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
     shared: Shared,
-    settings: AdminConfig,
     prompt: Prompt,
     fault: GatewayError,
     running: InFlight | None = None,
@@ -334,11 +331,10 @@ def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
     )
     if fault.facts.get("ended") is not True:
         shared.rejections += 1
-        config = settings.gateway
         said = fault.detail[: limits.MESSAGE_MAX_CHARS]
         entry = records.entry(  # without a text of the prompt
             "PROMPT_REJECTED",
-            f"{prompt.idempotency_key[: config.key_max_chars]}/{shared.bus.instance}.{shared.rejections}",
+            f"{prompt.idempotency_key[: limits.KEY_MAX_CHARS]}/{shared.bus.instance}.{shared.rejections}",
             payload=PromptRejected(prompt.contract_id, said, outcome, is_degraded),
             decision="REJECTED",
             reason=fault.code,

@@ -16,7 +16,6 @@ from hobus.bus.port import Bus
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import BudgetAllocated, BudgetSnapshot
 from hobus.bus.spool import Spool
-from hobus.config.sections.gateway import GatewayConfig
 from hobus.gateway_service import limits, records
 from hobus.gateway_service.budget import BudgetState, figures_of, state_of
 
@@ -26,15 +25,15 @@ _log = structlog.get_logger("gateway")
 class Recovery:
     """One pass over the record; `run` may be called again after a LedgerError until it has returned once."""
 
-    def __init__(self, bus: Bus, ledger: LedgerClient, spool: Spool, config: GatewayConfig) -> None:
+    def __init__(self, bus: Bus, ledger: LedgerClient, spool: Spool) -> None:
         self._bus = bus
         self._ledger = ledger
         self._spool = spool
-        self._page = config.rebuild_page
+        self._page = limits.REBUILD_PAGE
         self._after = -1
         self._unended: dict[str, Entry] = {}
         self.state = BudgetState(limits.RECENT_CALLS_MAX)
-        self._snapshot_entries = config.snapshot_entries
+        self._snapshot_entries = limits.SNAPSHOT_ENTRIES
         self._read_count = 0  # since the newest snapshot
 
     async def run(self) -> BudgetState:
@@ -51,7 +50,7 @@ class Recovery:
         return self.state.copy()  # the caller's own: ours stays the record's
 
     async def take_snapshot(self, *, read_on: bool = True) -> None:
-        """Folds what was recorded since, and records what it comes to if that is `gateway.snapshot_entries` or more.
+        """Folds what was recorded since, and records what it comes to if that is `limits.SNAPSHOT_ENTRIES` or more.
 
         From the record alone, never from what a gateway has in mind: so an entry of another incarnation that wrote
         until the last moment is in it, or is read behind it. Raises LedgerError while the ledger is away.

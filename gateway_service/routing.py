@@ -15,6 +15,7 @@ from hobus.bus.messages.gateway import Prompt
 from hobus.bus.window import remember
 from hobus.config.assets import Agent
 from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
+from hobus.gateway_service import limits
 from hobus.gateway_service.breaker import said_by
 from hobus.gateway_service.limits import ESTIMATE_MARGIN
 
@@ -161,9 +162,9 @@ def may_outlast(fault: GatewayError, waited_s: float, config: GatewayConfig) -> 
     return is_away and waited_s < config.outage_wait_ms / 1000
 
 
-def pause_s(fault: GatewayError, sends: int, config: GatewayConfig, draw: float) -> float:
+def pause_s(fault: GatewayError, sends: int, draw: float) -> float:
     """Seconds before the next attempt: exponential, jitter in its upper half, at least the provider's retry-after."""
-    step = min(config.backoff_max_ms, config.backoff_min_ms * 2 ** (sends - 1)) / 1000
+    step = min(limits.BACKOFF_MAX_MS, limits.BACKOFF_MIN_MS * 2 ** (sends - 1)) / 1000
     asked = fault.facts.get("retry_after_ms")
     return max(step * (0.5 + draw / 2), asked / 1000 if isinstance(asked, int) else 0.0)
 

@@ -124,7 +124,7 @@ class Sender:
     def _ledger_wait_s(self, ask: PromptCall) -> float:
         """An order's prompt waits for a restart of the ledger; the last resort may not."""
         config = self.config
-        return (config.gateway.spool_after_ms if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
+        return (limits.SPOOL_AFTER_MS if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
 
     def _without_ledger(
         self, attempt: Attempt, entry: WriteEntry, future: asyncio.Future[list[Ack]], waited_s: float
@@ -384,7 +384,7 @@ class Sender:
 
     def _is_due(self, ask: PromptCall) -> bool:
         """Whether its turn has had all its time, as far as its sender knew: what is taken back now is not early."""
-        due_at, reserve_s = ask.prompt.due_at, self.config.gateway.reply_reserve_ms / 1000
+        due_at, reserve_s = ask.prompt.due_at, limits.REPLY_RESERVE_MS / 1000
         return due_at is not None and self.bus.now() >= parse_iso(due_at) - reserve_s
 
     def _note_made(self, attempt: Attempt) -> None:

@@ -28,6 +28,7 @@ from hobus.bus.messages.gateway import (
 from hobus.bus.port import Bus, Disk, Provider
 from hobus.bus.spool import RecordKeeper, Spool
 from hobus.bus.window import remember
+from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
@@ -90,17 +91,17 @@ class GatewayService(Actor):
         config = self._config
         self._bus = bus
         self._ledger = LedgerClient(bus, config.ledger)
-        self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=config.ho1.snapshots_kept)
+        self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=config_limits.SNAPSHOTS_KEPT)
         self._spool.open()
         self._begin_preparing(self._first)
         self._keeper = RecordKeeper(
             self._ledger,
             self._spool,
-            spool_after_s=config.gateway.spool_after_ms / 1000,
+            spool_after_s=limits.SPOOL_AFTER_MS / 1000,
             retry_s=SPOOL_RETRY_MS / 1000,
         )
         self._breakers = BreakerDesk(bus, self._keeper, config.gateway.breaker)
-        self._recovery = Recovery(bus, self._ledger, self._spool, config.gateway)
+        self._recovery = Recovery(bus, self._ledger, self._spool)
         self._shared = Shared(
             bus=bus, keeper=self._keeper, calls=self._calls, breakers=self._breakers, last_faults=self._last_faults,
             histories=Histories(chars_max=limits.HISTORIES_MAX_CHARS), on_call_over=self._take_snapshot_sometimes,
@@ -174,7 +175,7 @@ class GatewayService(Actor):
 
     async def on_read_budget(self, message: ReadBudget, call: Call) -> Budget:
         """What was allowed and used."""
-        await self._until_open(self._deadline(call, self._config), is_degraded=False)
+        await self._until_open(self._deadline(call), is_degraded=False)
         return self._current.account.report(message.session_id)
 
     async def on_read_breakers(self, message: ReadBreakers, call: Call) -> Breakers:  # noqa: ARG002 - a handler's shape
@@ -186,11 +187,11 @@ class GatewayService(Actor):
     async def _answer(self, prompt: Prompt, call: Call, *, is_degraded: bool) -> PromptResponse:
         """By the pipeline of the configuration that the prompt names."""
         try:
-            await self._until_open(self._deadline(call, self._config), is_degraded=is_degraded)
+            await self._until_open(self._deadline(call), is_degraded=is_degraded)
             pipeline = await self._pipeline_of(prompt, is_degraded=is_degraded)
         except GatewayError as refusal:
-            return refused(self._shared, self._config, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
-        return await pipeline.answer(prompt, call, self._deadline(call, pipeline.config), is_degraded=is_degraded)
+            return refused(self._shared, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
+        return await pipeline.answer(prompt, call, self._deadline(call), is_degraded=is_degraded)
 
     async def _pipeline_of(self, prompt: Prompt, *, is_degraded: bool) -> Pipeline:
         """That of its configuration; the current one where it names none, or one that the record does not have whole.
@@ -225,7 +226,7 @@ class GatewayService(Actor):
     def _take(self, pipeline: Pipeline) -> Pipeline:
         """The last few are kept; calls under one that is kept no more end in it."""
         before = dict(self._pipelines)
-        kept_max = self._config.ho1.snapshots_kept
+        kept_max = config_limits.SNAPSHOTS_KEPT
         remember(self._pipelines, pipeline.snapshot.digest, pipeline, at_most=kept_max)
         for digest, old in before.items():
             if digest not in self._pipelines:
@@ -272,8 +273,8 @@ class GatewayService(Actor):
         return self._ended_count + sum([one.sender.sent_count for one in self._pipelines.values()])
 
     def _take_snapshot_sometimes(self) -> None:
-        """Beside the calls, every `gateway.snapshot_entries` entries: the next start reads on from there."""
-        due_at, sent = self._snapshot_at + self._config.gateway.snapshot_entries // _ENTRIES_OF_CALL, self._sent_count()
+        """Beside the calls, every `limits.SNAPSHOT_ENTRIES` entries: the next start reads on from there."""
+        due_at, sent = self._snapshot_at + limits.SNAPSHOT_ENTRIES // _ENTRIES_OF_CALL, self._sent_count()
         if sent >= due_at and (self._snapshot_task is None or self._snapshot_task.done()):
             self._snapshot_at = sent
             self._snapshot_task = asyncio.get_running_loop().create_task(self._snapshot_beside())
@@ -289,7 +290,7 @@ class GatewayService(Actor):
         if self._open.is_set():
             return
         config = self._config
-        wait_ms = config.gateway.spool_after_ms if is_degraded else config.ledger.outage_wait_ms
+        wait_ms = limits.SPOOL_AFTER_MS if is_degraded else config.ledger.outage_wait_ms
         try:
             async with asyncio.timeout(min(wait_ms / 1000, deadline - self._bus.clock.monotonic())):
                 await self._open.wait()
@@ -298,7 +299,7 @@ class GatewayService(Actor):
                 "UNAVAILABLE", "the gateway has not rebuilt its budgets from the ledger yet; ask again", retryable=True
             ) from None
 
-    def _deadline(self, call: Call, under: AdminConfig) -> float:
+    def _deadline(self, call: Call) -> float:
         """The caller's deadline less what recording and answering take."""
         now = self._bus.clock.monotonic()
-        return now + call.remaining_s(now, reserve_s=under.gateway.reply_reserve_ms / 1000)
+        return now + call.remaining_s(now, reserve_s=limits.REPLY_RESERVE_MS / 1000)

@@ -13,6 +13,7 @@ from hobus.bus.messages.ids import DEGRADED, order_of_call
 from hobus.config.assets import Agent
 from hobus.config.json_schema import SchemaFault, Validator, validator_of
 from hobus.config.sections.gateway import Route
+from hobus.gateway_service.limits import KEY_MAX_CHARS
 from hobus.gateway_service.vectors import VectorPrompt
 
 _PROMPT_ROLES = frozenset({"ho1"})
@@ -64,7 +65,7 @@ def authorise(prompt: Prompt, role: str, route: Route, agents: Mapping[str, Agen
 _ROUND = re.compile(r"^WO-[0-9a-f-]{36}-\d+\.(\d+)\.\d+")
 
 
-def check_prompt(prompt: Prompt, key_max_chars: int) -> None:
+def check_prompt(prompt: Prompt) -> None:
     """Raises GatewayError(INVALID_INPUT) naming every fault at once, and never the prompt's text."""
     faults: list[str] = []
     if not any(segment.text.strip() for message in prompt.messages for segment in message.segments):
@@ -77,11 +78,8 @@ def check_prompt(prompt: Prompt, key_max_chars: int) -> None:
         faults.append(f"max_tokens: {prompt.max_tokens}, must be positive")
     if not prompt.idempotency_key.strip():
         faults.append("idempotency_key: blank")
-    elif len(prompt.idempotency_key) > key_max_chars:
-        faults.append(
-            f"idempotency_key: {len(prompt.idempotency_key)} characters, at most {key_max_chars} "
-            "(gateway.key_max_chars)"
-        )
+    elif len(prompt.idempotency_key) > KEY_MAX_CHARS:
+        faults.append(f"idempotency_key: {len(prompt.idempotency_key)} characters, at most {KEY_MAX_CHARS}")
     if faults:
         raise GatewayError("INVALID_INPUT", "; ".join(faults))
 

@@ -28,3 +28,13 @@ COMMAND_POLL_MS = 20
 """Milliseconds between two looks of a command that waits for processes."""
 IMAGE_NAME_CHARS = 12
 """Of an image's digest: its name in a message, so that two of one name are the same."""
+BUNDLE_MAX_BYTES = 4 * 1024 * 1024
+"""One bundle, and all files of one package together: text that people wrote."""
+PACKAGE_FILE_MAX_BYTES = 1024 * 1024
+"""One file of a package."""
+FILES_MAX = 256
+"""Files of one package."""
+PACKAGES_MAX = 64
+"""Packages installed at once: each start looks at all of them."""
+TRUSTED_MAX = 64
+"""Keys trusted at once."""

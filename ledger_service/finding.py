@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import NamedTuple
 
+from hobus.bus import limits
 from hobus.bus.errors import BusError
 from hobus.bus.messages.ledger import Hit, Hits, Search
 from hobus.bus.record.catalog import SEARCHED_STREAMS, stream_kind
@@ -14,6 +15,7 @@ from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText
 from hobus.bus.word_scores import Weights, score, weights
 from hobus.config.sections.processes import SearchConfig
+from hobus.ledger_service import limits as own_limits
 from hobus.ledger_service.limits import QUERY_MAX_CHARS
 from hobus.ledger_service.search_index import (
     Among,
@@ -58,21 +60,21 @@ class Scored(NamedTuple):
     passage: BestPassage
 
 
-def indexed(sequence: int, entry: Entry, text: SearchedText, config: SearchConfig, *, principal: str) -> IndexedText:
+def indexed(sequence: int, entry: Entry, text: SearchedText, *, principal: str) -> IndexedText:
     """A text as it goes into the index, and out of it; `principal`: whose its session is, empty: nobody knows."""
     about, kind = entry.provenance, stream_kind(entry.stream)
     tokens = (
         _of_session(kind, about.session_id), token("a", about.agent_id), token("p", principal),
         token("t", entry.event_type), token("k", kind),
     )  # fmt: skip
-    return IndexedText(sequence, text.number, _cut(text.text, config.text_max_bytes), tokens)
+    return IndexedText(sequence, text.number, _cut(text.text, own_limits.SEARCHED_TEXT_MAX_BYTES), tokens)
 
 
-def terms_of(question: Search, tokens: Tokens, config: SearchConfig) -> list[str]:
+def terms_of(question: Search, tokens: Tokens) -> list[str]:
     """The words to look for. Raises BusError(malformed) for a question that narrows by too many things."""
-    if max(len(question.streams), len(question.event_types)) > config.words_max:
-        raise BusError("malformed", f"more than {config.words_max} streams or types (ledger.search.words_max)")
-    return tokens.terms(_looked_at(question.words, QUERY_MAX_CHARS), limit=config.words_max)
+    if max(len(question.streams), len(question.event_types)) > limits.SEARCH_WORDS_MAX:
+        raise BusError("malformed", f"more than {limits.SEARCH_WORDS_MAX} streams or types")
+    return tokens.terms(_looked_at(question.words, QUERY_MAX_CHARS), limit=limits.SEARCH_WORDS_MAX)
 
 
 def _looked_at(words: str, chars_max: int) -> str:
@@ -101,15 +103,15 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
     if not terms:
         return
     among = Among(_narrowed(question), after, before)
-    known, held = _ranked(index, among, terms, config.postings_max)
-    for row in _first(index, held, known, _read_at_most(question, config), config.excerpt_chars):
+    known, held = _ranked(index, among, terms, own_limits.POSTINGS_MAX)
+    for row in _first(index, held, known, _read_at_most(question, config), own_limits.EXCERPT_CHARS):
         sequence, number = place_of(row)
         found = text_at(sequence, number)
         if found is None or not _is_of(found[0], question):
             continue
         entry, text = found
-        words = tokens.words(_cut(text.text, config.text_max_bytes), tuple(known.rarity))
-        yield Scored(sequence, entry, text, passage_of(words, known, len(text.text), config.excerpt_chars))
+        words = tokens.words(_cut(text.text, own_limits.SEARCHED_TEXT_MAX_BYTES), tuple(known.rarity))
+        yield Scored(sequence, entry, text, passage_of(words, known, len(text.text), own_limits.EXCERPT_CHARS))
 
 
 def _ranked(
@@ -195,7 +197,7 @@ def best(  # noqa: PLR0913 - what an answer says
     limit = min(question.limit, config.hits_max)
     late = question.statements_first
     first = nlargest(limit, enough, key=lambda one: (not (late and _is_asked(one)), one.passage.score, one.sequence))
-    hits = [_hit(one, config.excerpt_chars) for one in first]
+    hits = [_hit(one, own_limits.EXCERPT_CHARS) for one in first]
     more = len(enough) > len(hits) or len(found) >= _read_at_most(question, config)
     return Hits(hits=hits, more=more, words=terms, head=head, reached=reached)
 

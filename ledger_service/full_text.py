@@ -21,6 +21,7 @@ from hobus.bus.record.entry import Entry, to_entry
 from hobus.bus.record.journal import principal_in, started_id
 from hobus.bus.record.searched import SearchedText, searched_texts
 from hobus.config.sections.processes import SearchConfig
+from hobus.ledger_service import limits
 from hobus.ledger_service.finding import Scored, best, each_hit, indexed, terms_of
 from hobus.ledger_service.index import Committed
 from hobus.ledger_service.opening import clear
@@ -103,7 +104,7 @@ class FullText:
 
     def _indexed(self, sequence: int, entry: Entry, text: SearchedText) -> IndexedText:
         principal = self._principal_of(entry.provenance.session_id)
-        return indexed(sequence, entry, text, self._config, principal=principal)
+        return indexed(sequence, entry, text, principal=principal)
 
     def _principal_of(self, session_id: str) -> str:
         """Whose a session is, as its SESSION_START says; empty where none stands where one begins."""
@@ -182,7 +183,7 @@ class FullText:
 
     async def answer(self, question: Search, *, streams: Sequence[str], head: int) -> Hits:
         """The texts of these kinds of streams that answer best. Failures: unavailable, malformed."""
-        terms = terms_of(question, self._tokens, self._config)
+        terms = terms_of(question, self._tokens)
         question = question.model_copy(update={"streams": list(streams)})
         before = head + 1 if question.before is None else min(question.before, head + 1)
         await self._reach(before - 1)
@@ -208,7 +209,7 @@ class FullText:
     async def _reach(self, sequence: int) -> None:
         """The index has this entry, or the time for that is over."""
         clock = self._bus.clock
-        due = clock.monotonic() + self._config.wait_ms / 1000
+        due = clock.monotonic() + limits.INDEX_WAIT_MS / 1000
         while self._step(sequence) and clock.monotonic() < due:
             await self._bus.sleep(0)
 

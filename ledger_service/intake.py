@@ -14,6 +14,7 @@ from hobus.bus.record.catalog import is_session_stream
 from hobus.bus.record.entry import HASH_BYTES, PAIR, SCHEMA_VERSION, Entry, packed_entry, to_stored
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import WriteConflict
+from hobus.config import limits
 from hobus.config.sections.processes import LedgerConfig
 from hobus.ledger_service.admission import Earlier, StreamHead, advance, judge, refusal
 from hobus.ledger_service.frame import SALT_BYTES, salted_hash
@@ -142,7 +143,7 @@ class Intake:
             return refusal(entry, "invalid", head)
         bodies_bytes, own_bytes = sum(map(len, bodies)), _OWN_BYTES + _OF_BODY_BYTES * len(bodies)
         entry_bytes = len(packed) + own_bytes
-        if bodies_bytes > config.bodies_max_bytes or entry_bytes > config.entry_max_bytes:
+        if bodies_bytes > config.bodies_max_bytes or entry_bytes > limits.ENTRY_MAX_BYTES:
             return refusal(entry, "too_large", head)
         number, batch.count = batch.count, batch.count + 1
         batch.entries += ((entry, packed, origin),)

@@ -17,6 +17,24 @@ DENIED_MAX = 64
 """Different denials kept for one such interval; the rest is a number."""
 QUERY_MAX_CHARS = 1000
 """Of a search's words; of a longer text its beginning and end are looked at."""
+ZERO_FILL_CHUNK_BYTES = 1024 * 1024
+"""Of a segment, zero-filled ahead at once: a few milliseconds of a disk."""
+READ_BYTES_MAX = 4 * 1024 * 1024
+"""A page of entries; one entry is always given."""
+OUTSTANDING_MAX = 8192
+"""Unacknowledged writes of all before `busy`."""
+OUTSTANDING_MAX_BYTES = 32 * 1024 * 1024
+"""The same in bytes of their bodies; any one write is taken."""
+KNOWN_FILTER_BYTES = 8 * 1024 * 1024
+"""Memory that spares look-ups of new ids: two bytes per entry spare nearly all, of four million entries."""
+SEARCHED_TEXT_MAX_BYTES = 32 * 1024
+"""Of one text so much is searched, from its beginning: what is longer is a file, not what somebody said."""
+POSTINGS_MAX = 20_000
+"""Texts looked at for a question, by its rarest words: some 50 ms."""
+EXCERPT_CHARS = 240
+"""Of a text that is found: three lines of a terminal."""
+INDEX_WAIT_MS = 100
+"""A search waits so long for entries that are not indexed yet: the index trails by less."""
 
 
 def needed_bytes(config: LedgerConfig) -> int:

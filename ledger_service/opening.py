@@ -14,6 +14,7 @@ from hobus.bus.record.entry import INTEGER_MAX, spelled_bytes, to_entry
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BatchSetAside
 from hobus.config.sections.processes import LedgerConfig
+from hobus.ledger_service import limits
 from hobus.ledger_service.index import FILE as INDEX
 from hobus.ledger_service.index import FILES, Committed, Index, Position
 from hobus.ledger_service.intake import Surroundings
@@ -59,7 +60,7 @@ class Opening(_Held):
         if self.recovered.removed is not None:
             writer.submit([_record_of(self.recovered.removed, world)], world.origin)
             writer.commit()
-        return OpenLedger(self.files, self.db, self.tables, self.unlock, writer, config.read_bytes_max)
+        return OpenLedger(self.files, self.db, self.tables, self.unlock, writer)
 
 
 @dataclass(slots=True)
@@ -67,7 +68,6 @@ class OpenLedger(_Held):
     """A ledger that writes, and answers readers: entries with or without bodies, in pages of bounded size."""
 
     writer: Writer
-    read_bytes_max: int
 
     def close(self) -> None:
         """Give everything back."""
@@ -95,7 +95,7 @@ class OpenLedger(_Held):
         size = 0
         for committed in found[:limit]:
             size += _size_of(committed, with_bodies=with_bodies)
-            if entries and size > self.read_bytes_max:
+            if entries and size > limits.READ_BYTES_MAX:
                 break
             entries.append(self._message(committed, with_bodies=with_bodies))
         return Entries(entries=entries, more=len(entries) < len(found), head=head)
@@ -103,8 +103,8 @@ class OpenLedger(_Held):
     def messages(self, found: Sequence[Committed | None], *, with_bodies: bool) -> list[Entry | None]:
         """All of them, or BusError(too_large)."""
         size = sum(_size_of(committed, with_bodies=with_bodies) for committed in found if committed is not None)
-        if len(found) > 1 and size > self.read_bytes_max:
-            raise BusError("too_large", f"{size} bytes; the limit is ledger.read_bytes_max: ask for fewer at once")
+        if len(found) > 1 and size > limits.READ_BYTES_MAX:
+            raise BusError("too_large", f"{size} bytes; a page has {limits.READ_BYTES_MAX}: ask for fewer at once")
         return [None if one is None else self._message(one, with_bodies=with_bodies) for one in found]
 
     def _message(self, committed: Committed, *, with_bodies: bool) -> Entry:
@@ -138,7 +138,7 @@ def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
         unlock()
         raise
     indexed = positions[-1] if positions else None
-    tables = Tables(db, files, indexed=indexed.last if indexed else -1, known_filter_bytes=config.known_filter_bytes)
+    tables = Tables(db, files, indexed=indexed.last if indexed else -1, known_filter_bytes=limits.KNOWN_FILTER_BYTES)
     return Opening(files, db, tables, unlock, recovered, indexed)
 
 

@@ -37,13 +37,13 @@ def search_directory(
                 for text in searched_texts(entry):
                     if text.number < BODIES_MAX:
                         texts[head, text.number] = entry._replace(bodies=[]), text
-                        some.append(indexed(head, entry, text, config, principal=""))
+                        some.append(indexed(head, entry, text, principal=""))
             if len(some) >= _AT_ONCE:
                 index.add(some, sequence=head, chain=entry.chain)
                 some.clear()
                 progress(head + 1)
         index.add(some, sequence=head, chain=b"")
-        terms = terms_of(question, tokens, config)
+        terms = terms_of(question, tokens)
         before = head + 1 if question.before is None else min(question.before, head + 1)
         found = each_hit(
             index, tokens, question, terms, after=after, before=before, config=config,

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Coroutine
 from contextlib import suppress
 
+from hobus.bus import limits
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS
@@ -200,7 +201,7 @@ class LedgerService(Actor):
         if self._commit is not None:
             return
         loop = asyncio.get_running_loop()
-        if urgent or self._open().writer.outstanding >= self._config.batch_entries_max:
+        if urgent or self._open().writer.outstanding >= limits.FRAME_ENTRIES_MAX:
             self._commit = loop.call_soon(self._commit_queued)
         elif self._lazily is None:
             self._lazily = loop.call_later(self._config.lazy_commit_ms / 1000, self._commit_queued)
@@ -307,7 +308,7 @@ class LedgerService(Actor):
         return self._open()
 
     def _most(self, limit: int) -> int:
-        return min(limit, self._config.read_entries_max)
+        return min(limit, limits.PAGE_ENTRIES_MAX)
 
     def _page(self, found: list[Committed], limit: int, *, with_bodies: bool) -> m.Entries:
         ledger = self._open()

@@ -11,10 +11,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
+from hobus.bus import limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
 from hobus.config.sections.processes import LedgerConfig
+from hobus.ledger_service import limits as own_limits
 from hobus.ledger_service.admission import StreamHead, refusal
 from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
@@ -94,7 +96,7 @@ class Writer:
     ) -> asyncio.Future[list[Outcome]]:
         """What became of each part, once everything that says is durable; no parts: all entries are one.
 
-        Raises BusError(busy) above `ledger.outstanding_max…`, and then none of them was taken.
+        Raises BusError(busy) above `limits.OUTSTANDING_MAX…`, and then none of them was taken.
         """
         count, size = len(entries), sum(map(len, [body for entry in entries for body in entry.bodies]))
         if self.outstanding:  # any one frame is taken
@@ -111,12 +113,11 @@ class Writer:
 
     def _demand_room(self, count: int, size_bytes: int) -> None:
         """What waits beside another frame is bounded in number and in bytes."""
-        config = self._config
-        if self.outstanding + count > config.outstanding_max:
-            what = f"{self.outstanding} entries wait; the limit is {config.outstanding_max} (ledger.outstanding_max)"
-        elif self._outstanding_bytes + size_bytes > config.outstanding_max_bytes:
-            limit = config.outstanding_max_bytes
-            what = f"{self._outstanding_bytes} bytes wait; the limit is {limit} (ledger.outstanding_max_bytes)"
+        if self.outstanding + count > own_limits.OUTSTANDING_MAX:
+            what = f"{self.outstanding} entries wait; the limit is {own_limits.OUTSTANDING_MAX}"
+        elif self._outstanding_bytes + size_bytes > own_limits.OUTSTANDING_MAX_BYTES:
+            limit = own_limits.OUTSTANDING_MAX_BYTES
+            what = f"{self._outstanding_bytes} bytes wait; the limit is {limit}"
         else:
             return
         raise BusError("busy", f"{what}: resubmit later")
@@ -220,7 +221,7 @@ class Writer:
     def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
         """Whether a write is decided up to its end. What rests on others is never parted from them by a full batch."""
         acks, base, first = pending.acks, part.entries - part.resting, pending.first
-        entries_max, bytes_max = self._config.batch_entries_max, self._config.batch_bytes_max
+        entries_max, bytes_max = limits.FRAME_ENTRIES_MAX, limits.FRAME_BYTES_MAX
         is_founded = True  # asked once: a hostile frame may hold tens of thousands of either kind
         for number in range(len(acks), part.entries):
             entry = pending.entries[first + number]
@@ -302,5 +303,5 @@ class Writer:
             first=first,
             end=end,
             limit_bytes=self._config.segment_bytes,
-            chunk_bytes=self._config.zero_fill_chunk_bytes,
+            chunk_bytes=own_limits.ZERO_FILL_CHUNK_BYTES,
         )

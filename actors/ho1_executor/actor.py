@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import structlog
 
+from hobus.actors.ho1_executor import limits as own_limits
 from hobus.actors.ho1_executor.ends import EndWritten, OrderEnds
 from hobus.actors.ho1_executor.file_reads import FileReads
 from hobus.actors.ho1_executor.held_state import HeldState
@@ -21,6 +22,7 @@ from hobus.actors.ho1_executor.model_step import ModelStep, Outage
 from hobus.actors.ho1_executor.receipts import completed, end_id, failed
 from hobus.actors.ho1_executor.tool_step import StartUnsettled, ToolStep
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.bus import limits
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import ConfigError, GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
@@ -31,6 +33,7 @@ from hobus.bus.messages.ids import dispatched_id, turn_in
 from hobus.bus.messages.order_states import moved
 from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
 from hobus.bus.port import Bus, ToolRunner
+from hobus.config import limits as config_limits
 from hobus.config import recorded
 from hobus.config.snapshot import Snapshot
 
@@ -78,9 +81,9 @@ class Executor(Actor):
         self._bus = bus
         self._ledger = LedgerClient(bus, self._config.ledger)
         self._ends = OrderEnds(self._ledger, retry_s=SPOOL_RETRY_MS / 1000)
-        self._snapshots = OrderSnapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
+        self._snapshots = OrderSnapshots(self._snapshot, self._ledger, kept_max=config_limits.SNAPSHOTS_KEPT)
         known = KnownTools(bus, self._specs, self._config)
-        outage = Outage(self._config.ho1.gateway_wait_ms / 1000)
+        outage = Outage(own_limits.GATEWAY_WAIT_MS / 1000)
         self._model_step = ModelStep(bus=bus, tools=known, config=self._config, outage=outage)
         self._tool_step = ToolStep(
             bus=bus,
@@ -89,7 +92,7 @@ class Executor(Actor):
             runner=self._tools,
             specs=self._specs,
             config=self._config,
-            held=HeldState(self._ledger, bus.instance, page=self._config.ledger.read_entries_max),
+            held=HeldState(self._ledger, bus.instance, page=limits.PAGE_ENTRIES_MAX),
             begun=self._begun,
             read_file=self._read,
             own_digest=self._snapshot.digest,
@@ -139,7 +142,7 @@ class Executor(Actor):
         at_work = asyncio.get_running_loop().create_future()
         self._at_work[order.wo_id] = at_work
         try:
-            reserve_s = self._config.ho1.end_reserve_ms / 1000
+            reserve_s = own_limits.END_RESERVE_MS / 1000
             job = job_of(self._bus, order, call, is_repeat=is_repeat, reserve_s=reserve_s, due_at=message.due_at)
             call.on_attached(job.draft.repeat)
             with job.draft.watched(call.stream if message.stream else None):

@@ -105,7 +105,7 @@ class OrderEnds:
         try:
             # No order ends in its journal without its end here because its worker was killed just then.
             done = self._ledger.submit([entry], trace=end.stamp.trace, urgent=urgent, at_once=True)
-        except LedgerError as fault:  # busy: over ledger.client_outstanding_max
+        except LedgerError as fault:  # busy: too much is unacknowledged
             self._not_taken(end, fault)
         else:
             done.add_done_callback(partial(self._acknowledged, end))
@@ -144,7 +144,7 @@ class OrderEnds:
             end.on_durable()
         if ack.outcome != "lost":
             return
-        with suppress(RuntimeFault):  # over ledger.client_outstanding_max; the winner stands, which is what matters
+        with suppress(RuntimeFault):  # too much is unacknowledged; the winner stands, which is what matters
             parents = [ack.submission_id, *end.receipt.prompt_received_ids]
             late = end_entry(end.order, end.receipt, end.stamp, parents=parents, said=end.said, is_late=True)
             self._ledger.submit([late], trace=end.stamp.trace)

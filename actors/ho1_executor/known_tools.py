@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition
 from hobus.actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
 from hobus.bus.errors import RuntimeFault
@@ -121,7 +122,7 @@ class KnownTools:
 
     def _tool_of(self, word: ToolWord) -> ToolDefinition | None:
         """None for a word that is no tool, which is said."""
-        tool = definition_of(word, self._config.definition_max_bytes)
+        tool = definition_of(word)
         if isinstance(tool, ToolDefinition):
             return tool
         _log.warning("tool_word_dropped", tool=word.tool_id, source=word.source, reason=tool)
@@ -188,12 +189,12 @@ def is_awaited(source: str, sources: Iterable[SourceRow], tools: ToolsConfig) ->
     return not states or ("starting" in states and "ready" not in states)
 
 
-def definition_of(word: ToolWord, max_bytes: int) -> ToolDefinition | str:
+def definition_of(word: ToolWord) -> ToolDefinition | str:
     """The tool that a worker told of, which runs there; or why it is none, as of a server's listing."""
     if TOOL_ID.fullmatch(word.tool_id) is None:
         return "its id is none that providers take"
-    if len(word.description.encode()) + len(word.parameters.encode()) > max_bytes:
-        return f"its description and schema exceed tools.definition_max_bytes ({max_bytes})"
+    if len(word.description.encode()) + len(word.parameters.encode()) > limits.DEFINITION_MAX_BYTES:
+        return f"its description and schema exceed {limits.DEFINITION_MAX_BYTES} bytes"
     parameters = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX)
     if parameters is None:
         return "its input schema is no JSON"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
+from hobus.actors.ho1_executor import limits as own_limits
 from hobus.actors.ho1_executor.contracts import (
     A_CALL,
     JSON_ALONE,
@@ -172,7 +173,7 @@ class ModelStep:
         """The tools there are; waiting for some takes at most half of the run's time, and no longer than a restart."""
         if agent is None:
             return KnownToOrder({})
-        restart_s = self.config.tools.reconnect_max_ms / 1000
+        restart_s = own_limits.RECONNECT_MAX_MS / 1000
         return await self.tools.allowed_by(
             job.order.constraints.tools_allowed, agent, within_s=min(restart_s, job.due_s / 2)
         )
@@ -192,7 +193,7 @@ class ModelStep:
 
     async def _ask(self, job: Job, prompt: Prompt) -> PromptResponse:
         """The gateway's response; asked again under the same key while that may help and time is left."""
-        attempt, usual_s, may_be_sent = 1, self.config.ho1.retry_interval_ms / 1000, False
+        attempt, usual_s, may_be_sent = 1, own_limits.RETRY_INTERVAL_MS / 1000, False
         while True:
             try:
                 response = await self.bus.request(
@@ -221,9 +222,7 @@ class ModelStep:
                         "deadline_exceeded", f"the gateway did not answer in time; last fault: {fault.code}"
                     ) from None
                 if is_away:
-                    raise GatewayError(
-                        "UNAVAILABLE", f"there is no gateway ({fault.code}; ho1.gateway_wait_ms); ask again"
-                    ) from None
+                    raise GatewayError("UNAVAILABLE", f"there is no gateway ({fault.code}); ask again") from None
             else:
                 self.outage.is_over()
                 return response

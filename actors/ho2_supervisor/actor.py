@@ -62,6 +62,7 @@ from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import SessionStarted
+from hobus.config import limits as config_limits
 from hobus.config.model_choice import choice_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
@@ -96,7 +97,7 @@ class Supervisor(Actor):
         self._client = LedgerClient(bus, config.ledger)
         first = Resources(bus=bus, client=self._client, **_governed(self._first, bus))
         self._configurations = configurations = Configurations(
-            first, lambda snapshot: replace(first, **_governed(snapshot, bus)), kept_max=config.ho1.snapshots_kept
+            first, lambda snapshot: replace(first, **_governed(snapshot, bus)), kept_max=config_limits.SNAPSHOTS_KEPT
         )
         self._memory = config.memory
         self._learning = self._memory and Learning(configurations, self._memory)
@@ -154,7 +155,7 @@ class Supervisor(Actor):
         wanted = message.session_config
         if wanted.calls_tool is not None:
             raise SessionFault("invalid_input", "session_config.calls_tool: it is a setting of one run alone")
-        if fault := blank_fault(wanted) or settings_fault(wanted, self._config.sessions):
+        if fault := blank_fault(wanted) or settings_fault(wanted):
             raise SessionFault("invalid_input", fault)
         if self._registry.held(session_id) is not None:
             return await self._begun(message, session_id, agent_id, call)
@@ -229,7 +230,7 @@ class Supervisor(Actor):
         That is a verdict: whoever took it for a failure would give the input another answer. A failed run has none.
         """
         is_answered = known.became != "failed" or is_verdict(known.code)
-        reserve_s = self._config.ho2.reply_reserve_ms / 1000
+        reserve_s = limits.REPLY_RESERVE_MS / 1000
         left_s = call.remaining_s(self._bus.clock.monotonic(), reserve_s=reserve_s)
         try:
             async with asyncio.timeout(min(left_s, self._config.ledger.outage_wait_ms / 1000)):
@@ -347,7 +348,7 @@ class Supervisor(Actor):
             if known is not None and known.digest is None:
                 known.digest = await history_lookup.digest_of(session, known)
             inputs = session.record.inputs if found is None else found
-            decision = admit(session.record.state, inputs, message, self._config.sessions)
+            decision = admit(session.record.state, inputs, message)
             if found is None and history_lookup.is_needed(session.record, message.input_id, decision):
                 known = await history_lookup.input_of(self._client, session, message.input_id)
                 found = {} if known is None else {known.input_id: known}
@@ -410,7 +411,7 @@ class Supervisor(Actor):
                 agent_id=agent_id,
                 session_config=wanted,
                 max_in_flight_effects=self._config.sessions.max_in_flight_effects,
-                applied_commands_max=self._config.sessions.applied_commands_max,
+                applied_commands_max=limits.APPLIED_COMMANDS_MAX,
                 principal=principal,
                 at=session.now(),
             ),

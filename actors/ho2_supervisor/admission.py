@@ -23,7 +23,6 @@ from hobus.config.attention_rules import override_fault
 from hobus.config.attention_template import Template
 from hobus.config.json_schema import schema_fault
 from hobus.config.sections.gateway import GatewayConfig
-from hobus.config.sections.turns import SessionsConfig
 
 Templates = Mapping[str, Template]
 Admission = KnownInput | SessionFault | Literal["begin", "attach", "go on"]
@@ -31,9 +30,7 @@ Admission = KnownInput | SessionFault | Literal["begin", "attach", "go on"]
 run begins, or the active run is about this very input: wait for its answer; or that run has failed and goes on."""
 
 
-def admit(
-    state: SessionState, inputs: Mapping[str, KnownInput], message: TurnRequest, limits: SessionsConfig
-) -> Admission:
+def admit(state: SessionState, inputs: Mapping[str, KnownInput], message: TurnRequest) -> Admission:
     """What becomes of a request. A known input comes first: its answer stands whatever the session is by now."""
     input_id, text, results, overrides = message.input_id, message.text, message.results, message.run_overrides
     if not results and not text.strip():
@@ -60,7 +57,7 @@ def admit(
         fault := blank_fault(overrides)
         or call_fault(message)
         or files_fault(message)
-        or settings_fault(overrides, limits)
+        or settings_fault(overrides)
         or caller_tools.results_fault(results, text, state.open_calls)
     ):
         return SessionFault("invalid_input", fault)
@@ -114,12 +111,12 @@ def is_pending_follow_up(state: SessionState, input_id: str) -> bool:
     return any(follow_up_input(command_of(ref)) == input_id for ref in state.pending_follow_up)
 
 
-def settings_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
+def settings_fault(wanted: SessionConfig | None) -> str:
     """Why no run can have these settings; empty: one can, as far as the session knows."""
-    if fault := caller_tools.offer_fault(wanted, limits):
+    if fault := caller_tools.offer_fault(wanted):
         return fault
     schema = None if wanted is None else wanted.output_schema
-    fault = "" if schema is None else schema_fault(schema, limits)
+    fault = "" if schema is None else schema_fault(schema)
     return f"output_schema {fault}" if fault else ""
 
 

@@ -60,3 +60,25 @@ EXCERPT_MAX_CHARS = 400
 """Of one excerpt."""
 COMMAND_MAX_BYTES = 4096
 """Of a command without a text: its reason and the ids that it names."""
+PAGES_MAX = 16
+"""Pages of the record that one ledger_query looks through in a turn."""
+APPLIED_COMMANDS_MAX = 256
+"""Command ids that a session remembers against repeats: far more than wait at once."""
+JOURNAL_PAGE = 500
+"""Entries per read of a journal."""
+KNOWN_MAX = 64
+"""Inputs and commands of a session kept in memory; older ones are in the record."""
+CALLER_TOOLS_MAX = 128
+"""Tools of the caller that a turn may bring along, as the providers' APIs bound them."""
+CALLER_TOOLS_MAX_BYTES = 64 * 1024
+"""Their names, descriptions and schemas together: every round of the turn pays for them."""
+OWNERS_INTERVAL_MS = 2000
+"""Between two looks whether a supervisor is missing."""
+OWNERS_ENTRIES = 40
+"""Newest entries of a session that then say whether something is open; at most a page of the record."""
+HISTORY_STEP_TURNS = 10
+"""Turns by which the oldest one shown moves on at once: meanwhile prompts begin alike, and providers cache them."""
+STATED_IN_MAX_CHARS = 50_000
+"""A longer message states nothing: nearly all of it is pasted."""
+REPLY_RESERVE_MS = 300
+"""Kept of a turn's deadline for recording and replying."""

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho2_supervisor import commanding
+from hobus.actors.ho2_supervisor import limits as own_limits
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession, SessionMoved
@@ -197,7 +198,7 @@ class Runs:
 
     def deadline_at(self, remaining_s: float) -> str:
         """When a run must be over: the requester's deadline less the reserve for recording and replying, capped."""
-        own_s = remaining_s - self._config.ho2.reply_reserve_ms / 1000
+        own_s = remaining_s - own_limits.REPLY_RESERVE_MS / 1000
         return iso(self._bus.now() + max(0.0, min(own_s, self._config.budget.timeout_seconds)))
 
     def attach(self, run: RunTask, deadline_at: str) -> None:

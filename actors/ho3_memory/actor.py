@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from hobus.actors.ho3_memory import acceptance, answers, records
+from hobus.actors.ho3_memory import acceptance, answers, limits, records
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile
 from hobus.actors.ho3_memory.database import DatabaseFailed, Databases
@@ -325,7 +325,7 @@ class Memory(Actor):
 
     def _left_s(self, call: Call) -> float:
         """The caller's time less what the answer's own way takes, at most ledger.outage_wait_ms."""
-        left_s = call.remaining_s(self._bus.clock.monotonic(), reserve_s=self._config.reply_reserve_ms / 1000)
+        left_s = call.remaining_s(self._bus.clock.monotonic(), reserve_s=limits.REPLY_RESERVE_MS / 1000)
         return min(left_s, self._ledger_config.outage_wait_ms / 1000)
 
     def _now_us(self) -> int:

@@ -10,3 +10,9 @@ ABSENCE_MAX_HOURS = 24
 """Of a longer time without any event of a principal, evidence fades for so long: a day off is no habit given up."""
 LAST_SEQUENCE = 2**63 - 1
 """No entry of a ledger comes after it: the largest number that SQLite compares."""
+CHECKPOINT_ENTRIES = 1000
+"""Applied entries after which the derived state is checkpointed: what a start applies again."""
+REPLY_RESERVE_MS = 50
+"""Kept of a caller's deadline for the answer's own way."""
+REBUILD_PAGE = 500
+"""Entries per read when state is rebuilt."""

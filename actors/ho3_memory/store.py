@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import structlog
 
+from hobus.actors.ho3_memory import limits
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
 from hobus.actors.ho3_memory.database import DatabaseFailed, Databases
@@ -51,7 +52,7 @@ class Store:
         self._file = file
         self._databases = databases
         self._config = config
-        self._page = config.rebuild_page
+        self._page = limits.REBUILD_PAGE
         self._agents: dict[str, AgentMemory] = {}
         self._acknowledged_seq = -1
         self._is_behind = False
@@ -59,7 +60,7 @@ class Store:
             STREAMS, -1
         )  # up to here each stream was read, not only acknowledged
         self._since_checkpoint: list[Fact] = []
-        self._due_count = config.checkpoint_entries
+        self._due_count = limits.CHECKPOINT_ENTRIES
         self.applied_seq = -1
         """Every entry of the two streams up to this sequence of the ledger is here."""
         self.checkpoint_seq = -1
@@ -235,18 +236,18 @@ class Store:
             while facts := self._next_facts():
                 (entry,) = await self._ledger.lookup([facts[-1].submission_id])
                 self._write_checkpoint(facts, entry)
-            self._due_count = self._config.checkpoint_entries
+            self._due_count = limits.CHECKPOINT_ENTRIES
         except (RuntimeFault, OSError) as error:
             self._not_written(error)
 
     def _not_written(self, error: Exception) -> None:
         _log.warning("checkpoint_not_written", error=str(error))
-        self._due_count = len(self._since_checkpoint) + self._config.checkpoint_entries
+        self._due_count = len(self._since_checkpoint) + limits.CHECKPOINT_ENTRIES
 
     def _next_facts(self) -> list[Fact]:
         """The oldest facts that no frame holds, as many as one frame takes; the record was read beyond them."""
         counted = [fact for fact in self._since_checkpoint if fact.seq <= self._complete_seq]
-        return sorted(counted, key=_SEQUENCE)[: self._config.checkpoint_entries]
+        return sorted(counted, key=_SEQUENCE)[: limits.CHECKPOINT_ENTRIES]
 
     def _write_checkpoint(self, facts: list[Fact], entry: Entry | None) -> None:
         """One frame; facts that another call wrote while this one asked the ledger are not written again."""

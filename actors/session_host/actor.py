@@ -7,14 +7,14 @@ from itertools import count
 
 import structlog
 
-from hobus.actors.session_host import turns
+from hobus.actors.session_host import limits, turns
 from hobus.actors.session_host.degrade import Degrader
 from hobus.actors.session_host.turns import Turn
 from hobus.bus.dispatch import Actor, Call, said_by
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
-from hobus.bus.limits import SPOOL_RETRY_MS
+from hobus.bus.limits import RETRY_INTERVAL_MS, SPOOL_RETRY_MS
 from hobus.bus.messages.base import Message, made_of
 from hobus.bus.messages.gateway import Embed, PromptResponse
 from hobus.bus.messages.ledger import session_stream
@@ -67,7 +67,7 @@ class SessionHost(Actor):
         self._keeper = RecordKeeper(
             self._ledger,
             self._spool,
-            spool_after_s=self._terms.config.append_reserve_ms / 1000,
+            spool_after_s=limits.APPEND_RESERVE_MS / 1000,
             retry_s=SPOOL_RETRY_MS / 1000,
         )
         self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
@@ -146,7 +146,7 @@ class SessionHost(Actor):
                 "ho2",
                 message.model_copy(update=said_by(call, message.principal)._asdict()),
                 expect=SessionClosed,
-                timeout_s=(left_s := self._client_left(call) * (1 - self._terms.config.reserve_share_max)),
+                timeout_s=(left_s := self._client_left(call) * (1 - limits.RESERVE_SHARE_MAX)),
                 key=message.session_id,
                 reached_within_s=left_s,
             )
@@ -199,7 +199,7 @@ class SessionHost(Actor):
             except RuntimeFault as fault:
                 if fault.code != "moved":
                     raise
-                await self._bus.sleep(fault.pause_s(self._s("retry_interval_ms"), self._bus.clock.random()))
+                await self._bus.sleep(fault.pause_s(RETRY_INTERVAL_MS / 1000, self._bus.clock.random()))
         raise AssertionError("counting does not end")
 
     def _supervisor_left(self, turn: Turn) -> float:

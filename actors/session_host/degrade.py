@@ -6,9 +6,10 @@ import asyncio
 
 import structlog
 
-from hobus.actors.session_host import records, turns
+from hobus.actors.session_host import limits, records, turns
 from hobus.actors.session_host.records import DegradedPrompts
 from hobus.actors.session_host.turns import Turn
+from hobus.bus import limits as bus_limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.first_answer import FirstAnswer
 from hobus.bus.ledger_client import LedgerClient
@@ -46,7 +47,7 @@ class Degrader:
         A record that takes nothing, its disk full, can still be read: no model is asked for what it has, and the one
         that is asked answers as the session's agent. `told`: what another one who asks the same was told meanwhile.
         """
-        recorded, turn = await self._recorded(turn, turn.reserves * self._config.append_reserve_ms / 1000)
+        recorded, turn = await self._recorded(turn, turn.reserves * limits.APPEND_RESERVE_MS / 1000)
         return recorded or await self._asked(turn, fault, told)
 
     async def _asked(self, turn: Turn, fault: RuntimeFault, told: FirstAnswer[TurnResult]) -> TurnResult:
@@ -57,9 +58,9 @@ class Degrader:
                 "gateway",
                 self._prompts.prompt_of(turn, self._sessions),
                 expect=PromptResponse,
-                timeout_s=self._left(turn, self._config.append_reserve_ms),
+                timeout_s=self._left(turn, limits.APPEND_RESERVE_MS),
                 trace=turn.trace,
-                reached_within_s=self._config.gateway_wait_ms / 1000,
+                reached_within_s=limits.GATEWAY_WAIT_MS / 1000,
             )
         except RuntimeFault as error:
             return turns.unanswered(turn, fault, error.code)
@@ -95,7 +96,7 @@ class Degrader:
             async with asyncio.timeout(
                 min(
                     turn.reserves * self._config.degrade_reserve_ms / 1000,
-                    self._left(turn, self._config.reply_reserve_ms),
+                    self._left(turn, limits.REPLY_RESERVE_MS),
                 )
             ):
                 ack = (await asyncio.shield(future))[0]
@@ -107,7 +108,7 @@ class Degrader:
                 )
         else:
             if not ack.is_first:
-                return (await self._recorded(turn, self._left(turn, self._config.reply_reserve_ms)))[0] or turns.error(
+                return (await self._recorded(turn, self._left(turn, limits.REPLY_RESERVE_MS)))[0] or turns.error(
                     turn,
                     "unavailable",
                     "This turn is answered, and the answer cannot be read now. "
@@ -143,7 +144,7 @@ class Degrader:
                 )
             except RuntimeFault as fault:
                 _log.warning("winner_unknown", input_id=turn.input_id, code=fault.code)
-            await self._bus.sleep(self._config.retry_interval_ms / 1000)
+            await self._bus.sleep(bus_limits.RETRY_INTERVAL_MS / 1000)
 
     def _left(self, turn: Turn, reserve_ms: int) -> float:
         return max(0.0, turn.deadline - turn.reserves * reserve_ms / 1000 - self._bus.clock.monotonic())

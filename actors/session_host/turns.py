@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from hobus.actors.session_host import limits
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import GATEWAY_REFUSALS, OUT_OF_TIME_CODES, STEPS_KEPT, VERDICT_CODES, RuntimeFault, plain_words
 from hobus.bus.messages.base import Message
@@ -66,7 +67,7 @@ def turn_of(
 ) -> Turn:
     """The turn of a request; a first turn's session follows from the caller's role and its input id.
 
-    Degrading may take `host.reserve_share_max` of a turn's whole time at most, so that a short deadline still leaves
+    Degrading may take `limits.RESERVE_SHARE_MAX` of a turn's whole time at most, so that a short deadline still leaves
     the supervisor its chance.
     """
     return Turn(
@@ -81,7 +82,7 @@ def turn_of(
         is_first=message.session_id is None,
         started=(started := now()),
         deadline=(until := call.deadline if call.deadline is not None else started + config.turn_timeout_ms / 1000),
-        reserves=min(1.0, config.reserve_share_max * max(0.0, until - started) * 1000 / config.degrade_reserve_ms),
+        reserves=min(1.0, limits.RESERVE_SHARE_MAX * max(0.0, until - started) * 1000 / config.degrade_reserve_ms),
         request_id=call.message_id,
         client=call.sender,
         trace=call.trace or turn_trace(session_id, message.input_id),

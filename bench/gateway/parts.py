@@ -25,7 +25,7 @@ MANY = 1_000_000_000
 MODEL_ID = str(MODEL["model_id"])
 TIRELESS = {
     "launcher.crash_budget": MANY, "launcher.restart_backoff_max_ms": 200, "gateway.breaker.failures": 1_000_000,
-    "budget.agent_token_limit": MANY, "budget.provider_token_limit": MANY, "gateway.backoff_min_ms": 10,
+    "budget.agent_token_limit": MANY, "budget.provider_token_limit": MANY,
 }  # fmt: skip
 """Of a drill that kills the gateway, or fails its calls, more often than anybody else would stand."""
 

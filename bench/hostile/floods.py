@@ -29,6 +29,7 @@ from bench.hostile.greedy_client import CONTROL, KINDS
 from bench.report import machine, markdown, percentile, put_between
 from bench.turn import QUESTION
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
@@ -71,7 +72,7 @@ class Asked:
 async def ask_on(door: Bus, *, until: float, found: Cluster, turns_max: int = sys.maxsize) -> Asked:
     """One question after the other, as `hobus ask` does; the one that is on its way at the end is waited for."""
     asked, session_id = Asked(), None
-    pause_s = found.place.snapshot.config.host.retry_interval_ms / 1000
+    pause_s = RETRY_INTERVAL_MS / 1000
     while time.perf_counter() < until and len(asked.times) < turns_max:
         turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
         started = time.perf_counter()

@@ -28,6 +28,7 @@ from bench.hostile.enrol import enrolled
 from bench.hostile.floods import Asked, ask_on
 from bench.hostile.fuzzer import How, Words
 from bench.report import machine, markdown, put_between
+from hobus.bus.limits import RECORD_INTERVAL_MS
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
@@ -159,7 +160,7 @@ def words_of(up: Cluster, name: str, options: argparse.Namespace, frames: int, w
 
 async def row_of(up: Cluster, door: Bus, name: str, words: Words, before: State) -> tuple[dict[str, Any], State]:
     """One target, and what is to be seen after it."""
-    settle_s = 2 * up.place.snapshot.config.bus.record_interval_ms / 1000
+    settle_s = 2 * RECORD_INTERVAL_MS / 1000
     began = time.perf_counter()
     seen, asked = await attacked(up, door, TARGETS[name], words)
     took_s = time.perf_counter() - began

@@ -28,20 +28,9 @@ def ledger_config(**changed: Any) -> LedgerConfig:
     values: dict[str, Any] = {
         "segment_bytes": 65_536,
         "reserve_bytes": 4_096,
-        "zero_fill_chunk_bytes": 4_096,
-        "batch_entries_max": 64,
-        "batch_bytes_max": 65_536,
-        "entry_max_bytes": 8_192,
         "bodies_max_bytes": 32_768,
-        "read_bytes_max": 65_536,
-        "read_entries_max": 1_000,
-        "outstanding_max": 1_000,
-        "outstanding_max_bytes": 1_000_000,
         "lazy_commit_ms": 10,
-        "known_filter_bytes": 4_096,
         "outage_wait_ms": 1_000,
-        "client_outstanding_max": 1_000,
-        "client_frames_max": 1,
         "request_timeout_ms": 1_000,
         "search": search_config(),
     }
@@ -52,12 +41,7 @@ def search_config(**changed: Any) -> SearchConfig:
     """Small figures, too."""
     values: dict[str, Any] = {
         "enabled": True,
-        "text_max_bytes": 1_000,
-        "words_max": 8,
-        "postings_max": 1_000,
         "hits_max": 10,
-        "excerpt_chars": 40,
-        "wait_ms": 30_000,  # however busy the machine: a question waits for what was just written
     }
     return SearchConfig(**{**values, **changed})
 

@@ -21,7 +21,7 @@ Outcome = Literal["refused", "told", "repaired", "whole", "lost", "invented"]
 set aside and recorded. whole: as if nothing had been. lost, invented: an acknowledged entry is not as it was, or one is
 there that nobody wrote."""
 
-SMALL = ledger_config(segment_bytes=2_048, zero_fill_chunk_bytes=512)
+SMALL = ledger_config(segment_bytes=2_048)
 """Several segments after a dozen batches."""
 EXAMPLES_MAX = 5
 

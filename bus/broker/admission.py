@@ -7,8 +7,9 @@ message types; here is what the operator decides (section `bus`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from hobus.bus import limits
 from hobus.bus.catalog import CLIENT_ROLES, EVERY_ROLE, ROLES, Row, row_of
 from hobus.bus.codec import HEADER_MAX_BYTES
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind
@@ -19,9 +20,6 @@ from hobus.bus.messages import control
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import LIMITED_BY, SOURCES_MAX, AnnounceTools, Hello, Refused, ToolSource, ToolWord
 from hobus.bus.messages.ids import ID_MAX_CHARS
-
-if TYPE_CHECKING:
-    from hobus.bus.settings import BusSettings
 
 HEADER_ROOM_BYTES = 512
 """What forwarding may add to a header: two instance names and counters."""
@@ -85,14 +83,13 @@ def malformation_of(frame: Header, header_bytes: int) -> str:
     return ""
 
 
-def excess_of(message: Message, settings: BusSettings) -> str:
-    """Which field holds more than its setting allows, in words; '' if none does."""
+def excess_of(message: Message) -> str:
+    """Which field holds more than its limit allows, in words; '' if none does."""
     cls = type(message)
     for field in cls.__struct_fields__:
-        setting = LIMITED_BY.get((cls, field))
-        if setting is not None and len(getattr(message, field)) > getattr(settings, setting):
-            count = len(getattr(message, field))
-            return f"{cls.TYPE}: {count} {field}; at most {getattr(settings, setting)} (bus.{setting})"
+        limit = LIMITED_BY.get((cls, field))
+        if limit is not None and (count := len(getattr(message, field))) > (most := getattr(limits, limit.upper())):
+            return f"{cls.TYPE}: {count} {field}; at most {most}"
     return ""
 
 
@@ -112,12 +109,12 @@ class Announcement:
         self._tools: list[ToolWord] = []
         self._sources: list[ToolSource] = []
 
-    def add(self, said: AnnounceTools, size: int, settings: BusSettings) -> Announced | None:
+    def add(self, said: AnnounceTools, size: int) -> Announced | None:
         """All of it once its last part is there. Raises BusError for a part that may not be; then it begins anew."""
         try:
             if said.part == 1:
                 self._clear()
-            self._check(said, size, settings)
+            self._check(said, size)
         except BusError:
             self._clear()
             raise
@@ -135,25 +132,25 @@ class Announcement:
             )
         return whole
 
-    def _check(self, said: AnnounceTools, size: int, settings: BusSettings) -> None:
+    def _check(self, said: AnnounceTools, size: int) -> None:
         if said.part != self._part + 1 or said.part > said.parts:
             raise BusError(
                 "malformed", f"{said.TYPE}: part {said.part} of {said.parts} where part {self._part + 1} is due"
             )
-        if self._bytes + size > settings.announcement_max_bytes:
-            limit = settings.announcement_max_bytes
-            raise BusError("too_large", f"{said.TYPE}: more than {limit} bytes (bus.announcement_max_bytes)")
+        if self._bytes + size > limits.ANNOUNCEMENT_MAX_BYTES:
+            limit = limits.ANNOUNCEMENT_MAX_BYTES
+            raise BusError("too_large", f"{said.TYPE}: more than {limit} bytes")
         count = len(self._tools) + len(said.tools)
-        if count > settings.tools_max:
-            raise BusError("too_large", f"{said.TYPE}: {count} tools; at most {settings.tools_max} (bus.tools_max)")
+        if count > limits.TOOLS_MAX:
+            raise BusError("too_large", f"{said.TYPE}: {count} tools; at most {limits.TOOLS_MAX}")
         if len(self._sources) + len(said.sources) > SOURCES_MAX:
             raise BusError("too_large", f"{said.TYPE}: more than {SOURCES_MAX} sources")
-        large = oversized(said.tools, settings.tool_max_bytes)
+        large = oversized(said.tools, limits.TOOL_MAX_BYTES)
         if large:
             raise BusError(
                 "too_large",
                 f"{said.TYPE}: description and parameters of {large} are too large; at most "
-                f"{settings.tool_max_bytes} bytes (bus.tool_max_bytes)",
+                f"{limits.TOOL_MAX_BYTES} bytes",
             )
 
         for word in said.tools:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hobus.bus import limits
 from hobus.bus.broker.delivery import Delivery
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.enrolment import Authenticate, Enrolment, KeyBook
@@ -273,7 +274,7 @@ class Liveness:
         self._state = state
         self._membership = membership
         self._timeout_s = state.settings.peer_timeout_ms / 1000
-        self._probe_s = state.settings.probe_interval_ms / 1000
+        self._probe_s = limits.PROBE_INTERVAL_MS / 1000
         self._patience_s = state.settings.beat_interval_ms / 1000
         self._next_scan = state.now + self._timeout_s
         self._next_probe = state.now

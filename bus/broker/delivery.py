@@ -113,7 +113,7 @@ class Delivery:
         principal = behalf_of(peer, frame)
         share = share_of(peer, row, principal)
         if share:
-            over = state.shares.excess(share, len(body), state.settings, least_bytes=limits.FAIR_UNIT_BYTES)
+            over = state.shares.excess(share, len(body), least_bytes=limits.FAIR_UNIT_BYTES)
             if over:
                 self._endings.refuse(peer, frame, "busy", f"{frame.type} {frame.message_id}: {over}")
                 return None
@@ -223,7 +223,7 @@ class Delivery:
         state.tap("late", frame, peer.instance, body=body)
         if state.is_collecting:
             cancel = (frame, peer.instance, body)
-            remember(service.early_cancels, frame.correlation_id, cancel, at_most=state.settings.dedupe_window)
+            remember(service.early_cancels, frame.correlation_id, cancel, at_most=limits.DEDUPE_WINDOW)
 
     def fail_for_a_defect(self, peer: BoundPeer, frame: Header) -> None:
         """The one who asked is told that the broker failed, unless it has its answer."""

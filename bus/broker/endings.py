@@ -52,7 +52,7 @@ class Endings:
             worker.used -= 1
         if keeps_slot:
             late = Late(holds_slot=pending.slotted, attempt=pending.header.attempt)
-            remember_late(worker, message_id, late, bound=state.settings.dedupe_window)
+            remember_late(worker, message_id, late, bound=limits.DEDUPE_WINDOW)
         if pending.sticky:
             pending.service.sticky.ended(pending.sticky, worker, state.now)
 

@@ -33,7 +33,7 @@ class Enrolment:
         self._authenticate = authenticate
         self._keys = keys
         self._refused_keys = RefusedKeys(
-            named_max=state.settings.refused_keys_max, window_s=limits.REFUSED_KEYS_WINDOW_MS / 1000
+            named_max=limits.REFUSED_KEYS_MAX, window_s=limits.REFUSED_KEYS_WINDOW_MS / 1000
         )
         self._record_keys()
 

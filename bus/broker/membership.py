@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from hobus.bus import limits
 from hobus.bus.broker.admission import Announced, excess_of, refusal_of
 from hobus.bus.broker.endings import Endings, remember_late
 from hobus.bus.broker.enrolment import Enrolment
@@ -58,7 +59,7 @@ class Membership:
         except RuntimeFault as fault:
             self._refuse(connection, frame, "", Refused(code="malformed", detail=fault.detail))
             return
-        if excess := excess_of(hello, state.settings):
+        if excess := excess_of(hello):
             self._refuse(connection, frame, hello.instance, Refused(code="malformed", detail=excess))
             return
         refused = refusal_of(hello) or self._enrolment.identify(hello, origin) or self._conflict_of(connection, hello)
@@ -104,10 +105,10 @@ class Membership:
             # An idle peer's beat is its last one again, which was looked at.
             is_known = frame.kind == Kind.BEAT and body == peer.beaten
             said = peer.beat if is_known else decode(TOLD[frame.kind], body, state.settings.body_max_bytes)
-            if not is_known and (excess := excess_of(said, state.settings)):
+            if not is_known and (excess := excess_of(said)):
                 raise BusError("too_large", excess)
             if isinstance(said, AnnounceTools):
-                whole = peer.announcement.add(said, len(body), state.settings)
+                whole = peer.announcement.add(said, len(body))
         except RuntimeFault as fault:
             self._turn_down(peer, frame, body, fault)
             return
@@ -253,7 +254,7 @@ class Membership:
     def forget(self, instance: str, why: str) -> None:
         """This incarnation never comes back."""
         self._state.met(instance)
-        remember(self._state.gone, instance, why, at_most=self._state.settings.dedupe_window)
+        remember(self._state.gone, instance, why, at_most=limits.DEDUPE_WINDOW)
 
     def _conflict_of(self, connection: bytes, hello: Hello) -> Refused | None:
         why = self._state.gone.get(hello.instance)
@@ -310,7 +311,7 @@ class Membership:
         if peer.service is None:
             return
         state = self._state
-        bound = state.settings.dedupe_window
+        bound = limits.DEDUPE_WINDOW
         in_progress = dict.fromkeys(hello.in_progress[-bound:])
         answered = dict.fromkeys(hello.answered[-bound:])
         for message_id in [known for known in peer.late if known not in in_progress]:

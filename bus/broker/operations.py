@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import asdict
 
+from hobus.bus import limits
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.membership import Membership
@@ -79,7 +80,7 @@ class Operations:
     def _hold(self, peer: BoundPeer, frame: Header, message: Message, body: bytes) -> None:
         """The question alone is kept: the bytes that it came in may be far more."""
         state = self._state
-        if len(self._held) >= state.settings.queue_max:
+        if len(self._held) >= limits.QUEUE_MAX:
             self._endings.refuse(peer, frame, "busy", "the broker has just started; try later")
             return
         self._held.append((peer, frame, message))
@@ -118,7 +119,7 @@ class Operations:
         state.me.last_seen = state.now
         known = {peer.instance: peer for peer in (state.me, *state.names.values())}
         rows, ends_with = page_of(
-            known, lambda key: self._row(known[key]), after=asked.after, max_bytes=state.settings.page_max_bytes
+            known, lambda key: self._row(known[key]), after=asked.after, max_bytes=limits.PAGE_MAX_BYTES
         )
         return control.Peers(
             epoch=state.epoch,
@@ -151,9 +152,7 @@ class Operations:
 
     def _read_tools(self, asked: control.ReadTools) -> control.Tools:
         listing = ToolListing(self._state.names.values())
-        rows, ends_with = page_of(
-            listing.keys(), listing.row, after=asked.after, max_bytes=self._state.settings.page_max_bytes
-        )
+        rows, ends_with = page_of(listing.keys(), listing.row, after=asked.after, max_bytes=limits.PAGE_MAX_BYTES)
         return control.Tools(
             epoch=self._state.epoch,
             tools=[row for row in rows if isinstance(row, control.ToolRow)],

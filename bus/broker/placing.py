@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from hobus.bus import limits
 from hobus.bus.broker.admission import PROBE_ROW
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.events import Send
@@ -29,8 +30,8 @@ class Placement:
         self._state = state
         self._endings = endings
         self._grace_s = state.settings.service_grace_ms / 1000
-        self._mailbox_max = state.settings.mailbox_max
-        self._queue_max = state.settings.queue_max
+        self._mailbox_max = limits.MAILBOX_MAX
+        self._queue_max = limits.QUEUE_MAX
 
     def place(self, pending: OpenRequest, *, bounded: bool = False) -> None:
         """Delivered, waiting, or failed; `bounded`: a full queue refuses it."""
@@ -313,9 +314,7 @@ class Placement:
     def _wait(self, pending: OpenRequest, target: str, *, bounded: bool) -> None:
         service = pending.service
         if bounded and service.waiting.count >= self._queue_max:
-            self._endings.fail(
-                pending, "busy", f"{service.waiting.count} requests wait for {service.name} (bus.queue_max): try later"
-            )
+            self._endings.fail(pending, "busy", f"{service.waiting.count} requests wait for {service.name}: try later")
             return
         pending.move("queued")
         service.waiting.add(pending, target)

@@ -41,7 +41,7 @@ class RecordBook:
     def __init__(self, settings: BusSettings, *, instance: str) -> None:
         self._settings = settings
         self._instance = instance
-        self._interval_s = settings.record_interval_ms / 1000
+        self._interval_s = limits.RECORD_INTERVAL_MS / 1000
         self._notes: dict[Noted, tuple[int, int]] = {}  # what -> (first at, count)
         self._batch: bytes = b""  # the write that is not acknowledged yet
         self._is_sent = False

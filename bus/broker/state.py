@@ -58,7 +58,7 @@ class State:
         self.started_at = now
         self.sequence = 0
         self.own_answers: list[tuple[Header, bytes]] = []
-        self.conduct = Conduct(settings)
+        self.conduct = Conduct()
         self.asking, self.refusing = Pace(settings), Pace(settings)  # for a hello; why somebody was refused
 
     def waited(self, elapsed_s: float) -> None:

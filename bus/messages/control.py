@@ -1,7 +1,7 @@
 """What peers and the broker (or a lane's server) say about the connection itself, and what the broker answers.
 
 Control frames are the only bodies that a broker decodes. Every field that another process fills has a bound: the shape
-of a name or a reason stands here, how many there may be in `LIMITED_BY`, which names the setting.
+of a name or a reason stands here, how many there may be in `LIMITED_BY`, which names the limit.
 """
 
 from typing import Annotated, Literal
@@ -235,7 +235,7 @@ class LaneFrame(Message, wire="broker.lane_frame"):
 
 
 class ReadPeers(Message, wire="broker.read_peers"):
-    """Ask who is connected: one page, of `bus.page_max_bytes`."""
+    """Ask who is connected: one page, of about 1 MiB."""
 
     after: Annotated[str, Meta(max_length=500, description="`next` of the page before; empty: first page")] = ""
 
@@ -412,4 +412,4 @@ LIMITED_BY: dict[tuple[type[Record], str], str] = {
     (Peers, "peers"): "page_max_bytes",
     (Peers, "refused_keys"): "refused_keys_max",
 }
-"""(message, field) -> the setting of section `bus` that bounds it; every other field is bounded by its type."""
+"""(message, field) -> the limit (bus/limits.py) that bounds it; every other field is bounded by its type."""

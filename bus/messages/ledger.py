@@ -142,7 +142,7 @@ class Read(Message, wire="ledger.read"):
 
     stream: Annotated[str, Meta(description="named stream, `session/<id>`, or `session`: the journals of all sessions")]
     after: Annotated[int, Meta(description="only entries with a greater sequence")] = -1
-    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most ledger.read_entries_max")]
+    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most 64")]
     with_bodies: Annotated[bool, Meta(description="give the bodies too")] = False
     newest_first: Annotated[bool, Meta(description="from the head backwards")] = False
     before: Annotated[int | None, Meta(description="only entries with a smaller sequence; None: up to the head")] = None
@@ -177,7 +177,7 @@ class Query(Message, wire="ledger.query"):
         ),
     ] = field(default_factory=dict)
     after: Annotated[int, Meta(description="only entries with a greater sequence")] = -1
-    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most ledger.read_entries_max")]
+    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most 64")]
     newest_first: Annotated[bool, Meta(description="from the head backwards")] = False
     with_bodies: Annotated[bool, Meta(description="give the bodies too")] = False
     before: Annotated[int | None, Meta(description="only entries with a smaller sequence; None: up to the head")] = None
@@ -187,7 +187,7 @@ class Tail(Message, wire="ledger.tail"):
     """Entries after a sequence; waits up to `wait_ms` for the first one (long poll), so that a follower never spins."""
 
     after: Annotated[int, Meta(description="only entries with a greater sequence")]
-    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most ledger.read_entries_max")]
+    limit: Annotated[int, Meta(ge=1, description="entries of one page, at most 64")]
     wait_ms: Annotated[Count, Meta(description="longest wait for a first entry; 0: none")] = 0
     stream: Annotated[
         str | None, Meta(description="only this stream; `session`: the journals of all sessions; None: all")
@@ -204,8 +204,7 @@ class Search(Message, wire="ledger.search"):
     words: Annotated[
         str,
         Meta(
-            description="any of these; of a long text its beginning and end, of many words "
-            "the longest, then the rarest (words_max, postings_max)"
+            description="any of these; of a long text its beginning and end, of many words the longest, then the rarest"
         ),
     ]
     session_id: Annotated[str, Meta(description="only of this session (full id); empty: of all")] = ""

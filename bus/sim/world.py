@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from hobus.bus import limits
 from hobus.bus.dispatch import Actor
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
@@ -187,7 +188,7 @@ class World:
     async def settled(self) -> None:
         """Every process that was started is ready, degraded, or failed to start."""
         while self._any_starting() and not self.errors:  # noqa: ASYNC110 - waiting costs nothing in virtual time
-            await asyncio.sleep(self.settings.probe_interval_ms / 1000)
+            await asyncio.sleep(limits.PROBE_INTERVAL_MS / 1000)
         await asyncio.sleep(2 * DELAY_S)  # the broker knows it, too
 
     def _any_starting(self) -> bool:

@@ -20,7 +20,7 @@ import struct
 import threading
 from collections import Counter, OrderedDict
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import zmq
 
@@ -29,9 +29,6 @@ from hobus.bus.conduct import Doorway
 from hobus.bus.log import Logger
 from hobus.bus.port import Clock
 from hobus.bus.window import remember
-
-if TYPE_CHECKING:
-    from hobus.bus.settings import BusSettings
 
 _EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
@@ -54,12 +51,12 @@ _GONE = Caller(-1, 0, "")
 class Callers:
     """Of one socket, from before it is bound until it is closed; its methods are for the thread that has the socket."""
 
-    def __init__(self, bound: zmq.Socket[bytes], settings: BusSettings, clock: Clock) -> None:
+    def __init__(self, bound: zmq.Socket[bytes], clock: Clock) -> None:
         self._bound = bound
         self._clock = clock
         self._doorway = Doorway()
         self._known: OrderedDict[bytes, Caller] = OrderedDict()
-        self._known_max = 2 * settings.mailbox_max
+        self._known_max = 2 * limits.MAILBOX_MAX
         self._ban_s = limits.BAN_MS / 1000
         self._banned: OrderedDict[str, float] = OrderedDict()
         self._lock = threading.Lock()

@@ -40,10 +40,10 @@ class ZeroMQ:
 
     def connecting(self, kind: int) -> zmq.Socket[bytes]:
         """For a peer: has heartbeats; what it takes in is bounded by credit and mailbox, not by ZeroMQ."""
-        settings, socket = self._settings, self._socket(kind)
-        socket.setsockopt(zmq.HEARTBEAT_IVL, settings.heartbeat_interval_ms)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, settings.heartbeat_timeout_ms)
-        socket.setsockopt(zmq.HEARTBEAT_TTL, settings.heartbeat_timeout_ms)
+        socket = self._socket(kind)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_INTERVAL_MS)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, self._settings.heartbeat_timeout_ms)
+        socket.setsockopt(zmq.HEARTBEAT_TTL, self._settings.heartbeat_timeout_ms)
         socket.setsockopt(zmq.RCVHWM, 0)
         return socket
 

@@ -93,7 +93,7 @@ class CurveLink(DealerLink):
         """What ZeroMQ has taken (a goodbye) still has one heartbeat interval to leave; nothing is tried any more."""
         self._is_open = False
         self._waiting.clear()
-        self._end(linger_ms=self._settings.heartbeat_interval_ms)
+        self._end(linger_ms=limits.HEARTBEAT_INTERVAL_MS)
 
     # --- one connection after the other -----------------------------------------------------------------------------
 

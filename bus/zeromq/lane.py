@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import zmq
 
+from hobus.bus import limits
 from hobus.bus.conduct import FRAME_BYTES
 from hobus.bus.lane_server import LaneServer
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
@@ -29,7 +30,7 @@ class ZeroMQLane:
         self._server = server
         server.bind(self)
         self._socket = DrainedSocket(socket, self._received)
-        self._unsent = Unsent(socket, self._socket, server.settings.mailbox_max)
+        self._unsent = Unsent(socket, self._socket, limits.MAILBOX_MAX)
 
     def unsent(self) -> Mapping[bytes, int]:
         """Bytes of answers that have not left yet, by connection."""
@@ -70,7 +71,7 @@ class Unsent:
 
     pyzmq can tell when the memory of a message is free again: once the last of it was written to the connection, or
     that is gone. It costs a message to a thread of pyzmq's, so it is asked for once per `_MARK_BYTES` of a connection;
-    what was handed over before such a mark has left with it. Remembers as many connections as `bus.mailbox_max`, and
+    what was handed over before such a mark has left with it. Remembers as many connections as `limits.MAILBOX_MAX`, and
     whoever has something to take.
     """
 

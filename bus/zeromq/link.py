@@ -89,7 +89,7 @@ class DealerLink:
         self._is_open = False
         self._waiting.clear()
         if self._socket is not None:
-            self._socket.close(linger_ms=self._settings.heartbeat_interval_ms)
+            self._socket.close(linger_ms=limits.HEARTBEAT_INTERVAL_MS)
 
 
 class ZeroMQLink(DealerLink):

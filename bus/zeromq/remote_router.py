@@ -125,7 +125,7 @@ class RemoteRouter:
         self._settings = settings
         self._keys = keys
         router = self._zeromq.bound(zmq.ROUTER)
-        self.callers = Callers(router, settings, clock)
+        self.callers = Callers(router, clock)
         try:
             # Before the socket is bound: nobody can come before there is an answer.
             self._zap = ZapHandler(zeromq, keys.knows, is_banned=self.callers.is_banned)

@@ -145,7 +145,6 @@ class BreakerConfig(Section):
     failures: Positive = Field(description="calls in a row that it failed open it")
     open_ms: Positive = Field(description="open: nothing is sent for so long")
     probes: Positive = Field(description="half open: calls at a time; as many successes close it")
-    probe_retry_ms: Positive = Field(description="when to ask again if all probes are taken")
     silence_ms: Positive = Field(
         description="no whole answer is the provider's fault after so long; where a caller takes the call back early, "
         "only silence of so long is"
@@ -182,8 +181,6 @@ class GatewayConfig(Section):
         description="over a rate limit: wait, or refuse with the time to come back"
     )
     attempts_max: Positive = Field(description="sends of one prompt to one model of its chain")
-    backoff_min_ms: Positive = Field(description="pause before the second attempt; doubles, with jitter")
-    backoff_max_ms: Positive = Field(description="cap of that pause")
     outage_wait_ms: NonNegative = Field(
         description="a call without a fallback waits so long for a provider that is away; 0: fails at once"
     )
@@ -192,15 +189,7 @@ class GatewayConfig(Section):
         description="longest silence of a streaming provider, also before the first piece"
     )
     connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
-    answer_max_bytes: Positive = Field(description="an answer that comes whole; a longer one is given up")
-    stream_max_bytes: Positive = Field(description="a streamed answer, with all around its pieces")
-    event_max_bytes: Positive = Field(description="one line of such an answer")
     breaker: BreakerConfig = Field(description="one circuit breaker per provider and model")
-    key_max_chars: Positive = Field(description="key of a call, which stands in ids of the record")
-    reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
-    rebuild_page: Positive = Field(description="entries per read when budgets are rebuilt at start")
-    snapshot_entries: Positive = Field(description="entries of `prompts` after which budgets are recorded")
-    spool_after_ms: Positive = Field(description="silence of the ledger after which unconditional records are spooled")
     on_ledger_outage: Literal["spool", "refuse"] = Field(
         description="spool: answer degraded calls, record them later; refuse: answer nothing unrecorded"
     )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hobus.bus.settings import NonNegative, Positive, PositiveFloat, Section, Share
+from hobus.bus.settings import Positive, PositiveFloat, Section, Share
 
 
 class Ho3Config(Section):
@@ -37,16 +37,12 @@ class Ho3Config(Section):
     gate_excluded_signals: list[str] = Field(description="signals that say nothing alone and never cross")
     log_timeout_ms: Positive = Field(description="a turn waits so long for its signals to be logged")
     read_timeout_ms: Positive = Field(description="a turn waits so long for what it may remember")
-    reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for the answer's own way")
-    rebuild_page: Positive = Field(description="entries per read when state is rebuilt")
-    checkpoint_entries: Positive = Field(description="applied entries after which the derived state is checkpointed")
     artifact_scope: Literal["agent", "session", "global"] = Field(description="of what consolidation writes")
     artifact_expiry_hours: PositiveFloat = Field(description="of what consolidation writes, from its crossing")
     context_line_max_chars: Positive = Field(description="a longer learned line is refused")
     reason_max_chars: Positive = Field(description="why an artifact is changed or switched off; longer is refused")
     signals_max: Positive = Field(description="events of one turn that are logged together; more are refused")
     stated_weight: Share = Field(description="weight of what somebody stated; 0: not learnt")
-    stated_in_max_chars: Positive = Field(description="a longer message states nothing: nearly all of it is pasted")
     page_max: Positive = Field(description="lines and ids of a page")
     source_events_max: Positive = Field(
         description="newest events that an artifact names as its source; at least gate_count_threshold"

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hobus.bus.settings import LedgerClientSettings, NonNegative, Positive, PositiveFloat, Section, Share
+from hobus.bus.settings import LedgerClientSettings, NonNegative, Positive, PositiveFloat, Section
 
 
 class LauncherConfig(Section):
@@ -39,10 +39,6 @@ class Ho1Config(Section):
     count: Positive = Field(description="executors that `hobus up` starts")
     orders_max: Positive = Field(description="orders at once per executor")
     repair_calls_max: NonNegative = Field(description="further calls after an answer that breaks its schema")
-    retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
-    gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
-    end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end")
-    snapshots_kept: Positive = Field(description="configurations of other digests kept per process")
     file_max_bytes: Positive = Field(description="read of a file for a context, from its beginning")
 
 
@@ -52,14 +48,8 @@ class Ho2Config(Section):
     count: Positive = Field(description="supervisors that `hobus up` starts")
     classify: bool = Field(description="a turn begins with a classification; false: no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
-    owners_interval_ms: Positive = Field(description="between two looks whether a supervisor is missing")
-    owners_entries: Positive = Field(description="newest entries of a session that then say whether something is open")
     sessions_max: Positive = Field(description="sessions held in memory")
     history_turns_max: Positive = Field(description="turns of a session read for its history")
-    history_step_turns: Positive = Field(
-        description="turns by which the oldest one shown moves on at once: meanwhile prompts begin alike"
-    )
-    reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 
 
 class HostConfig(Section):
@@ -68,12 +58,7 @@ class HostConfig(Section):
     agent_id: str = Field(description="who answers when a client names no agent")
     prompt_max_bytes: Positive = Field(description="a longer message of a user is refused")
     degrade_reserve_ms: Positive = Field(description="kept of a client's deadline for degrading")
-    reserve_share_max: Share = Field(description="largest share of a client's time that is kept for degrading")
-    append_reserve_ms: Positive = Field(description="part of it that the stream's decision gets")
-    reply_reserve_ms: NonNegative = Field(description="part of it kept for the reply's own way")
     turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")
-    retry_interval_ms: Positive = Field(description="between tries of a request that may be retried")
-    gateway_wait_ms: Positive = Field(description="wait for a gateway before degrading is given up")
 
 
 class HttpConfig(Section):
@@ -83,7 +68,6 @@ class HttpConfig(Section):
     count: Positive = Field(description="processes that `hobus up` starts, on one port")
     hosts: list[str] = Field(description="further names by which clients may call it (Host header)")
     origins: list[str] = Field(description="origins of web pages whose scripts may call it")
-    head_max_bytes: Positive = Field(description="request line and headers; more is refused")
     head_timeout_ms: Positive = Field(description="a connection whose request is not there by then is closed")
     body_max_bytes: Positive = Field(description="of a request; a larger one is refused")
     body_timeout_ms: Positive = Field(description="until the whole of it has come")
@@ -95,12 +79,7 @@ class SearchConfig(Section):
     """Search of the record by words."""
 
     enabled: bool = Field(description="false: nothing is indexed, the index is removed")
-    text_max_bytes: Positive = Field(description="of one text so much is searched, from its beginning")
-    words_max: Positive = Field(description="words of a question; also streams and types")
-    postings_max: Positive = Field(description="texts looked at for a question, by its rarest words")
     hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
-    excerpt_chars: Positive = Field(description="of a text that is found")
-    wait_ms: NonNegative = Field(description="wait for entries that are not indexed yet")
 
 
 class LedgerConfig(LedgerClientSettings):
@@ -108,14 +87,5 @@ class LedgerConfig(LedgerClientSettings):
 
     segment_bytes: Positive = Field(description="size of one file of the record")
     reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
-    zero_fill_chunk_bytes: Positive = Field(description="how much of a segment is zero-filled ahead at once")
-    entry_max_bytes: Positive = Field(description="one entry without its bodies")
     bodies_max_bytes: Positive = Field(description="bodies of one entry together")
-    read_bytes_max: Positive = Field(description="a page of entries; one entry is always given")
-    read_entries_max: Positive = Field(description="most entries of a page, whatever was asked for")
-    outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
-    outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")
-    known_filter_bytes: Positive = Field(
-        description="memory that spares look-ups of new ids: two bytes per entry spare nearly all"
-    )
     search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")

@@ -66,20 +66,9 @@ class ToolsConfig(Section):
     children_max: Positive = Field(
         description="calls of one worker's tools with a process each (all but `async def`); more wait"
     )
-    children_idle_ms: Positive = Field(description="without a call for so long, a tool process is ended")
     timeout_ms: Positive = Field(description="one call of a tool that declares no other")
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
-    files_max_bytes: Positive = Field(
-        description="files of one call together; one beyond it is dropped, and that is said"
-    )
-    said_max_bytes: Positive = Field(
-        description="kept of a tool's prints, and of its traceback: both ends; for people, no model is told"
-    )
-    leftovers_max: NonNegative = Field(
-        description="calls that left something running; with more a tool process is ended"
-    )
     approval: list[str] = Field(description="tools whose calls wait for an approval; shell patterns allowed")
-    kill_grace_ms: NonNegative = Field(description="between asking a tool process to end and killing it")
     entry_points: list[str] = Field(
         description="tools of installed packages, by their names in the group `hobus.tools`"
     )
@@ -94,16 +83,6 @@ class ToolsConfig(Section):
         description="what a server of a pasted `mcpServers` block gets besides, by name"
     )
     mcp_profile: str = Field(description="of these, the one of a pasted server that names none")
-    mcp_processes_max: Positive = Field(
-        description="processes of one server at one worker that are a session's or principal's"
-    )
-    mcp_idle_ms: Positive = Field(description="without a call for so long, such a process is ended")
-    reconnect_min_ms: Positive = Field(description="pause before an MCP server is tried again; doubles, with jitter")
-    reconnect_max_ms: Positive = Field(description="cap of that pause")
-    listed_max: Positive = Field(description="tools of one MCP server")
-    definition_max_bytes: Positive = Field(description="description and schema of one tool")
-    message_max_bytes: Positive = Field(description="one message of an MCP server; a longer one ends the connection")
-    errors_max_bytes: Positive = Field(description="kept of an MCP server's error output: its end")
 
 
 class GovernanceConfig(Section):
@@ -113,9 +92,4 @@ class GovernanceConfig(Section):
         description="dev: any signature will do; signed: only keys of `hobus package trust list` count, and the home's "
         "own files are admin_config.json alone"
     )
-    bundle_max_bytes: Positive = Field(description="one bundle, and all files of one package together")
-    file_max_bytes: Positive = Field(description="one file of a package")
-    files_max: Positive = Field(description="files of one package")
     entries_max: Positive = Field(description="values in one governed file but the settings, at any depth")
-    packages_max: Positive = Field(description="packages installed at once")
-    trusted_max: Positive = Field(description="keys trusted at once")

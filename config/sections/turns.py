@@ -42,12 +42,6 @@ class AttentionConfig(Section):
 
     chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
     cache_ttl_s: Positive = Field(description="a context is used again for the same order so long")
-    stages_max: Positive = Field(description="stages of one template")
-    queries_max: NonNegative = Field(description="the most that a template may state as max_queries")
-    timeout_max_ms: Positive = Field(description="the most that a template may state as timeout_ms")
-    entries_max: Positive = Field(description="the most that a ledger_query may state as max_entries")
-    pages_max: Positive = Field(description="pages that one ledger_query looks through in a turn")
-    results_max: Positive = Field(description="the most that a horizontal_search may state as max_results")
 
 
 class ClassifyLabels(Section):
@@ -62,18 +56,11 @@ class SessionsConfig(Section):
 
     wait_max_ms: Positive = Field(description="a turn that would wait longer for processor time is refused")
     max_in_flight_effects: Positive = Field(description="orders of one session in flight at once")
-    applied_commands_max: Positive = Field(description="command ids that a session remembers against repeats")
-    journal_page: Positive = Field(description="entries per read of a journal")
     pending_max: Positive = Field(description="steers, and follow-ups, that wait in one session; more are rejected")
-    known_max: Positive = Field(description="inputs and commands of a session kept in memory")
     snapshot_entries: Positive = Field(description="entries after which an idle session's state is recorded anew")
     lease_ttl_s: Positive = Field(description="of a leased run: from a renewal to its end")
     lease_heartbeat_timeout_s: Positive = Field(description="silence of such a requester after which its run ends")
     follow_up_timeout_ms: Positive = Field(description="deadline of a run that a follow-up starts")
-    caller_tools_max: Positive = Field(description="tools of the caller that a turn may bring along")
-    caller_tools_max_bytes: Positive = Field(description="their names, descriptions and schemas together")
-    output_schema_max_bytes: Positive = Field(description="schema of an answer, as JSON")
-    output_schema_depth_max: Positive = Field(description="levels of such a schema")
 
 
 class QualityGateConfig(Section):

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from hobus.config.difference import Difference
 
-How = Literal["at once", "restart", "later", "scale", "stop"]
+How = Literal["at once", "restart", "scale", "stop"]
 
 
 class EffectRule(NamedTuple):
@@ -21,7 +21,7 @@ class EffectRule(NamedTuple):
     path: str
     how: How
     roles: tuple[str, ...] = ()
-    """`restart`: whose processes the reload starts anew. `later`: whose start it waits for."""
+    """`restart`: whose processes the reload starts anew."""
     why: str = ""
 
 
@@ -43,12 +43,6 @@ RULES = (
     EffectRule("ho3", "restart", ("ho3", "ho2"), why="memory's state is derived by it"),
     EffectRule("classify_labels", "restart", ("ho3",), why="memory takes no line with another label"),
     EffectRule("http", "restart", ("http",), why="a door's server is made at its start"),
-    *(
-        EffectRule(
-            f"gateway.{name}", "later", ("gateway",), why="made at its start, and its calls are not cut short for it"
-        )
-        for name in ("rebuild_page", "snapshot_entries", "spool_after_ms")
-    ),
 )
 """The longest path that a setting begins with decides."""
 
@@ -62,8 +56,6 @@ class ChangeEffects(NamedTuple):
     """Settings for which processes are started anew."""
     roles: tuple[str, ...]
     """Whose processes are, in order."""
-    later: dict[str, str]
-    """Setting -> role at whose next start it takes effect."""
     scaled: dict[str, tuple[str, int]]
     """Setting -> role and number: a number of processes that the next start has, and `hobus scale` at once."""
     refused: dict[str, str]
@@ -86,7 +78,7 @@ def rule_of(path: str) -> EffectRule:
 
 def effects_of(changes: Iterable[Difference]) -> ChangeEffects:
     """What these differences mean; assets take effect at once, whatever they are."""
-    found = ChangeEffects([], [], (), {}, {}, {})
+    found = ChangeEffects([], [], (), {}, {})
     roles: set[str] = set()
     for change in changes:
         rule = rule_of(change.name) if change.is_setting else RULES[0]
@@ -96,8 +88,6 @@ def effects_of(changes: Iterable[Difference]) -> ChangeEffects:
             case "restart":
                 found.restarts.append(change.name)
                 roles |= set(rule.roles)
-            case "later":
-                found.later[change.name] = rule.roles[0]
             case "scale":
                 found.scaled[change.name] = (rule.roles[0], change.after)
             case "stop":

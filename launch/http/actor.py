@@ -14,6 +14,7 @@ import structlog
 from hobus.bus.dispatch import Actor
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.port import Bus
+from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
 from hobus.launch.cluster.endpoints import Place, parts_of
 from hobus.launch.http import limits
@@ -53,7 +54,7 @@ class HttpDoor(Actor):
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         config = self._config.http
         ledger = LedgerClient(bus, self._config.ledger)
-        self._snapshots = Snapshots(self._place.snapshot, ledger, kept_max=self._config.ho1.snapshots_kept)
+        self._snapshots = Snapshots(self._place.snapshot, ledger, kept_max=config_limits.SNAPSHOTS_KEPT)
         assert self._place.listening is not None  # noqa: S101 - the launcher gives it to each door
         bound, address = socket.socket(fileno=self._place.listening), self._place.home.bound(http=True)
         keys = BearerKeys(self._place.home)

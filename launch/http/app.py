@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
+from hobus.bus import limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
@@ -74,7 +75,7 @@ async def readiness(door: Door) -> str:
     if door.closing.is_set():
         return "closing"
     try:
-        peers = await read_peers(door.bus, timeout_s=door.config.host.retry_interval_ms / 1000)
+        peers = await read_peers(door.bus, timeout_s=limits.RETRY_INTERVAL_MS / 1000)
     except RuntimeFault as fault:
         return f"broker: {fault.code}"
     return "" if any(row.role == "host" and row.state == "ready" for row in peers.peers) else "no session host is ready"

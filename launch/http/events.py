@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
+from hobus.bus import limits as bus_limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import (
     EVERY_SESSION,
@@ -95,7 +96,7 @@ class FollowedJournals:
     def __init__(self, bus: Bus, config: AdminConfig) -> None:
         self._bus = bus
         self._config = config
-        self._page = config.ledger.read_entries_max
+        self._page = bus_limits.PAGE_ENTRIES_MAX
         self._timeout_s = config.launcher.client_timeout_ms / 1000
         self._journals: dict[str, _Journal] = {}
         self._seen = -1  # up to here the long poll has told
@@ -184,9 +185,7 @@ class FollowedJournals:
                 self._seen = found.entries[-1].sequence if found.more else found.head
             except RuntimeFault as fault:
                 _log.info("record_not_read", code=fault.code)
-                await self._bus.sleep(
-                    fault.pause_s(self._config.host.retry_interval_ms / 1000, self._bus.clock.random())
-                )
+                await self._bus.sleep(fault.pause_s(bus_limits.RETRY_INTERVAL_MS / 1000, self._bus.clock.random()))
 
     async def _fill(self, session_id: str) -> None:
         journal = self._journals.get(session_id)

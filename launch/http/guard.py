@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hobus.bus.fair import key_principal
+from hobus.launch.http import limits
 from hobus.launch.http.context import Door
 from hobus.launch.http.keys import HttpKey, person_of
 from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error, whole
@@ -97,7 +98,7 @@ class Guard:
 
     def _let_in(self, scope: Scope) -> HttpKey | None:
         """The key of the request; None where none is needed. Raises Problem."""
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > self.door.config.http.head_max_bytes:
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > limits.HEAD_MAX_BYTES:
             raise head_too_large()  # it came in one piece
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:

@@ -25,10 +25,12 @@ PING_MS = 15_000
 EMBEDDED_MAX = 2048
 """Texts of one request for vectors, as at OpenAI."""
 EMBEDDED_AT_ONCE = 64
-"""Of them in one call: 4096 numbers of each fit into an answer (gateway.answer_max_bytes), also as digits."""
+"""Of them in one call: 4096 numbers of each fit into an answer, also as digits."""
 EMBEDDED_BYTES_AT_ONCE = 1024 * 1024
 """Of texts in one call: it is recorded whole (ledger.bodies_max_bytes)."""
 IMAGE_MAX_BYTES = 7_900_000
 """Of one image: one entry of the record has it (ledger.bodies_max_bytes), and one message brings it there."""
 IMAGES_MAX_BYTES = 20 * 1024 * 1024
 """Of those of one message: so much of one request reaches a provider (gateway_service.limits.IMAGES_MAX_BYTES)."""
+HEAD_MAX_BYTES = 16 * 1024
+"""Request line and headers, as common servers bound them."""

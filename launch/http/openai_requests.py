@@ -19,7 +19,6 @@ from hobus.bus.messages.base import SENDABLE_MAX, fault_in
 from hobus.bus.messages.session import CallResult, SessionConfig
 from hobus.bus.messages.work_order import Sampling, ToolChoice, ToolSpec
 from hobus.config.json_schema import schema_fault
-from hobus.config.sections.turns import SessionsConfig
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http import limits
 from hobus.launch.http.problems import Problem
@@ -189,9 +188,9 @@ class ChatRequest(_Request):
         """Tokens of the answer at most, and how hard the model shall think."""
         return self.max_completion_tokens or self.max_tokens, self.reasoning_effort
 
-    def form(self, limits: SessionsConfig) -> dict[str, Any] | None:
+    def form(self) -> dict[str, Any] | None:
         """The schema of the answer; None: text. Raises Problem."""
-        return schema_of(self.response_format, "response_format", limits, is_nested=True)
+        return schema_of(self.response_format, "response_format", is_nested=True)
 
     def transcript(self, messages_max: int) -> list[TranscriptMessage]:
         """Its messages, the user's or results of calls last. Raises Problem."""
@@ -221,9 +220,9 @@ class ResponsesRequest(_Request):
         """Tokens of the answer at most, and how hard the model shall think."""
         return self.max_output_tokens, self.reasoning.effort if self.reasoning else None
 
-    def form(self, limits: SessionsConfig) -> dict[str, Any] | None:
+    def form(self) -> dict[str, Any] | None:
         """The schema of the answer; None: text. Raises Problem."""
-        return schema_of((self.text or {}).get("format"), "text.format", limits, is_nested=False)
+        return schema_of((self.text or {}).get("format"), "text.format", is_nested=False)
 
     def transcript(self, messages_max: int) -> list[TranscriptMessage]:
         """Its messages, the user's or results of calls last. Raises Problem."""
@@ -302,7 +301,7 @@ def check(request: ChatRequest | ResponsesRequest) -> list[str]:
 # --- the form of an answer ------------------------------------------------------------------------------------------
 
 
-def schema_of(wanted: Any, param: str, limits: SessionsConfig, *, is_nested: bool) -> dict[str, Any] | None:
+def schema_of(wanted: Any, param: str, *, is_nested: bool) -> dict[str, Any] | None:
     """The schema that the answer is to take; None: text. Raises Problem, which names the field.
 
     `is_nested`: what describes a schema stands in a field of its own, as in chat completions.
@@ -313,9 +312,9 @@ def schema_of(wanted: Any, param: str, limits: SessionsConfig, *, is_nested: boo
         case {"type": "json_object"}:
             return {"type": "object"}
         case {"type": "json_schema", "json_schema": dict(described)} if is_nested:
-            return _described(described, f"{param}.json_schema", limits)
+            return _described(described, f"{param}.json_schema")
         case {"type": "json_schema"} if not is_nested:
-            return _described(wanted, param, limits)
+            return _described(wanted, param)
         case {"type": "json_schema"}:
             raise _invalid(f"{param}.json_schema", "an object with a name and a schema")
         case {"type": kind}:
@@ -324,7 +323,7 @@ def schema_of(wanted: Any, param: str, limits: SessionsConfig, *, is_nested: boo
             raise _invalid(param, "an object with a type")
 
 
-def _described(described: dict[str, Any], place: str, limits: SessionsConfig) -> dict[str, Any]:
+def _described(described: dict[str, Any], place: str) -> dict[str, Any]:
     """Every answer is held to its schema, `strict` or not; a description is for the model."""
     name, schema, strict = described.get("name"), described.get("schema"), described.get("strict")
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
@@ -337,7 +336,7 @@ def _described(described: dict[str, Any], place: str, limits: SessionsConfig) ->
         if not isinstance(description, str):
             raise _invalid(f"{place}.description", "a text")
         schema = {"description": description, **schema}
-    if fault := schema_fault(schema, limits):
+    if fault := schema_fault(schema):
         raise _invalid(f"{place}.schema", f"the schema {fault}")
     return schema
 
@@ -428,7 +427,7 @@ def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple
     tools, choice = tools_of(request.tools, request.tool_choice)
     if tools:
         changes |= {"caller_tools": tools, "tool_choice": choice}
-    if (schema := request.form(snapshot.config.sessions)) is not None:
+    if (schema := request.form()) is not None:
         changes["output_schema"] = schema
     limit, effort = request.cap_and_effort
     if limit is not None:

@@ -75,7 +75,7 @@ DEFECT = Problem(500, "internal", "a defect of the door; its log says where")
 
 def head_too_large() -> Problem:
     """A head beyond its bound, whoever finds it."""
-    return Problem(431, "head_too_large", "request line and headers are too large (http.head_max_bytes)")
+    return Problem(431, "head_too_large", "request line and headers are too large")
 
 
 def whole(problem: Problem) -> tuple[dict[str, str], bytes]:

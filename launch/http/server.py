@@ -67,7 +67,7 @@ class Bounded(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """What is no request is refused; uvicorn says so in another shape, and not where an answer has begun."""
         del msg
-        is_long = len(self.conn.trailing_data[0]) > self.bounds.head_max_bytes
+        is_long = len(self.conn.trailing_data[0]) > limits.HEAD_MAX_BYTES
         self._turn_away(head_too_large() if is_long else _MALFORMED)
 
     def on_response_complete(self) -> None:
@@ -155,7 +155,7 @@ def make_server(app: ASGIApp, config: HttpConfig) -> DoorServer:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        h11_max_incomplete_event_size=config.head_max_bytes,
+        h11_max_incomplete_event_size=limits.HEAD_MAX_BYTES,
         timeout_keep_alive=max(1, limits.KEEP_ALIVE_MS // 1000),
     )
     return DoorServer(settings)

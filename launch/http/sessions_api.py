@@ -81,7 +81,7 @@ async def start_session(request: Request) -> Response:
     """Begin a session; under the same Idempotency-Key the same one."""
     door, principal = door_of(request), principal_of(request)
     body = await read(request, StartBody)
-    _check_form(body.session_config, "session_config", door)
+    _check_form(body.session_config, "session_config")
     seed, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     session_id = door.ownership.session_id(principal, f"session/{seed}")
     ready = await turns.start(door, session_id, principal=principal, agent_id=body.agent_id, config=body.session_config)
@@ -126,7 +126,7 @@ async def turn(request: Request) -> Response:
     door, session_id = door_of(request), _session(request)
     door.require_room(principal_of(request))
     body = await read(request, TurnBody)
-    _check_form(body.run_overrides, "run_overrides", door)
+    _check_form(body.run_overrides, "run_overrides")
     input_id, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     asked = AskedTurn(
         api="native", principal=principal_of(request), session_id=session_id, input_id=body.input_id or input_id,
@@ -186,10 +186,10 @@ async def session_events(request: Request) -> Response:
     return streamed(_event_frames(door, session_id, after))
 
 
-def _check_form(wanted: SessionConfig | None, param: str, door: Door) -> None:
+def _check_form(wanted: SessionConfig | None, param: str) -> None:
     """Raises Problem, which names the field, for settings whose schema cannot be that of an answer."""
     schema = None if wanted is None else wanted.output_schema
-    if schema is not None and (fault := schema_fault(schema, door.config.sessions)):
+    if schema is not None and (fault := schema_fault(schema)):
         raise Problem(400, "invalid_input", f"the schema {fault}", param=f"{param}.output_schema")
 
 

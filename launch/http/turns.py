@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeVar
 
+from hobus.bus import limits as bus_limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import KEY_PREFIX, iso
@@ -208,14 +209,13 @@ async def _going_on(first: Message | TurnResult | None, source: Pieces) -> Piece
 
 
 async def _answer(door: Door, asked: AskedTurn, heard: Callable[[Message], None] | None) -> TurnResult:
-    config = door.config
     with door.turn_of(asked.principal):
         await keep_images(door.bus, asked.session_id, asked.images, timeout_s=door.timeout_s)
         result = await process_turn(
             door.bus,
             asked.turn(stream=heard is not None),
             timeout_s=asked.timeout_s,
-            retry_interval_s=config.host.retry_interval_ms / 1000,
+            retry_interval_s=bus_limits.RETRY_INTERVAL_MS / 1000,
             on_stream=heard,
         )
     elapsed_s = door.bus.clock.monotonic() - asked.arrived
@@ -262,7 +262,7 @@ async def _cancelled(door: Door, asked: AskedTurn) -> None:
 async def commanded(door: Door, principal: str, session_id: str, command: HostCommand) -> CommandVerdict:
     """The verdict; sent again under its id while the session moves or somebody is away. Raises RuntimeFault."""
     question = SessionCommand(session_id=session_id, command=command, principal=f"{KEY_PREFIX}{principal}")
-    pause_s = door.config.host.retry_interval_ms / 1000
+    pause_s = bus_limits.RETRY_INTERVAL_MS / 1000
     return await asked_of_owner(
         door.bus, session_id, question, CommandVerdict, timeout_s=door.timeout_s, pause_s=pause_s
     )

@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hobus.bus import limits
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import ProcessTurn, TurnResult
@@ -146,7 +147,7 @@ class CrashDrill:
         """How the drill asks: over the bus, or through the HTTP door where that is the one to be hit."""
         timeout_s = self.timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
         if self.victim.role != "http":
-            yield lambda: _asked(door, place, timeout_s)
+            yield lambda: _asked(door, timeout_s)
             return
         clock = SystemClock()
         key = http_keys.create(
@@ -215,7 +216,7 @@ class CrashDrill:
         """The answer to the same input, asked again of a cluster that was started anew on the same record."""
         place = place_of(self.home, run)
         async with connected(place, "door") as door:
-            return await _asked(door, place, place.snapshot.config.host.turn_timeout_ms / 1000)
+            return await _asked(door, place.snapshot.config.host.turn_timeout_ms / 1000)
 
 
 @contextmanager
@@ -238,10 +239,10 @@ async def _timed(ask: _Ask) -> tuple[TurnResult, float]:
     return result, SystemClock().now()
 
 
-async def _asked(door: Bus, place: Place, timeout_s: float) -> TurnResult:
+async def _asked(door: Bus, timeout_s: float) -> TurnResult:
     """The answer to the drill's question, over the bus."""
     turn = ProcessTurn(session_id=None, input_id=_INPUT_ID, text=QUESTION)
-    retry_s = place.snapshot.config.host.retry_interval_ms / 1000
+    retry_s = limits.RETRY_INTERVAL_MS / 1000
     return await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=retry_s)
 
 

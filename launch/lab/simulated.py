@@ -26,6 +26,7 @@ from hobus.bus.lanes import role_of
 from hobus.bus.port import Provider
 from hobus.bus.sim.disk import SimMedium
 from hobus.bus.sim.world import World
+from hobus.config import limits
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.limits import CALLS_MAX
 from hobus.gateway_service.service import GatewayService
@@ -109,9 +110,7 @@ class SimulatedCluster:
                 runner = InProcessToolRunner(
                     tools=self._tools,
                     view=snapshot_view(snapshot, self._tools),
-                    bounds=Bounds(
-                        config.tools.output_max_bytes, config.tools.said_max_bytes, config.tools.files_max_bytes
-                    ),
+                    bounds=Bounds(config.tools.output_max_bytes, limits.SAID_MAX_BYTES, limits.FILES_MAX_BYTES),
                     checks=dict.fromkeys(("verify_ledger", "verify_whole_ledger"), self._verify_for_tool),
                 )
                 executor = Executor(snapshot=snapshot, tools=runner, tool_specs=self._tools)

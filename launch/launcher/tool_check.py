@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from hobus.actors.ho1_executor.limits import DEFINITION_MAX_BYTES
 from hobus.bus.messages.control import SEPARATOR, Tools
 from hobus.config.assets import why_withheld
 from hobus.config.schema import AdminConfig
@@ -91,7 +92,7 @@ def _entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tu
 
 def _loaded(names: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> list[tuple[str, bool]]:
     """Of one after the other, up to the first that ends the process; of all, where they take too long."""
-    command = [sys.executable, "-P", "-m", _MODULE, str(tools.definition_max_bytes), *names]
+    command = [sys.executable, "-P", "-m", _MODULE, str(DEFINITION_MAX_BYTES), *names]
     limit_s = tools.timeout_ms / 1000
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, this package's own module

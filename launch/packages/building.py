@@ -13,7 +13,7 @@ from hobus.bus.messages.base import digest_of
 from hobus.config import files
 from hobus.config.files import Layers
 from hobus.config.parse import BadText, json_value
-from hobus.config.sections.tools import GovernanceConfig
+from hobus.launch import limits
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import UsageFault, of_os_error
@@ -27,7 +27,7 @@ from hobus.launch.packages.bundle import (
     manifest_text,
 )
 from hobus.launch.packages.incoming import Incoming, checked_bundle
-from hobus.launch.packages.judging import PackageRefused, clashes, config_of, judged, settings_of
+from hobus.launch.packages.judging import PackageRefused, clashes, judged, settings_of
 from hobus.launch.packages.signing import signed, write_new
 
 _CLASSES: Mapping[files.Kind, str] = {
@@ -52,12 +52,11 @@ def build(home: Home, source: Path, key_file: Path, target: Path | None) -> Buil
 
     It is judged as it would be in this home, beside what is installed there. Raises CommandError: there is no file.
     """
-    limits = config_of(home).governance
-    manifest, contents, hidden = drafted(source, limits)
+    manifest, contents, hidden = drafted(source)
     bundle = Bundle(manifest, signed(manifest, key_file).to_bytes(), contents)
     data = encode(bundle)
     # Whoever gets it reads it by the same rules.
-    incoming = checked_bundle(str(source), data, limits, mend="mend the draft, then build it again")
+    incoming = checked_bundle(str(source), data, mend="mend the draft, then build it again")
     package = incoming.package
     _demand_passed(home, incoming)
     path = target or Path(f"{package.package_id}-{package.version}{SUFFIX}")
@@ -65,12 +64,12 @@ def build(home: Home, source: Path, key_file: Path, target: Path | None) -> Buil
     return BuiltPackage(path, incoming, len(data), hidden)
 
 
-def drafted(source: Path, limits: GovernanceConfig) -> tuple[bytes, dict[str, bytes], list[str]]:
+def drafted(source: Path) -> tuple[bytes, dict[str, bytes], list[str]]:
     """The manifest with every file and its hash, the files, and the names that are hidden and stay out.
 
     Raises UsageFault with every fault of the directory.
     """
-    contents, hidden = _read_all(source, limits)
+    contents, hidden = _read_all(source)
     manifests = [name for name in contents if files.kind_of(name) == "package"]
     if len(manifests) != 1:
         found = f"{len(manifests)} of them" if manifests else "none"
@@ -121,7 +120,7 @@ def _listed(path: Path, draft: Mapping[str, Any]) -> dict[str, str]:
         raise UsageFault(f"{path}: assets: a list of objects with a path, or left out") from None
 
 
-def _read_all(source: Path, limits: GovernanceConfig) -> tuple[dict[str, bytes], list[str]]:
+def _read_all(source: Path) -> tuple[dict[str, bytes], list[str]]:
     """Name -> content of every visible file, each a plain one in a place of governed files, within the limits.
 
     And what is hidden: what editors, file systems and version control leave.
@@ -141,16 +140,16 @@ def _read_all(source: Path, limits: GovernanceConfig) -> tuple[dict[str, bytes],
                 hidden.append(str(here / name))
                 continue
             path = Path(directory, name)
-            if fault := _taken(path, path.relative_to(source).as_posix(), found, limits):
+            if fault := _taken(path, path.relative_to(source).as_posix(), found):
                 faults.append(f"{path}: {fault}")
-            if len(found) > limits.files_max:
-                raise UsageFault(f"{source}: more than {limits.files_max} files (governance.files_max)")
+            if len(found) > limits.FILES_MAX:
+                raise UsageFault(f"{source}: more than {limits.FILES_MAX} files")
     if faults:
         raise UsageFault("\n".join(faults))
     return found, hidden
 
 
-def _taken(path: Path, name: str, found: dict[str, bytes], limits: GovernanceConfig) -> str:
+def _taken(path: Path, name: str, found: dict[str, bytes]) -> str:
     """Adds the file to `found`, or says what keeps it out."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -167,9 +166,9 @@ def _taken(path: Path, name: str, found: dict[str, bytes], limits: GovernanceCon
             return "no governed file has this place; move or remove it"
         if kind != "package" and has_no_place(name):
             return "no file of a package has such a name: of A-Z, a-z, 0-9 and `._-`, not too long; rename it"
-        data = file.read(limits.file_max_bytes + 1)
-    if len(data) > limits.file_max_bytes:
-        return f"more than {limits.file_max_bytes} bytes (governance.file_max_bytes)"
+        data = file.read(limits.PACKAGE_FILE_MAX_BYTES + 1)
+    if len(data) > limits.PACKAGE_FILE_MAX_BYTES:
+        return f"more than {limits.PACKAGE_FILE_MAX_BYTES} bytes"
     found[name] = data
     return ""
 

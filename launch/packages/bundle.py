@@ -21,7 +21,7 @@ from hobus.config.assets import HOME_PACKAGE, Package
 from hobus.config.files import SIGNATURE
 from hobus.config.gates.links import folded
 from hobus.config.parse import BadText, checked, json_value
-from hobus.config.sections.tools import GovernanceConfig
+from hobus.launch import limits
 
 SUFFIX = ".hobus-package"
 MANIFEST = "manifest.json"
@@ -66,10 +66,10 @@ def encode(bundle: Bundle) -> bytes:
     return archive.getvalue()
 
 
-def decode(data: bytes, limits: GovernanceConfig) -> Bundle:
+def decode(data: bytes) -> Bundle:
     """Return what the bytes hold, whatever that is worth: no name, hash or signature is judged. Raises NoPackage."""
-    if len(data) > limits.bundle_max_bytes:
-        raise NoPackage(f"it is larger than {limits.bundle_max_bytes} bytes (governance.bundle_max_bytes)")
+    if len(data) > limits.BUNDLE_MAX_BYTES:
+        raise NoPackage(f"it is larger than {limits.BUNDLE_MAX_BYTES} bytes")
     found: dict[str, bytes] = {}
     at = 0
     while data[at : at + 1] not in (b"", b"\0"):
@@ -77,13 +77,13 @@ def decode(data: bytes, limits: GovernanceConfig) -> Bundle:
             member = tarfile.TarInfo.frombuf(data[at : at + _BLOCK], "ascii", "strict")
         except (tarfile.HeaderError, UnicodeDecodeError):
             raise NoPackage(_NO_TAR) from None
-        if not 0 <= member.size <= limits.file_max_bytes:
-            raise NoPackage(f"{member.name} has more than {limits.file_max_bytes} bytes (governance.file_max_bytes)")
+        if not 0 <= member.size <= limits.PACKAGE_FILE_MAX_BYTES:
+            raise NoPackage(f"{member.name} has more than {limits.PACKAGE_FILE_MAX_BYTES} bytes")
         begin = at + _BLOCK
         found[member.name] = data[begin : begin + member.size]
         at = begin + -(-member.size // _BLOCK) * _BLOCK
-        if len(found) > limits.files_max + 1:  # the signature is none of them
-            raise NoPackage(f"it has more than {limits.files_max} files (governance.files_max)")
+        if len(found) > limits.FILES_MAX + 1:  # the signature is none of them
+            raise NoPackage(f"it has more than {limits.FILES_MAX} files")
     bundle = Bundle(found.pop(MANIFEST, b""), found.pop(SIGNATURE, b""), found)
     try:
         is_one = encode(bundle) == data

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from hobus.config.assets import Package
 from hobus.config.files import SIGNATURE
 from hobus.config.gates.finding import Finding
-from hobus.config.sections.tools import GovernanceConfig
+from hobus.launch import limits
 from hobus.launch.cluster.installed import HEX
 from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.packages.bundle import Bundle, NoPackage, decode, manifest_name, manifest_of, package_in
@@ -40,15 +40,15 @@ class Incoming(NamedTuple):
         return {**self.bundle.files, **own}
 
 
-def read_bundle(path: Path, limits: GovernanceConfig) -> Incoming:
+def read_bundle(path: Path) -> Incoming:
     """The package in this file. Raises UsageFault for what is no bundle, PackageRefused for one that was changed."""
-    return checked_bundle(str(path), _read(path, limits), limits)
+    return checked_bundle(str(path), _read(path))
 
 
-def checked_bundle(name: str, data: bytes, limits: GovernanceConfig, *, mend: str = "") -> Incoming:
+def checked_bundle(name: str, data: bytes, *, mend: str = "") -> Incoming:
     """The same of the file's bytes. `name`: what it is called in faults; `mend`: what helps whoever made it."""
     try:
-        bundle = decode(data, limits)
+        bundle = decode(data)
     except NoPackage as fault:
         again = f"get the bundle again, or make one: {next_here('package build DIR --key FILE')}"
         raise UsageFault(f"{name}: {fault}", hint=mend or again) from None
@@ -67,14 +67,14 @@ def checked_bundle(name: str, data: bytes, limits: GovernanceConfig, *, mend: st
         raise PackageRefused(name, [Finding("G0", name, str(fault), mend or _AGAIN)]) from None
 
 
-def _read(path: Path, limits: GovernanceConfig) -> bytes:
+def _read(path: Path) -> bytes:
     """The file's bytes, one more than are allowed at most. A pipe or a device is not waited for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UsageFault(f"{path}: no plain file", hint=_MADE_BY)
-            return file.read(limits.bundle_max_bytes + 1)
+            return file.read(limits.BUNDLE_MAX_BYTES + 1)
     except IsADirectoryError:
         hint = f"make a bundle of it: {next_here(f'package build {path} --key FILE')}"
         raise UsageFault(f"{path}: a directory, not a bundle", hint=hint) from None

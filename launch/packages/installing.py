@@ -18,6 +18,7 @@ from hobus.config.files import SHIPPED_ROOT, SIGNATURE, Layers, find, governed_n
 from hobus.config.gates.finding import Finding
 from hobus.config.gates.layer import layers_on_disk
 from hobus.config.gates.ownership import ownership
+from hobus.launch import limits
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_here
@@ -90,7 +91,7 @@ def state_faults(home: Home) -> dict[Path, str]:
 
 def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> PackageChange:
     """The package in this bundle is in force, and was not before. Raises CommandError, ConfigError: nothing changed."""
-    incoming = read_bundle(path, config_of(home).governance)
+    incoming = read_bundle(path)
     with changing(home, disk) as store:
         before = installed_in(home).get(incoming.package.package_id)
         if before is not None:
@@ -101,7 +102,7 @@ def install(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> Packa
 
 def upgrade(home: Home, path: Path, *, disk: type[RealDisk] = RealDisk) -> PackageChange:
     """The package in this bundle is in force in place of a lower version. Raises as `install` does."""
-    incoming = read_bundle(path, config_of(home).governance)
+    incoming = read_bundle(path)
     package = incoming.package
     _upgraded_by(home, package.package_id, path)  # here, too: what is refused makes nothing
     with changing(home, disk) as store:
@@ -160,9 +161,9 @@ def refusals(
         was = judged(home, layers_of(home), called={before.directory: package_id})
         worse = judgement.failures_beside(was)
         failures = [one for one in failures if one in worse or (one.gate, one.file) == ("G5", package_id)]
-    limit = judgement.config.governance.packages_max
+    limit = limits.PACKAGES_MAX
     if len(layers.packages) > limit:
-        reason = f"{limit} packages are installed already (governance.packages_max)"
+        reason = f"{limit} packages are installed already"
         taken.append(Finding("G2", package_id, reason, "remove one, or raise that setting"))
     if before is not None and before.public_key not in ("", incoming.signature.public_key):
         now, was = fingerprint(incoming.signature.public_key), fingerprint(before.public_key)
@@ -302,7 +303,7 @@ class Inspected(NamedTuple):
 
 def inspect(home: Home, path: Path) -> Inspected:
     """The bundle in this file. Raises CommandError for one that is none, or was changed; ConfigError."""
-    incoming = read_bundle(path, config_of(home).governance)
+    incoming = read_bundle(path)
     before = installed_in(home).get(incoming.package.package_id)
     is_higher = before is not None and order_of(incoming.package.version) > order_of(before.version)
     names = [name for name, key in trusted(home).items() if key == incoming.signature.public_key]

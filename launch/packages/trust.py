@@ -15,6 +15,7 @@ from hobus.config.file_limits import file_max_bytes
 from hobus.config.files import SIGNATURE, plain_bytes
 from hobus.config.parse import BadText, json_value
 from hobus.config.sections.tools import GovernanceConfig
+from hobus.launch import limits
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import DIRECTORY, HEX
 from hobus.launch.console.errors import UsageFault, next_here
@@ -65,7 +66,7 @@ def text_of(keys: Mapping[str, str]) -> bytes:
     return f"{as_json({'format': _FORMAT, 'keys': dict(sorted(keys.items()))}, indent=1)}\n".encode()
 
 
-def with_key(keys: Mapping[str, str], name: str, key: str, limits: GovernanceConfig) -> dict[str, str]:
+def with_key(keys: Mapping[str, str], name: str, key: str) -> dict[str, str]:
     """These keys and one more. Raises UsageFault."""
     if NAME.fullmatch(name) is None:
         raise UsageFault(f"{name[:64]!r}: up to 64 of A-Z, a-z, 0-9 and `._@-`, the first one a letter or digit")
@@ -81,16 +82,16 @@ def with_key(keys: Mapping[str, str], name: str, key: str, limits: GovernanceCon
         )
     if other := next((one for one, known in keys.items() if known == key and one != name), None):
         raise UsageFault(f"{fingerprint(key)} is trusted already, as {other}")
-    if len({*keys, name}) > limits.trusted_max:
-        raise UsageFault(f"{limits.trusted_max} keys are trusted already (governance.trusted_max)")
+    if len({*keys, name}) > limits.TRUSTED_MAX:
+        raise UsageFault(f"{limits.TRUSTED_MAX} keys are trusted already")
     return {**keys, name: key}
 
 
-def trust(home: Home, name: str, key: str, limits: GovernanceConfig) -> None:
+def trust(home: Home, name: str, key: str) -> None:
     """The key is trusted from now on. Raises CommandError: then nothing is otherwise."""
-    with_key(trusted(home), name, key, limits)  # here, too: what is refused makes nothing
+    with_key(trusted(home), name, key)  # here, too: what is refused makes nothing
     with changing(home) as store, doing("the key cannot be kept"):
-        store.keep_trusted(file_of(home).name, text_of(with_key(trusted(home), name, key, limits)))
+        store.keep_trusted(file_of(home).name, text_of(with_key(trusted(home), name, key)))
 
 
 def distrust(home: Home, name: str) -> str:

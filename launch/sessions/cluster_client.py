@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec import convert
 
+from hobus.bus import limits
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import (
     Command,
@@ -135,7 +136,7 @@ class AsyncClusterClient(AsyncSessions):
             self._bus,
             turn,
             timeout_s=self._timeout_s,
-            retry_interval_s=self._place.snapshot.config.host.retry_interval_ms / 1000,
+            retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
             on_stream=heard if said is not None else None,
         )
         return answered(result)

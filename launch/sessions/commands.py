@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.messages.base import Message
@@ -73,7 +74,7 @@ async def of_owner(  # noqa: PLR0913 - what bounds a question, each by its name
     """The answer of whoever owns the session. Raises the last fault, CommandError for a cluster that is gone."""
     clock = SystemClock()
     deadline = clock.monotonic() + timeout_s
-    pause_s = place.snapshot.config.host.retry_interval_ms / 1000
+    pause_s = limits.RETRY_INTERVAL_MS / 1000
     while True:
         left_s = deadline - clock.monotonic()
         if left_s <= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Message
@@ -30,7 +31,7 @@ async def answer_of(
     waits_for_its_turn: bool = False,
 ) -> TurnResult:
     """The one answer, of a busy cluster too, asked for until the time is over. Raises RuntimeFault, CommandError."""
-    config, clock = place.snapshot.config, SystemClock()
+    clock = SystemClock()
     deadline = clock.monotonic() + timeout_s
     is_connected = False
     while True:
@@ -41,7 +42,7 @@ async def answer_of(
                     bus,
                     turn,
                     timeout_s=max(0.0, deadline - clock.monotonic()),
-                    retry_interval_s=config.host.retry_interval_ms / 1000,
+                    retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
                     is_hopeless=lambda: not _may_answer(place.home),
                     watch=Watch(lambda: cluster_gone(place.home), JOURNAL_POLL_MS / 1000),
                     on_stream=on_stream,

@@ -16,6 +16,7 @@ from hobus.bus.port import Clock
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
+from hobus.config import limits
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot, digest_of
 from hobus.launch.cluster.version import software_version
@@ -151,7 +152,7 @@ async def snapshot_of(peer: Peer, home: WorkerHome, config: AdminConfig) -> Snap
         snapshot = Snapshot.from_bytes(data)
     except ConfigError as fault:
         raise CommandError(f"the configuration {digest}: {fault.detail}", exit_code=exit_codes.INTEGRITY) from None
-    home.keep_snapshot(digest, data, kept_max=snapshot.config.ho1.snapshots_kept)
+    home.keep_snapshot(digest, data, kept_max=limits.SNAPSHOTS_KEPT)
     return snapshot
 
 

@@ -17,12 +17,11 @@ from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
 
-from hobus.bus import collector
+from hobus.bus import collector, limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.join_token import JoinToken
 from hobus.bus.peer import Peer
-from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.curve_link import CurveLink, Happened
@@ -122,7 +121,7 @@ def _work(home: WorkerHome, cluster: Cluster, slots: int | None, handed: int | N
     snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
     if snapshot is None:
         return None
-    check_slots(slots, snapshot.config.bus)
+    check_slots(slots)
     # Made before there is a loop or a socket, or anything is read that it was given: it starts its tool processes now.
     made = make_elsewhere(snapshot, slots=slots)
     environ = inherited.take(handed)
@@ -134,10 +133,10 @@ def _work(home: WorkerHome, cluster: Cluster, slots: int | None, handed: int | N
     return environ
 
 
-def check_slots(slots: int | None, settings: BusSettings) -> None:
+def check_slots(slots: int | None) -> None:
     """Raises CommandError (usage) for more orders at once than the mailbox of a process takes."""
-    if slots is not None and slots > settings.mailbox_max:
-        raise UsageFault(f"--slots {str(slots)[:40]}: at most {settings.mailbox_max} (bus.mailbox_max of the cluster)")
+    if slots is not None and slots > limits.MAILBOX_MAX:
+        raise UsageFault(f"--slots {str(slots)[:40]}: at most {limits.MAILBOX_MAX}")
 
 
 class _Life:

@@ -37,6 +37,7 @@ def test_gateway_assembles_no_context() -> None:
         if not name.startswith(
             (
                 "hobus.config.schema.",
+                "hobus.config.limits",
                 "hobus.config.sections.",
                 "hobus.config.snapshot.",
                 "hobus.config.recorded.",

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from hobus.bus import limits
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Message, Record, metas_in
 from hobus.bus.messages.control import LIMITED_BY
 from hobus.bus.messages.failure import FACTS_MAX_BYTES, Failure
-from hobus.bus.settings import BusSettings
 from tests.architecture.source import ROOT, children, files, modules
 from tests.architecture.test_catalog import hints_of
 
@@ -33,7 +33,7 @@ CLASSES = sorted(
 
 
 def test_every_field_of_what_is_said_of_connections_is_bounded() -> None:
-    """By its type (every text, list and map in it, at any depth), or by the setting that LIMITED_BY names."""
+    """By its type (every text, list and map in it, at any depth), or by the limit that LIMITED_BY names."""
     assert len(CLASSES) > 30
     loose = [
         f"{cls.__name__}.{name}{part}"
@@ -61,11 +61,11 @@ def _loose(annotation: Any, metadata: list[Any], path: str = "") -> Iterator[str
             yield from _loose(argument, [], f"{path}[]")
 
 
-def test_the_settings_that_bound_fields_are_settings() -> None:
-    """A name that no setting has bounds nothing; neither does one of a field that no longer exists."""
-    for (cls, field), setting in LIMITED_BY.items():
+def test_the_limits_that_bound_fields_are_limits() -> None:
+    """A name that no constant has bounds nothing; neither does one of a field that no longer exists."""
+    for (cls, field), limit in LIMITED_BY.items():
         assert field in cls.__struct_fields__
-        assert setting in BusSettings.model_fields
+        assert hasattr(limits, limit.upper())
 
 
 SAID_BY_THE_BROKER: dict[str, set[str]] = {

@@ -142,7 +142,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the configuration's own format": (
         "hobus.config.assets.PackageId:*", "hobus.launch.cluster.installed.HEX", "hobus.launch.packages.signing.*",
-        "hobus.config.assets.Boundary.*", "hobus.config.sections.gateway.Profile.temperature:*", "hobus.config.consistency._AROUND_A_KEY_CHARS", "hobus.config.parse.INTEGER_MAX", "hobus.config.yaml_text._NUMBER_MAX_CHARS", "hobus.config.parse._DEPTH_MAX", "hobus.gateway_service.budget._STRICTNESS",
+        "hobus.config.assets.Boundary.*", "hobus.config.sections.gateway.Profile.temperature:*", "hobus.config.parse.INTEGER_MAX", "hobus.config.yaml_text._NUMBER_MAX_CHARS", "hobus.config.parse._DEPTH_MAX", "hobus.gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "hobus.actors.ho1_executor.mcp_servers.listing.*", "hobus.actors.ho1_executor.mcp_servers.listing._NAME_CHARS", "hobus.actors.ho1_executor.tools.keeper.*", "hobus.actors.ho1_executor.tools.nursery.*", "hobus.actors.ho1_executor.tools.print_pipe._PIPE_BYTES", "hobus.actors.ho1_executor.tools.standard_streams.*",

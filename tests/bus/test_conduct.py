@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from hobus.bus import limits
 from hobus.bus.conduct import FRAME_BYTES, Conduct, Doorway
-from tests.bus.broker.rig import settings_with
 from tests.laws import law
 
 
@@ -16,39 +15,42 @@ from tests.laws import law
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits that a test can reach."""
     monkeypatch.setattr(limits, "MALFORMED_MAX", 4)
+    monkeypatch.setattr(limits, "MAILBOX_MAX", 4)
     monkeypatch.setattr(limits, "STRANGERS_MAX", 2)
     monkeypatch.setattr(limits, "CONNECTIONS_PER_CALLER_MAX", 3)
 
 
-FOUR = settings_with(mailbox_max=4)
-
-
-def test_what_comes_without_a_hello_is_bounded_to_the_byte() -> None:
+def test_what_comes_without_a_hello_is_bounded_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the bound it is still heard, beyond it it is cut off."""
-    conduct = Conduct(settings_with(unbound_max_bytes=1000))
+    monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 1000)
+    conduct = Conduct()
     assert conduct.unbound(b"a", 1000 - FRAME_BYTES) == ""
-    assert "bus.unbound_max_bytes" in conduct.unbound(b"a", 0)
+    assert "without a hello" in conduct.unbound(b"a", 0)
     assert conduct.unbound(b"b", 1000 - FRAME_BYTES) == ""
 
 
-def test_what_was_on_its_way_when_a_known_peer_had_to_say_hello_again_is_no_strangers() -> None:
+def test_what_was_on_its_way_when_a_known_peer_had_to_say_hello_again_is_no_strangers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A hello proves it for the life of the connection; garbage ends that too, and another's connection is not it."""
-    conduct = Conduct(settings_with(unbound_max_bytes=1000))
+    monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 1000)
+    conduct = Conduct()
     conduct.bound(b"a")
     assert [conduct.unbound(b"a", 8_000_000) for _ in range(9)] == [""] * 9
-    assert "bus.unbound_max_bytes" in conduct.unbound(b"b", 8_000_000)
+    assert "without a hello" in conduct.unbound(b"b", 8_000_000)
     assert [bool(conduct.malformed(b"a")) for _ in range(4)] == [False, False, False, True]
 
 
-def test_empty_frames_count_too() -> None:
+def test_empty_frames_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each costs the memory of its record."""
-    conduct = Conduct(settings_with(unbound_max_bytes=10 * FRAME_BYTES))
+    monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 10 * FRAME_BYTES)
+    conduct = Conduct()
     assert [bool(conduct.unbound(b"a", 0)) for _ in range(11)] == [False] * 10 + [True]
 
 
 def test_the_last_malformed_frame_that_is_borne_ends_the_connection() -> None:
     """Counted per connection."""
-    conduct = Conduct(FOUR)
+    conduct = Conduct()
     assert [bool(conduct.malformed(b"a")) for _ in range(4)] == [False, False, False, True]
     assert conduct.malformed(b"b") == ""
 
@@ -57,7 +59,7 @@ def test_the_last_malformed_frame_that_is_borne_ends_the_connection() -> None:
 @given(st.lists(st.binary(min_size=1, max_size=2), max_size=60))
 def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
     """The oldest records give way."""
-    conduct = Conduct(FOUR)
+    conduct = Conduct()
     for connection in connections:
         conduct.malformed(connection)
         conduct.bound(connection[:1])

@@ -28,7 +28,7 @@ def world() -> Iterator[World]:
 def client_of(world: World, *, lanes: list[str] | None = None, **changed: int) -> LedgerClient:
     """A writer of role ho2."""
     bus = world.client("ho2", lanes=lanes)
-    return LedgerClient(bus, ledger_settings(**{"request_timeout_ms": 2000, "client_outstanding_max": 1000, **changed}))
+    return LedgerClient(bus, ledger_settings(**{"request_timeout_ms": 2000, **changed}))
 
 
 def chain(count: int) -> list[tuple[str, str]]:
@@ -172,16 +172,17 @@ def test_cancelling_a_barrier_does_not_cancel_the_write(world: World) -> None:
     assert client.outstanding == 0
 
 
-def test_outstanding_entries_are_bounded(world: World) -> None:
+def test_outstanding_entries_are_bounded(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     """The bound counts entries, names its setting, and frees as acks come."""
     store = Store()
     world.start(Journal(store), role="ledger")
-    client = client_of(world, client_outstanding_max=3)
+    monkeypatch.setattr(limits, "UNACKNOWLEDGED_MAX", 3)
+    client = client_of(world)
 
     async def scenario() -> None:
         client.submit([entry("a"), entry("b")])
         client.submit([entry("c")])
-        with pytest.raises(LedgerError, match="client_outstanding_max") as caught:
+        with pytest.raises(LedgerError, match="unacknowledged") as caught:
             client.submit([entry("d")])
         assert caught.value.code == "busy"
         await client.flush()
@@ -303,12 +304,16 @@ def test_what_nobody_waits_for_leaves_after_its_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["flush", "question", "many", "large", "at_once"])
-def test_what_nobody_waits_for_leaves_at_once_when_it_has_to(world: World, how: str) -> None:
+def test_what_nobody_waits_for_leaves_at_once_when_it_has_to(
+    monkeypatch: pytest.MonkeyPatch, world: World, how: str
+) -> None:
     """Somebody waits for all of it, or asks the ledger and has to find it, or it is as much as a frame takes."""
     store = Store()
     world.start(Journal(store), role="ledger")
     most = 3 if how == "many" else 9
-    client = client_of(world, lazy_commit_ms=3_600_000, batch_entries_max=most, batch_bytes_max=5_000)
+    monkeypatch.setattr(limits, "FRAME_ENTRIES_MAX", most)
+    monkeypatch.setattr(limits, "FRAME_BYTES_MAX", 5000)
+    client = client_of(world, lazy_commit_ms=3_600_000)
 
     async def scenario() -> None:
         client.submit([entry("a")])
@@ -328,11 +333,14 @@ def test_what_nobody_waits_for_leaves_at_once_when_it_has_to(world: World, how: 
     assert client.outstanding == 0
 
 
-def test_urgent_writes_leave_together_and_those_after_them_with_the_answer(world: World) -> None:
+def test_urgent_writes_leave_together_and_those_after_them_with_the_answer(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
     """Those of one step of the loop in one frame; what comes while it is on its way in the next one."""
     store = Store()
     world.start(Journal(store, delay_s=0.1), role="ledger")
-    client = client_of(world, client_frames_max=1)
+    monkeypatch.setattr(limits, "URGENT_FRAMES_MAX", 1)
+    client = client_of(world)
 
     async def scenario() -> None:
         early = [client.submit([entry(f"a{n}")], urgent=True) for n in range(3)]
@@ -346,11 +354,14 @@ def test_urgent_writes_leave_together_and_those_after_them_with_the_answer(world
     assert store.frames == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
 
 
-def test_as_many_frames_of_urgent_writes_are_on_their_way_as_the_setting_says(world: World) -> None:
+def test_as_many_frames_of_urgent_writes_are_on_their_way_as_the_setting_says(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
     """A lazy one on its way counts for none of them: it may wait for its sync, and nobody waits behind it."""
     store = Store()
     world.start(Journal(store, delay_s=0.5), role="ledger")
-    client = client_of(world, client_frames_max=2, lazy_commit_ms=1)
+    monkeypatch.setattr(limits, "URGENT_FRAMES_MAX", 2)
+    client = client_of(world, lazy_commit_ms=1)
 
     async def scenario() -> None:
         client.submit([entry("lazy")])
@@ -365,11 +376,13 @@ def test_as_many_frames_of_urgent_writes_are_on_their_way_as_the_setting_says(wo
     assert store.frames == [["lazy"], ["e0"], ["e1"], ["e2", "e3"]]
 
 
-def test_frames_hold_no_more_than_a_batch_of_the_ledger(world: World) -> None:
+def test_frames_hold_no_more_than_a_batch_of_the_ledger(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     """In number and in bytes; a write that is larger goes alone, and none is parted."""
     store = Store()
     world.start(Journal(store), role="ledger")
-    client = client_of(world, batch_entries_max=4, batch_bytes_max=4_000)
+    monkeypatch.setattr(limits, "FRAME_ENTRIES_MAX", 4)
+    monkeypatch.setattr(limits, "FRAME_BYTES_MAX", 4000)
+    client = client_of(world)
 
     async def scenario() -> None:
         client.submit([entry("a"), entry("b"), entry("c")])
@@ -483,11 +496,14 @@ async def test_every_page_of_a_question_is_fetched_up_to_its_limit(limit, pages,
     assert (sizes, more) == (pages, further)
 
 
-def test_what_nobody_waits_for_leaves_after_its_time_also_behind_an_urgent_frame_that_was_full(world: World) -> None:
+def test_what_nobody_waits_for_leaves_after_its_time_also_behind_an_urgent_frame_that_was_full(
+    monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
     """Urgent and lazy ones of one step that are more than a frame takes: the rest has its bound, too."""
     store = Store()
     world.start(Journal(store), role="ledger")
-    client = client_of(world, lazy_commit_ms=40, batch_entries_max=3)
+    monkeypatch.setattr(limits, "FRAME_ENTRIES_MAX", 3)
+    client = client_of(world, lazy_commit_ms=40)
 
     async def scenario() -> None:
         await client.write([entry("z")])
@@ -502,12 +518,15 @@ def test_what_nobody_waits_for_leaves_after_its_time_also_behind_an_urgent_frame
 
 
 def test_what_nobody_waits_for_leaves_after_its_time_also_when_that_passed_while_urgent_ones_were_held(
+    monkeypatch: pytest.MonkeyPatch,
     world: World,
 ) -> None:
     """The time passes while an urgent frame is on its way; what the next urgent frame has no room for leaves too."""
     store = Store()
     world.start(Journal(store, delay_s=0.1), role="ledger")
-    client = client_of(world, lazy_commit_ms=40, batch_bytes_max=5_000, client_frames_max=1)
+    monkeypatch.setattr(limits, "FRAME_BYTES_MAX", 5000)
+    monkeypatch.setattr(limits, "URGENT_FRAMES_MAX", 1)
+    client = client_of(world, lazy_commit_ms=40)
 
     async def scenario() -> None:
         client.submit([entry("a")], urgent=True)

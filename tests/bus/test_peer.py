@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hobus.bus import catalog
+from hobus.bus import catalog, limits
 from hobus.bus.codec import encode, pack_header, unpack_header
 from hobus.bus.dispatch import Actor, Call
 from hobus.bus.envelope import Kind, header
@@ -694,8 +694,8 @@ def test_a_stop_gives_back_what_does_not_end_in_time(world: World) -> None:
     world.run(scenario())
 
 
-def test_a_client_holds_back_what_would_be_too_much_and_all_of_it_is_answered() -> None:
-    """No more than `bus.client_open_max_bytes` under way: nobody is told `busy`, nobody cut off, nor when all is asked anew."""
+def test_a_client_holds_back_what_would_be_too_much_and_all_of_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than `limits.CLIENT_OPEN_MAX_BYTES` under way: nobody is told `busy`, nobody cut off, nor when all is asked anew."""
 
     class Host(Actor):
         service = "host"
@@ -708,7 +708,8 @@ def test_a_client_holds_back_what_would_be_too_much_and_all_of_it_is_answered() 
             self.at_once -= 1
             raise BusError("rejected", "no turns here")
 
-    settings = bus_settings(client_open_max_bytes=2_500)
+    monkeypatch.setattr(limits, "CLIENT_OPEN_MAX_BYTES", 2500)
+    settings = bus_settings()
     with World(settings) as world:
         host = Host()
         world.start(host, role="host", slots=0)

@@ -272,15 +272,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "more questions than a turn pays for": (
         {"budget": {"max_context_tokens": 100, "max_queries": 10**9, "timeout_ms": 1}},
-        "budget.max_queries: 1000000000 is above attention.queries_max (64); lower the first or raise the second",
+        "budget.max_queries: 1000000000 is above 64",
     ),
     "more time than a turn waits": (
         {"budget": {"max_context_tokens": 100, "max_queries": 1, "timeout_ms": 10**12}},
-        "budget.timeout_ms: 1000000000000 is above attention.timeout_max_ms (10000)",
+        "budget.timeout_ms: 1000000000000 is above 10000",
     ),
     "more entries": (
         {"pipeline": [{"stage": "a", "type": "ledger_query", "config": {"max_entries": 10**9, "scope": "cluster"}}]},
-        "pipeline.0.config.max_entries: 1000000000 is above attention.entries_max (256)",
+        "pipeline.0.config.max_entries: 1000000000 is above 256",
     ),
     "more of a file than is ever read": (
         {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["a"], "max_size_bytes": 10**12}}]},
@@ -288,11 +288,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "more files than questions": (
         {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": [f"p{n}" for n in range(65)], "max_size_bytes": 1}}]},
-        "pipeline.0.config.paths: are 65; at most 64 are asked for (attention.queries_max)",
+        "pipeline.0.config.paths: are 65; at most 64 are asked for",
     ),
     "more results": (
         {"pipeline": [{"stage": "a", "type": "horizontal_search", "config": {**SEARCH, "max_results": 10**9}}]},
-        "pipeline.0.config.max_results: 1000000000 is above attention.results_max (100)",
+        "pipeline.0.config.max_results: 1000000000 is above 100",
     ),
     "a fallback that there is not": ({"fallback": {"on_timeout": "retry", "on_empty": "fail"}}, "fallback.on_timeout"),
 }  # fmt: skip

@@ -375,10 +375,10 @@ def test_a_text_that_is_known_is_not_parsed_again_and_another_one_is(tmp_path: P
     first, again = (read(Layers(own=tmp_path)) for _ in range(2))
     assert first.assets["agent"]["ADMIN"] is again.assets["agent"]["ADMIN"] and first.config is again.config
     agent.write_text(json.dumps(sound | {"system_prompt": "second"}))
-    (tmp_path / "admin_config.json").write_text('{"bus": {"queue_max": 7}}')
+    (tmp_path / "admin_config.json").write_text('{"bus": {"attempts_max": 7}}')
     changed = read(Layers(own=tmp_path))
     assert changed.assets["agent"]["ADMIN"].system_prompt == "second"
-    assert changed.config is not None and changed.config.bus.queue_max == 7
+    assert changed.config is not None and changed.config.bus.attempts_max == 7
     agent.write_text(json.dumps(sound | {"system_prompt": 3}))
     told = [read(Layers(own=tmp_path)).faults for _ in range(2)]
     assert told[0] == told[1] and any(fault.startswith(f"{agent}: system_prompt: ") for fault in told[0])

@@ -27,7 +27,7 @@ from hobus.bus.peer import Peer
 from tests.conformance.clusters import Cluster, RealCluster, SimCluster, bus_settings
 from tests.conformance.desk import Desk, Shelf, prompt
 
-SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000, mailbox_max=128)
+SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000)
 
 
 OPEN_MAX = 64
@@ -37,6 +37,7 @@ OPEN_MAX = 64
 def few_open(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one principal no more requests may be open than half a mailbox takes."""
     monkeypatch.setattr(limits, "OPEN_MAX", OPEN_MAX)
+    monkeypatch.setattr(limits, "MAILBOX_MAX", 2 * OPEN_MAX)
 
 
 @pytest.fixture(params=["simulated", pytest.param("zeromq", marks=pytest.mark.process)])
@@ -531,7 +532,7 @@ def test_the_mailbox_bound_is_busy_at_once(cluster: Cluster) -> None:
         await cluster.start(shelf, role="ledger")
         workers = [await cluster.start(None, role="ho1") for _ in range(3)]
         held = [one for worker in workers[:2] for one in await hold(shelf, worker, OPEN_MAX)]
-        assert len(held) == SETTINGS.mailbox_max
+        assert len(held) == limits.MAILBOX_MAX
         assert await code_of(workers[2].request("ledger", GetBody(ref="more"), expect=Body, timeout_s=10)) == "busy"
         shelf.go.set()
         for one in held:
@@ -574,13 +575,13 @@ def test_immediate_requests_are_bounded_at_the_broker(cluster: Cluster) -> None:
         workers = [await cluster.start(None, role="ho1") for _ in range(3)]
         asked = [
             asyncio.ensure_future(workers[n % 3].request("gateway", ReadBreakers(), expect=Breakers, timeout_s=20))
-            for n in range(SETTINGS.mailbox_max + 10)
+            for n in range(limits.MAILBOX_MAX + 10)
         ]
-        await until(lambda: len(desk.calls) == SETTINGS.mailbox_max)
+        await until(lambda: len(desk.calls) == limits.MAILBOX_MAX)
         desk.go.set()
         for one in asked:
             await one
-        assert len(desk.calls) == SETTINGS.mailbox_max + 10
+        assert len(desk.calls) == limits.MAILBOX_MAX + 10
 
     cluster.run(scenario())
 

@@ -30,7 +30,7 @@ def snapshot(**sections: dict[str, Any]) -> Snapshot:
     """
     values = SHIPPED.config.model_dump()
     small = {
-        "segment_bytes": 1 << 20, "reserve_bytes": 1 << 14, "zero_fill_chunk_bytes": 1 << 16,
+        "segment_bytes": 1 << 20, "reserve_bytes": 1 << 14,
         "search": {**values["ledger"]["search"], "enabled": False},
     }  # fmt: skip
     given = {**sections, "ledger": {**small, **sections.get("ledger", {})}}

@@ -27,9 +27,9 @@ from tests.gateway_service.rig import (
     recorded_sends,
 )  # fmt: skip
 
-CONFIG = BreakerConfig(failures=3, open_ms=10_000, probes=2, probe_retry_ms=1000, silence_ms=5000)
+CONFIG = BreakerConfig(failures=3, open_ms=10_000, probes=2, silence_ms=5000)
 SETTINGS = {
-    "breaker": {"failures": 2, "open_ms": 10_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000},
+    "breaker": {"failures": 2, "open_ms": 10_000, "probes": 1, "silence_ms": 5000},
     "attempts_max": 1,
     "outage_wait_ms": 0,
 }
@@ -91,7 +91,7 @@ def test_every_state_meets_every_event(breaker, event, after):
     ],
 )
 def test_who_may_not_pass_is_told_when_to_ask_again(breaker, now, refusal):
-    """Open: when it is probed; all probes taken: after probe_retry_ms."""
+    """Open: when it is probed; all probes taken: after a second."""
     assert entered(breaker, now, CONFIG)[1] == refusal
 
 

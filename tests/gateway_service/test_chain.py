@@ -44,7 +44,7 @@ GATEWAY = {
     "fallback_reserve_ms": 3000,
     "attempts_max": 1,
 }  # fmt: skip
-HASTY = {"failures": 5, "open_ms": 10_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 1000}
+HASTY = {"failures": 5, "open_ms": 10_000, "probes": 1, "silence_ms": 1000}
 """A breaker that takes a second for time enough."""
 CONFIG = snapshot(gateway=GATEWAY).config.gateway
 ADMIN = SHIPPED.agents["ADMIN"]
@@ -214,7 +214,7 @@ def test_a_chain_that_fails_whole_says_what_each_of_it_said(make):
 
 def test_a_short_share_is_followed_and_says_nothing_of_its_provider(make):
     """Less than silence_ms is nobody's fault: record, breaker and caller say so, and the next is asked all the same."""
-    breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000}
+    breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "silence_ms": 5000}
     cluster = make(hang, hang, hang, breaker=breaker)
     response = cluster.run(cluster.ask(prompt(), timeout_s=6))
     entries = cluster.run(cluster.entries(rests_s=2))
@@ -310,7 +310,7 @@ def test_a_fallback_that_the_budget_forbids_is_not_the_reason(make):
 
 def test_an_open_breaker_sends_its_calls_to_the_next_model_at_once(make):
     """No send, no wait: the provider that is down is left alone."""
-    breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000}
+    breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "silence_ms": 5000}
     cluster = make(fail, None, None, breaker=breaker)
     for name in "abc":
         assert cluster.run(cluster.ask(prompt(f"WO-{name}#1"))).provider_id == "second"

@@ -11,25 +11,27 @@ from bench.builders import prompt
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry, Query
+from hobus.gateway_service import limits
 from hobus.gateway_service.recovery import Recovery
-from tests.gateway_service.rig import SHIPPED, Cluster, answered, hang, payload
+from tests.gateway_service.rig import Cluster, answered, hang, payload
 from tests.rig import of_type
 
 EVERY = 6
-WHOLE = SHIPPED.config.gateway.model_copy(update={"rebuild_page": 1, "snapshot_entries": 1_000_000})
 
 
 @pytest.fixture
-def cluster() -> Iterator[Cluster]:
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """With a snapshot every six entries, and pages of four."""
-    made = Cluster(gateway={"snapshot_entries": EVERY, "rebuild_page": 4})
+    monkeypatch.setattr(limits, "SNAPSHOT_ENTRIES", EVERY)
+    monkeypatch.setattr(limits, "REBUILD_PAGE", 4)
+    made = Cluster()
     yield made
     made.close()
 
 
 def folded(cluster: Cluster, entries: list[Entry]) -> Recovery:
     """What all these entries come to, without any snapshot."""
-    whole = Recovery(cluster.ho1, None, None, WHOLE)
+    whole = Recovery(cluster.ho1, None, None)
     for entry in entries:
         whole._fold(entry)
     return whole

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from bench.ledger_drills.rig import SESSION, append, ledger_config, running, take_over, write
 from hobus.bus.disk import RealDisk
 from hobus.ledger_service import index as index_module
+from hobus.ledger_service import limits
 from hobus.ledger_service.index import Index, key_hash
 from hobus.ledger_service.tables import Known
 
@@ -69,7 +70,8 @@ async def test_what_is_known_stays_known_before_and_after_the_index_was_read(
 ):
     """From the first write of a start on, with what came since, and with a filter that is full."""
     monkeypatch.setattr(index_module, "_HASHES_AT_ONCE", 7)
-    disk, config = RealDisk(memory_path), ledger_config(known_filter_bytes=size_bytes)
+    monkeypatch.setattr(limits, "KNOWN_FILTER_BYTES", size_bytes)
+    disk, config = RealDisk(memory_path), ledger_config()
     old = [write(f"e{number}", once=f"k{number}") for number in range(40)]
     late = [write(f"f{number}", once=f"k{number}") for number in range(40)]
     async with running(disk, config) as ledger:

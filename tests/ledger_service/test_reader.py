@@ -9,7 +9,7 @@ from hobus.bus.messages.ledger import Provenance
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
 from hobus.ledger_service.segment import segment_name
 
-CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)
+CONFIG = ledger_config(segment_bytes=4_096)
 
 
 @pytest.fixture

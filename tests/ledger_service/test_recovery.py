@@ -21,6 +21,7 @@ from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.record.catalog import read_body
 from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service import limits
 from hobus.ledger_service.frame import GENESIS, VERSION
 from hobus.ledger_service.opening import INDEX, open_ledger
 from hobus.ledger_service.reader import read_entries
@@ -179,9 +180,12 @@ async def test_nothing_is_acknowledged_from_a_page_cache_that_lies():
     ("batches", "torn_bytes"),
     [(6, None), (6, 100), *(pytest.param(12, torn, marks=pytest.mark.slow) for torn in (None, 1, 100, 700))],
 )
-async def test_a_crash_at_every_write_and_sync_loses_nothing_acknowledged(power_cut, batches, torn_bytes):
+async def test_a_crash_at_every_write_and_sync_loses_nothing_acknowledged(
+    monkeypatch: pytest.MonkeyPatch, power_cut, batches, torn_bytes
+):
     """Start, batches, rotation, recovery itself: whatever call fails, acknowledged entries stand and numbers go on."""
-    config = ledger_config(segment_bytes=150 * batches, zero_fill_chunk_bytes=512)
+    monkeypatch.setattr(limits, "ZERO_FILL_CHUNK_BYTES", 512)
+    config = ledger_config(segment_bytes=150 * batches)
     device = medium()
     disk = FailingDisk(SimDisk(device))
     await _write_until_it_fails(disk, config, batches)
@@ -225,7 +229,7 @@ async def _write_until_it_fails(disk, config, batches: int) -> dict[str, int]:
 async def test_a_missing_segment_refuses_the_start():
     """The first or a middle one; the last one too while the index knows of it (below)."""
     device = medium()
-    await _filled(device, batches=12, segment_bytes=2_048, zero_fill_chunk_bytes=512)
+    await _filled(device, batches=12, segment_bytes=2_048)
     segments = sorted(name for name in device.files if name.endswith(".seg"))
     assert len(segments) >= 3
     for missing in segments[:-1]:

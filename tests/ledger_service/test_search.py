@@ -22,6 +22,7 @@ from bench.ledger_drills.rig import (
     take_over,
     write,
 )  # fmt: skip
+from hobus.bus import limits as bus_limits
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ids import RunId, session_id_of
@@ -30,7 +31,7 @@ from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.session_facts import RunCompleted, SessionEvent
 from hobus.bus.sim.disk import SimDisk
-from hobus.ledger_service import full_text
+from hobus.ledger_service import full_text, limits
 from hobus.ledger_service.finding import looked_for
 from hobus.ledger_service.search_index import FILE, IndexedText, SearchIndex
 
@@ -173,11 +174,12 @@ async def test_what_answers_better_comes_first_and_the_answer_is_bounded():
         assert len((await _ask(ledger, "blue", limit=1_000)).hits) == 6  # hits_max is 10
 
 
-async def test_of_a_question_the_rare_words_are_looked_for_and_the_common_ones_count():
-    """`ledger.search.postings_max` bounds what is looked at; one word, however common, is always looked for."""
+async def test_of_a_question_the_rare_words_are_looked_for_and_the_common_ones_count(monkeypatch: pytest.MonkeyPatch):
+    """`limits.POSTINGS_MAX` bounds what is looked at; one word, however common, is always looked for."""
     first, entry = _journal()
     texts = [b"the red lamp", b"the lamp", *[b"the tide"] * 6]
-    config = ledger_config(search=search_config(postings_max=3))
+    monkeypatch.setattr(limits, "POSTINGS_MAX", 3)
+    config = ledger_config(search=search_config())
     async with running(SimDisk(medium()), config) as ledger:
         await ledger.write(first, *(entry("RunRequested", text) for text in texts))
         assert [hit.sequence for hit in (await _ask(ledger, "the red lamp")).hits] == [1, 2]
@@ -205,10 +207,12 @@ async def test_what_is_said_elsewhere_changes_nothing_in_a_session():
         assert looked_at.call_count == 3 and all(len(call.args[1].about) == 1 for call in looked_at.call_args_list)
 
 
-async def test_of_a_word_in_many_texts_the_newest_are_compared_and_all_counted():
+async def test_of_a_word_in_many_texts_the_newest_are_compared_and_all_counted(monkeypatch: pytest.MonkeyPatch):
     """More than are taken at once: what has a rarer word as well comes first, however old."""
     first, entry = _journal()
-    config = ledger_config(search=search_config(postings_max=5_000, wait_ms=60_000))
+    monkeypatch.setattr(limits, "POSTINGS_MAX", 5000)
+    monkeypatch.setattr(limits, "INDEX_WAIT_MS", 60000)
+    config = ledger_config(search=search_config())
     async with running(SimDisk(medium()), config) as ledger:
         texts = [b"lamp of the attic", *[b"lamp of the cellar"] * 600]
         await ledger.write(first, *(entry("RunRequested", text) for text in texts))
@@ -236,13 +240,14 @@ async def test_an_excerpt_shows_the_words_that_were_found_and_where():
         assert hit.text_chars == len(text)
 
 
-async def test_an_excerpt_is_where_the_rare_words_stand_together():
+async def test_an_excerpt_is_where_the_rare_words_stand_together(monkeypatch: pytest.MonkeyPatch):
     """Of a long text the part that answers, wherever common words stand; and it counts as a text of that length."""
     first, entry = _journal()
     filler = "this is what the diary of the day says of the rain and of the tea; " * 8
     text = f"{filler}The alarm code of the Zephyr is 90210. {filler}"
     days = [f"the diary of day {day}: rain, tea, and nothing else".encode() for day in range(30)]
-    async with running(SimDisk(medium()), ledger_config(search=search_config(text_max_bytes=10_000))) as ledger:
+    monkeypatch.setattr(limits, "SEARCHED_TEXT_MAX_BYTES", 10000)
+    async with running(SimDisk(medium()), ledger_config(search=search_config())) as ledger:
         await ledger.write(first, entry("RunRequested", text.encode()), *(entry("RunRequested", day) for day in days))
         hits = (await _ask(ledger, "What is the alarm code of the Zephyr?", score_min=0.2)).hits
         assert "alarm code of the Zephyr" in hits[0].excerpt and hits[0].excerpt_at > len(filler) - 40
@@ -258,10 +263,12 @@ async def test_an_excerpt_is_where_the_rare_words_stand_together():
         "Rotterdam?",
     ],
 )
-async def test_words_that_were_never_said_do_not_hide_what_was(question):
+async def test_words_that_were_never_said_do_not_hide_what_was(monkeypatch: pytest.MonkeyPatch, question):
     """However a person asks; but what has the common words alone is no answer."""
     first, entry = _journal()
-    config = ledger_config(search=search_config(words_max=32, excerpt_chars=240))
+    monkeypatch.setattr(bus_limits, "SEARCH_WORDS_MAX", 32)
+    monkeypatch.setattr(limits, "EXCERPT_CHARS", 240)
+    config = ledger_config(search=search_config())
     days = [f"this is what I did on day {day} of the month: a walk in the rain, and that was it" for day in range(60)]
     said = ["list the tools", "The door code of the warehouse in Rotterdam is 4711.", *days]
     async with running(SimDisk(medium()), config) as ledger:
@@ -272,10 +279,13 @@ async def test_words_that_were_never_said_do_not_hide_what_was(question):
             assert (await _ask(ledger, nothing, session_id=ID, streams=["session"], score_min=0.2)).hits == []
 
 
-async def test_what_repeats_a_text_among_others_does_not_hide_it():
+async def test_what_repeats_a_text_among_others_does_not_hide_it(monkeypatch: pytest.MonkeyPatch):
     """A short one that says it comes before long and newer ones that quote it: of them there may be many."""
     first, entry = _journal()
-    config = ledger_config(search=search_config(words_max=32, excerpt_chars=240, text_max_bytes=10_000))
+    monkeypatch.setattr(bus_limits, "SEARCH_WORDS_MAX", 32)
+    monkeypatch.setattr(limits, "EXCERPT_CHARS", 240)
+    monkeypatch.setattr(limits, "SEARCHED_TEXT_MAX_BYTES", 10000)
+    config = ledger_config(search=search_config())
     quoting = (
         "what I was given says: - you: the key of the boathouse - you: " + "this is how it was in the end - you: " * 9
     )
@@ -326,7 +336,7 @@ async def test_more_is_said_where_further_texts_were_not_read():
 
 
 async def test_of_a_long_text_the_beginning_is_searched():
-    """`ledger.search.text_max_bytes`, cut at a whole character; what is behind it is not found."""
+    """`limits.SEARCHED_TEXT_MAX_BYTES`, cut at a whole character; what is behind it is not found."""
     first, entry = _journal()
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(first, entry("RunRequested", ("begin " + "ü" * 600 + " ending").encode()))
@@ -395,7 +405,8 @@ async def test_what_is_not_indexed_yet_is_brought_in_by_the_question_or_said(mon
         await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
         found = await _ask(ledger, "lamp")
         assert (len(found.hits), found.reached, found.head) == (7, 7, 7)
-    config = ledger_config(search=search_config(wait_ms=0))
+    monkeypatch.setattr(limits, "INDEX_WAIT_MS", 0)
+    config = ledger_config(search=search_config())
     async with running(SimDisk(medium()), config) as ledger:
         first, entry = _journal()
         await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
@@ -404,7 +415,7 @@ async def test_what_is_not_indexed_yet_is_brought_in_by_the_question_or_said(mon
         assert len((await _ask(ledger, "lamp", before=2)).hits) == 1
 
 
-async def test_the_index_is_brought_up_behind_the_acknowledgement(memory_path):
+async def test_the_index_is_brought_up_behind_the_acknowledgement(monkeypatch: pytest.MonkeyPatch, memory_path):
     """By itself, after half an index interval, with nobody asking; and a start goes on where the last one ended."""
     bus = SmallBus()
     first, entry = _journal()
@@ -415,7 +426,8 @@ async def test_the_index_is_brought_up_behind_the_acknowledgement(memory_path):
         await bus.release()
     assert _reached(memory_path) == 1
     await ledger.service.drain()
-    async with running(RealDisk(memory_path), ledger_config(search=search_config(wait_ms=0))) as again:
+    monkeypatch.setattr(limits, "INDEX_WAIT_MS", 0)
+    async with running(RealDisk(memory_path), ledger_config(search=search_config())) as again:
         assert len((await _ask(again, "lamp")).hits) == 1
 
 

@@ -17,6 +17,7 @@ from bench.ledger_drills.rig import (
     take_over,
     write,
 )
+from hobus.bus import limits as bus_limits
 from hobus.bus.catalog import ROWS
 from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import handlers_of
@@ -35,7 +36,7 @@ from hobus.bus.messages.ledger import (
     Written,
 )
 from hobus.bus.sim.disk import SimDisk
-from hobus.ledger_service import recovery, tables
+from hobus.ledger_service import limits, recovery, tables
 from hobus.ledger_service.index import FILES
 from hobus.ledger_service.service import LedgerService
 
@@ -124,13 +125,14 @@ async def test_lookup_answers_in_the_order_of_the_question():
             await ledger.bus.release()
 
 
-async def test_lookup_with_bodies_is_bounded():
+async def test_lookup_with_bodies_is_bounded(monkeypatch: pytest.MonkeyPatch):
     """More than a page's bytes: ask for fewer; one entry is always given."""
-    async with running(SimDisk(medium()), ledger_config(read_bytes_max=1_000)) as ledger:
+    monkeypatch.setattr(limits, "READ_BYTES_MAX", 1000)
+    async with running(SimDisk(medium()), ledger_config()) as ledger:
         await ledger.write(write("a", body=bytes(900)), write("b", body=bytes(900)))
         with pytest.raises(BusError) as refused:
             await ledger.lookup("a", "b", bodies=True)
-        assert refused.value.code == "too_large" and "read_bytes_max" in refused.value.detail
+        assert refused.value.code == "too_large" and "ask for fewer" in refused.value.detail
         assert (await ledger.lookup("b", bodies=True))[0].bodies == [bytes(900)]
 
 
@@ -153,9 +155,10 @@ async def test_a_stream_is_read_in_order_in_pages_across_index_and_memory(flushe
         assert [e.sequence for e in page.entries] == [6, 8] and not page.more
 
 
-async def test_a_page_has_at_most_so_many_entries_whatever_was_asked_for():
+async def test_a_page_has_at_most_so_many_entries_whatever_was_asked_for(monkeypatch: pytest.MonkeyPatch):
     """Read, query and tail alike: nobody else is answered while one is made."""
-    async with running(SimDisk(medium()), ledger_config(read_entries_max=3)) as ledger:
+    monkeypatch.setattr(bus_limits, "PAGE_ENTRIES_MAX", 3)
+    async with running(SimDisk(medium()), ledger_config()) as ledger:
         for number in range(7):
             await ledger.write(write(f"e{number}"))
         await ledger.bus.release()
@@ -189,9 +192,10 @@ async def test_all_journals_are_read_in_one_page_and_nothing_else(is_indexed):
         assert refused[0].outcome == "refused"
 
 
-async def test_a_page_ends_at_its_bytes_and_gives_one_entry_at_least():
+async def test_a_page_ends_at_its_bytes_and_gives_one_entry_at_least(monkeypatch: pytest.MonkeyPatch):
     """`more` says that there is a next page; following it reads everything once."""
-    async with running(SimDisk(medium()), ledger_config(read_bytes_max=2_500)) as ledger:
+    monkeypatch.setattr(limits, "READ_BYTES_MAX", 2500)
+    async with running(SimDisk(medium()), ledger_config()) as ledger:
         await ledger.write(*(write(f"e{n}", body=bytes(700)) for n in range(7)), write("big", body=bytes(5_000)))
         after, sizes, names = -1, [], []
         while True:

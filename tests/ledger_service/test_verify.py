@@ -12,6 +12,7 @@ from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.base import pack
 from hobus.bus.record.entry import decode_stored, encode_stored
+from hobus.ledger_service import limits
 from hobus.ledger_service.frame import GENESIS, read_frame, read_header
 from hobus.ledger_service.index import Index
 from hobus.ledger_service.opening import INDEX, open_ledger
@@ -19,7 +20,7 @@ from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.segment import segment_name
 from hobus.ledger_service.verify import Verifier, is_ledger, verify_directory
 
-CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)
+CONFIG = ledger_config(segment_bytes=4_096)
 
 ONE_SEGMENT = ledger_config()
 
@@ -55,12 +56,13 @@ async def test_an_empty_ledger_is_whole_and_no_ledger_is_a_fault(memory_path):
 
 
 @pytest.mark.parametrize("every", [23, pytest.param(1, marks=pytest.mark.slow)])
-async def test_a_flipped_bit_of_any_byte_is_a_fault(memory_path, every):
+async def test_a_flipped_bit_of_any_byte_is_a_fault(monkeypatch: pytest.MonkeyPatch, memory_path, every):
     """Headers, entries, bodies, padding: none is accepted; behind the last batch it is told and left to recovery.
 
     One bit of a byte; every bit: `python -m bench.ledger_drills`.
     """
-    await _ledger(memory_path, batches=4, config=ledger_config(segment_bytes=2_048, zero_fill_chunk_bytes=512))
+    monkeypatch.setattr(limits, "ZERO_FILL_CHUNK_BYTES", 512)
+    await _ledger(memory_path, batches=4, config=ledger_config(segment_bytes=2_048))
     paths = sorted((memory_path / "segments").iterdir())
     for path in paths:
         whole = path.read_bytes()

@@ -16,19 +16,22 @@ from bench.ledger_drills.rig import (
     start,
     write,
 )
+from hobus.bus import limits as bus_limits
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
 from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service import limits
 
 
 async def _stats(ledger):
     return await ledger.service.on_read_stats(ReadLedgerStats(), call())
 
 
-async def test_writes_of_one_wake_up_share_one_frame_one_write_and_one_sync():
+async def test_writes_of_one_wake_up_share_one_frame_one_write_and_one_sync(monkeypatch: pytest.MonkeyPatch):
     """Group commit needs no timer: what is queued when the commit runs goes with it."""
     disk = FailingDisk(SimDisk(medium()))
-    async with running(disk, ledger_config(zero_fill_chunk_bytes=32_768)) as ledger:
+    monkeypatch.setattr(limits, "ZERO_FILL_CHUNK_BYTES", 32768)
+    async with running(disk, ledger_config()) as ledger:
         await ledger.write(write("first"))
         disk.calls.clear()
         answers = await asyncio.gather(*(ledger.write(write(f"w{n}"), write(f"v{n}")) for n in range(20)))
@@ -64,9 +67,10 @@ async def test_a_write_that_nobody_waits_for_is_committed_after_its_time():
             assert (await _lazily(ledger, write("a")))[0].outcome == "committed"
 
 
-async def test_a_full_batch_of_writes_that_nobody_waits_for_is_committed_at_once():
+async def test_a_full_batch_of_writes_that_nobody_waits_for_is_committed_at_once(monkeypatch: pytest.MonkeyPatch):
     """Laziness never makes a queue longer than a batch."""
-    async with running(SimDisk(medium()), ledger_config(lazy_commit_ms=3_600_000, batch_entries_max=4)) as ledger:
+    monkeypatch.setattr(bus_limits, "FRAME_ENTRIES_MAX", 4)
+    async with running(SimDisk(medium()), ledger_config(lazy_commit_ms=3_600_000)) as ledger:
         answers = [_lazily(ledger, write(f"e{n}")) for n in range(4)]
         async with asyncio.timeout(5):
             assert [(await one)[0].sequence for one in answers] == [0, 1, 2, 3]
@@ -110,14 +114,16 @@ async def test_an_answer_about_an_entry_of_the_same_batch_waits_for_its_sync():
     ledger.service.stop()
 
 
-async def test_a_batch_ends_at_its_limits_and_the_rest_follows():
+async def test_a_batch_ends_at_its_limits_and_the_rest_follows(monkeypatch: pytest.MonkeyPatch):
     """One Write larger than a batch goes into several frames and is answered once, in order."""
     disk = FailingDisk(SimDisk(medium()))
-    async with running(disk, ledger_config(batch_entries_max=4)) as ledger:
+    monkeypatch.setattr(bus_limits, "FRAME_ENTRIES_MAX", 4)
+    async with running(disk, ledger_config()) as ledger:
         acks = await ledger.write(*(write(f"e{n}") for n in range(10)))
         assert [ack.sequence for ack in acks] == list(range(10))
         assert (await _stats(ledger)).commits == 3
-    async with running(SimDisk(medium()), ledger_config(batch_bytes_max=2_000)) as ledger:
+    monkeypatch.setattr(bus_limits, "FRAME_BYTES_MAX", 2000)
+    async with running(SimDisk(medium()), ledger_config()) as ledger:
         await ledger.write(*(write(f"e{n}", body=bytes(900)) for n in range(6)))
         assert (await _stats(ledger)).commits == 3
 
@@ -137,10 +143,11 @@ async def test_what_rests_on_others_in_its_write_stands_with_them_or_never():
             assert [(ack.is_first, ack.code) for ack in acks] == [(True, ""), (False, "invalid"), (True, "")]
 
 
-async def test_what_rests_on_others_is_never_in_a_later_batch():
+async def test_what_rests_on_others_is_never_in_a_later_batch(monkeypatch: pytest.MonkeyPatch):
     """So a crash leaves both or none, however full the batch is."""
     disk = FailingDisk(SimDisk(medium()))
-    async with running(disk, ledger_config(batch_entries_max=2)) as ledger:
+    monkeypatch.setattr(bus_limits, "FRAME_ENTRIES_MAX", 2)
+    async with running(disk, ledger_config()) as ledger:
         (acks,) = await ledger.write_together([write(f"e{n}") for n in range(6)], resting=2)
         assert [ack.sequence for ack in acks] == list(range(6))
         assert (await _stats(ledger)).commits == 2  # of two entries, and of two with the two that rest on all of them
@@ -162,9 +169,10 @@ async def test_whether_others_stand_is_asked_once_however_many_entries_rest_on_t
     assert asked == 100
 
 
-async def test_writes_of_one_frame_have_nothing_to_do_with_each_other():
+async def test_writes_of_one_frame_have_nothing_to_do_with_each_other(monkeypatch: pytest.MonkeyPatch):
     """One refused, one lost, one larger than a batch, one that rests on another: each has its own answer, in order."""
-    async with running(SimDisk(medium()), ledger_config(batch_entries_max=3)) as ledger:
+    monkeypatch.setattr(bus_limits, "FRAME_ENTRIES_MAX", 3)
+    async with running(SimDisk(medium()), ledger_config()) as ledger:
         outcomes = await ledger.write_together(
             [write("a", once="k")],
             [write("b", "nowhere"), write("c")],
@@ -280,24 +288,30 @@ async def test_writes_are_refused_before_the_disk_is_full_and_taken_again_afterw
         assert (await ledger.write(write("b")))[0].sequence == 1
 
 
-async def test_more_bytes_than_may_wait_are_busy_until_those_before_them_are_durable():
+async def test_more_bytes_than_may_wait_are_busy_until_those_before_them_are_durable(monkeypatch: pytest.MonkeyPatch):
     """However many writers there are, what they brought is bounded; one write alone is taken whatever its size."""
-    async with running(SimDisk(medium()), ledger_config(outstanding_max_bytes=1_000)) as ledger:
+    monkeypatch.setattr(limits, "OUTSTANDING_MAX_BYTES", 1000)
+    async with running(SimDisk(medium()), ledger_config()) as ledger:
         assert (await ledger.write(write("large", body=bytes(2_000))))[0].outcome == "committed"
         waiting = [ledger.write(write(f"a{number}", body=bytes(400))) for number in range(3)]
         answers = await asyncio.gather(*waiting, return_exceptions=True)
         assert [answers[0][0].outcome, answers[1][0].outcome] == ["committed", "committed"]
         assert isinstance(answers[2], BusError) and answers[2].code == "busy" and answers[2].retryable
-        assert "800 bytes wait; the limit is 1000 (ledger.outstanding_max_bytes)" in answers[2].detail
+        assert "800 bytes wait; the limit is 1000" in answers[2].detail
         assert (await ledger.write(write("a2", body=bytes(400))))[0].outcome == "committed"
 
 
-async def test_more_than_the_outstanding_limit_is_busy_and_what_waits_is_answered():
+async def test_more_than_the_outstanding_limit_is_busy_and_what_waits_is_answered(monkeypatch: pytest.MonkeyPatch):
     """Bounded: the refused writer may come again, and a single large write is never refused for ever."""
-    async with running(SimDisk(medium()), ledger_config(outstanding_max=3)) as ledger:
+    monkeypatch.setattr(limits, "OUTSTANDING_MAX", 3)
+    async with running(SimDisk(medium()), ledger_config()) as ledger:
         answers = await asyncio.gather(*(ledger.write(write(f"w{n}")) for n in range(5)), return_exceptions=True)
         assert [getattr(answer, "code", "ok") for answer in answers] == ["ok", "ok", "ok", "busy", "busy"]
-        assert isinstance(answers[4], BusError) and answers[4].retryable and "outstanding_max" in answers[4].detail
+        assert (
+            isinstance(answers[4], BusError)
+            and answers[4].retryable
+            and "entries wait; the limit is" in answers[4].detail
+        )
         assert len(await ledger.write(*(write(f"v{n}") for n in range(9)))) == 9
         assert (await ledger.write(write("after")))[0].outcome == "committed"
 
@@ -329,10 +343,11 @@ async def test_ledger_time_never_decreases_whatever_the_clock_does():
     assert [entry.sequence for entry in entries] == list(range(7))
 
 
-async def test_segments_rotate_at_their_size_and_are_named_by_their_first_entry():
+async def test_segments_rotate_at_their_size_and_are_named_by_their_first_entry(monkeypatch: pytest.MonkeyPatch):
     """No batch is split; a batch larger than a segment gets one of its own."""
     device = medium()
-    config = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=1_024, bodies_max_bytes=20_000)
+    monkeypatch.setattr(limits, "ZERO_FILL_CHUNK_BYTES", 1024)
+    config = ledger_config(segment_bytes=4_096, bodies_max_bytes=20_000)
     async with running(SimDisk(device), config) as ledger:
         for number in range(12):
             await ledger.write(write(f"e{number}", body=bytes([number]) * (9_000 if number == 7 else 700)))

@@ -30,7 +30,7 @@ GIVEN_UP = ("PROVIDER_REFUSED", "PROVIDER_UNUSABLE")
 """Nothing that another model's answer would fix: the turn says it, and is not answered."""
 SAYS = {
     "drip": "did not finish an answer of tiny within 8", "drip-stream": "allow more time",
-    "flood": "answer_max_bytes", "flood-stream": "event_max_bytes", "close": "gave no answer that can be read",
+    "flood": "longer than 8388608 bytes", "flood-stream": "longer than 1048576 bytes", "close": "gave no answer that can be read",
     "400": "I do not like", "401": "give it a valid one", "403": "choose another one", "404": "there is no model tiny",
     "429": "answered 429: it takes no more for now", "500": "answered 500: it failed. It says: I do not like",
     "400-quotes": "does not take this request.", "500-quotes": "answered 500: it failed", "502": "answered 502: it failed",
@@ -153,7 +153,6 @@ def configure(cluster: Cluster, url: str) -> None:
         "providers": providers,
         "attempts_max": ATTEMPTS,
         "outage_wait_ms": 0,  # else what may pass is waited for
-        "answer_max_bytes": 1 << 20,
         "request_timeout_ms": REQUEST_MS,
         "stream_silence_ms": REQUEST_MS,
     }

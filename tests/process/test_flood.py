@@ -22,10 +22,12 @@ pytestmark = pytest.mark.process
 
 SERVER = """
 import sys, time, zmq
+from hobus.bus import limits
 from hobus.bus.zeromq.context import ZeroMQ
 from tests.bus.broker.rig import settings_with
 
-zeromq = ZeroMQ(settings_with(tap_hwm=100, heartbeat_interval_ms=50, heartbeat_timeout_ms=150))
+limits.HEARTBEAT_INTERVAL_MS = 50
+zeromq = ZeroMQ(settings_with(tap_hwm=100, heartbeat_timeout_ms=150))
 socket = getattr(zeromq, sys.argv[1])(int(sys.argv[2]))
 socket.bind(sys.argv[3])
 print("up", flush=True)

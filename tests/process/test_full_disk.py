@@ -13,6 +13,7 @@ import pytest
 
 from bench.builders import write_config
 from bench.cluster import cluster_in, eventually
+from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cluster.client import connected
 from hobus.launch.sessions.turns import process_turn
@@ -60,11 +61,10 @@ def test_what_was_answered_is_told_again_while_not_a_byte_is_left(small: Path) -
     cluster = cluster_in(small / "home")
 
     async def asked() -> list[TurnResult]:
-        config = place.snapshot.config
         async with connected(place, DOOR, timeout_s=DEADLINE_S) as bus:
 
             async def ask(turn: ProcessTurn) -> TurnResult:
-                pause_s = config.host.retry_interval_ms / 1000
+                pause_s = RETRY_INTERVAL_MS / 1000
                 return await process_turn(bus, turn, timeout_s=DEADLINE_S, retry_interval_s=pause_s)
 
             first = await ask(ProcessTurn(input_id="in-1", text="hello"))

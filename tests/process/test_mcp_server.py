@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.server import CallTimes, McpSource
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.sections.tools import HttpServer, StdioServer
@@ -24,18 +25,23 @@ from tests.process.started_here import ROOT, importable, lives, until  # noqa: F
 
 pytestmark = pytest.mark.process
 
-LIMITS = load_snapshot().config.tools.model_copy(
-    update={"kill_grace_ms": 300, "reconnect_min_ms": 50, "reconnect_max_ms": 200, "output_max_bytes": 1000}
-)
+LIMITS = load_snapshot().config.tools.model_copy(update={"output_max_bytes": 1000})
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends and comes back at once."""
+    for name, value in (("KILL_GRACE_MS", 300), ("RECONNECT_MIN_MS", 50), ("RECONNECT_MAX_MS", 200)):
+        monkeypatch.setattr(limits, name, value)
 
 
 @asynccontextmanager
-async def kept(directory: Path, how: str = "", limits: Any = LIMITS, **changes: Any) -> AsyncIterator[McpSource]:
+async def kept(directory: Path, how: str = "", **changes: Any) -> AsyncIterator[McpSource]:
     """A server that is ready or has failed; nothing of it is left afterwards."""
     config = scripted(directory, **changes)
     config["command"].append(how)
     server = McpSource(
-        "s", StdioServer.model_validate(config), limits, given={}, random=lambda: 0.5, on_change=lambda: None
+        "s", StdioServer.model_validate(config), LIMITS, given={}, random=lambda: 0.5, on_change=lambda: None
     )
     task = asyncio.get_running_loop().create_task(server.keep())
     try:
@@ -160,12 +166,13 @@ async def test_garbage_between_messages_harms_nothing(tmp_path: Path) -> None:
         assert await call(server, "effect") == (True, "", "did effect")
 
 
-async def test_two_hundred_tools(tmp_path: Path) -> None:
-    """All there, and each can be called; of more than listed_max the rest is refused."""
+async def test_two_hundred_tools(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """All there, and each can be called; of more than the limit the rest is refused."""
     async with kept(tmp_path, "many") as server:
         assert len(server.tools) == 212
         assert await call(server, "tool_199") == (True, "", "did tool 199")
-    async with kept(tmp_path, "many", LIMITS.model_copy(update={"listed_max": 100})) as server:
+    monkeypatch.setattr(limits, "LISTED_MAX", 100)
+    async with kept(tmp_path, "many") as server:
         assert len(server.tools) == 100
         assert "112 more" in server.refused[-1]
 
@@ -205,15 +212,17 @@ async def test_a_server_that_never_answers_is_given_up_and_tried_again(tmp_path:
         await until(lambda: server_pid(tmp_path) != first)
 
 
-async def test_an_answer_that_is_too_long_costs_its_own_call_alone(tmp_path: Path) -> None:
+async def test_an_answer_that_is_too_long_costs_its_own_call_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """No memory is filled, the others in flight and the server's process go on."""
-    limits = LIMITS.model_copy(update={"message_max_bytes": 100_000})
-    async with kept(tmp_path, "odd", limits=limits) as server:
+    monkeypatch.setattr(limits, "MESSAGE_MAX_BYTES", 100_000)
+    async with kept(tmp_path, "odd") as server:
         beside = asyncio.get_running_loop().create_task(call(server, "steady"))
         pid = server_pid(tmp_path)
         for tool in ("huge", "huge_id_last"):
             ok, code, text = await call(server, tool)
-            assert (ok, code) == (False, "tool_failed") and "tools.message_max_bytes" in text
+            assert (ok, code) == (False, "tool_failed") and "too large" in text
         assert (await beside)[0] and server_pid(tmp_path) == pid
 
 
@@ -298,9 +307,12 @@ asyncio.run(main())
         worker.wait()
 
 
-async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(tmp_path: Path) -> None:
+async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Its calls go there and nobody else's; two at once as well. Without a call for long it goes, and the next is new."""
-    async with kept(tmp_path, "stateful", LIMITS.model_copy(update={"mcp_idle_ms": 400}), per="session") as server:
+    monkeypatch.setattr(limits, "MCP_IDLE_MS", 400)
+    async with kept(tmp_path, "stateful", per="session") as server:
         said = [await asyncio.gather(*[call(server, "count", holder=holder) for holder in "aabb"]) for _ in range(2)]
         texts = [text for batch in said for _, _, text in batch]
         assert sorted(text.partition(" ")[0] for text in texts) == sorted("11223344")
@@ -313,10 +325,12 @@ async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(
         assert (await call(server, "count", holder="a"))[2].startswith("1 in ")
 
 
-async def test_of_many_holders_the_idle_ones_make_room_and_the_busy_ones_do_not(tmp_path: Path) -> None:
+async def test_of_many_holders_the_idle_ones_make_room_and_the_busy_ones_do_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Refused in words, and nothing was run."""
-    limits = LIMITS.model_copy(update={"mcp_processes_max": 2})
-    async with kept(tmp_path, "stateful", limits, per="session") as server:
+    monkeypatch.setattr(limits, "MCP_PROCESSES_MAX", 2)
+    async with kept(tmp_path, "stateful", per="session") as server:
         assert len({(await call(server, "count", holder=holder))[2] for holder in "abc"}) == 3
         busy = [asyncio.get_running_loop().create_task(call(server, "polite", holder=holder)) for holder in "de"]
         await until(lambda: len(effects(tmp_path)) == 2)

@@ -194,11 +194,11 @@ def test_what_cannot_be_without_a_stop_is_refused_by_name_and_a_fault_changes_no
     """Addresses and the bus are named with the mend; a configuration with faults is told as `hobus up` tells it."""
     cluster.up()
     former = cluster.run().config_digest
-    say(cluster, bus__queue_max=99, http__listen="127.0.0.1:0", budget__turn_limit=7)
+    say(cluster, bus__attempts_max=99, http__listen="127.0.0.1:0", budget__turn_limit=7)
     refused = cluster("reload")
     assert refused.code == 5
-    assert "bus.queue_max" in refused.err and "http.listen" in refused.err and "hobus down" in refused.err
-    say(cluster, bus__queue_max="many")
+    assert "bus.attempts_max" in refused.err and "http.listen" in refused.err and "hobus down" in refused.err
+    say(cluster, bus__attempts_max="many")
     assert cluster("reload").code == 2
     assert cluster.run().config_digest == former
     assert cluster.run().reload is None
@@ -209,7 +209,7 @@ def test_one_that_a_process_does_not_start_under_is_taken_back_and_that_is_said(
     cluster.up()
     former = cluster.run().config_digest
     before = {row.actor for row in cluster.run().children}
-    say(cluster, http__connections_max=7, ho3__checkpoint_entries=7)
+    say(cluster, http__connections_max=7, ho3__page_max=7)
     memory = cluster.home.root / "memory"
     eventually(memory.is_dir)
     aside = memory.rename(memory.with_name("aside"))

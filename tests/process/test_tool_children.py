@@ -18,6 +18,8 @@ import psutil
 import pytest
 import structlog
 
+from hobus.actors.ho1_executor import limits
+from hobus.actors.ho1_executor.tools import children
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_frame
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
@@ -42,8 +44,7 @@ SUITE = "tests.actors.ho1_executor.tools.suite_tools"
 
 def make(children: int = 2, **changed: Any) -> ChildToolRunner:
     """A runner whose processes know the suite's tools; what is changed of its settings goes to these."""
-    update = {"children_max": children, "output_max_bytes": OUTPUT_MAX_BYTES, "kill_grace_ms": 2000, "entry_points": []}
-    update |= {"said_max_bytes": SAID_MAX_BYTES, "files_max_bytes": FILES_MAX_BYTES}
+    update = {"children_max": children, "output_max_bytes": OUTPUT_MAX_BYTES, "entry_points": []}
     update |= {name: changed.pop(name) for name in list(changed) if name in ToolsConfig.model_fields}
     fields: dict[str, Any] = {
         "tools": ALL,
@@ -53,6 +54,14 @@ def make(children: int = 2, **changed: Any) -> ChildToolRunner:
         **changed,
     }
     return ChildToolRunner(load_snapshot().config.tools.model_copy(update=update), **fields)
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Borders that a test can reach; on a busy machine a process takes its time to end."""
+    monkeypatch.setattr(limits, "KILL_GRACE_MS", 2000)
+    monkeypatch.setattr(children, "SAID_MAX_BYTES", SAID_MAX_BYTES)
+    monkeypatch.setattr(children, "FILES_MAX_BYTES", FILES_MAX_BYTES)
 
 
 @pytest.fixture
@@ -201,7 +210,7 @@ async def test_what_a_tool_prints_is_there_with_its_result(
 
 
 async def test_a_tool_that_prints_more_than_a_pipe_holds_is_not_held_up(runner: ChildToolRunner) -> None:
-    """Both ends of it are kept, within tools.said_max_bytes."""
+    """Both ends of it are kept, within their limit."""
     output = await run(runner, "print", more=1_000_000)
     assert output.ok and len(output.printed.encode()) <= SAID_MAX_BYTES
     assert output.printed.startswith("said\n") and output.printed.endswith("xxx")
@@ -274,9 +283,12 @@ async def test_what_a_call_leaves_running_prints_for_that_call(tmp_path: Path, w
         await one.close()
 
 
-async def test_a_process_with_too_many_leftovers_is_ended_with_them(tmp_path: Path) -> None:
-    """Those of tools.leftovers_max calls may live; nothing is lost of what they printed."""
-    one, path = make(children=1, leftovers_max=2), tmp_path / "never"
+async def test_a_process_with_too_many_leftovers_is_ended_with_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those of LEFTOVERS_MAX calls may live; nothing is lost of what they printed."""
+    monkeypatch.setattr(limits, "LEFTOVERS_MAX", 2)
+    one, path = make(children=1), tmp_path / "never"
     try:
         pids: list[int] = []
         for _ in range(4):
@@ -431,7 +443,7 @@ def copy(times: int) -> str:
 
 def make_packaged() -> ChildToolRunner:
     """A runner of one process with the two tools above."""
-    return make(children=1, entry_points=["start", "copy"], definition_max_bytes=10_000)
+    return make(children=1, entry_points=["start", "copy"])
 
 
 @pytest.fixture
@@ -510,7 +522,7 @@ async def test_a_copy_that_a_tool_lets_return_answers_nothing(packages: Path) ->
 async def test_the_built_in_tools_run_in_processes() -> None:
     """As a worker runs them."""
     view = {"digest": "d", "packages": [], "frameworks": [], "tools": [], "agent_tools": {}, "config": {"a": {"b": 1}}}
-    settings = {"children_max": 1, "output_max_bytes": 1000, "kill_grace_ms": 1000}
+    settings = {"children_max": 1, "output_max_bytes": 1000}
     real = ChildToolRunner(load_snapshot().config.tools.model_copy(update=settings), tools=BUILTIN, view=view)
     try:
         assert (await run(real, "show_config", path="a.b")).text == '{"path": "a.b", "value": 1}'

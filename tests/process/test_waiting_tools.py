@@ -14,6 +14,7 @@ import psutil
 import pytest
 import structlog
 
+from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.sources import described
 from hobus.bus.tool import ToolResult
@@ -81,8 +82,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def runner_of(**settings: Any) -> ChildToolRunner:
     """It knows the package's tools, and has described none."""
-    settings = {"entry_points": list(TOOLS), "definition_max_bytes": 10_000, "kill_grace_ms": 500, **settings}
+    settings = {"entry_points": list(TOOLS), **settings}
     return make(children=64, **settings)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that is to end has its time, also on a busy machine."""
+    monkeypatch.setattr(limits, "KILL_GRACE_MS", 500)
 
 
 @pytest.fixture
@@ -203,9 +210,10 @@ async def test_what_programs_print_in_a_shared_process_is_nobodys(runner: ChildT
 
 
 async def test_a_process_without_a_call_goes(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `tools.children_idle_ms`, the shared one too; the next call has another."""
+    """After `limits.CHILDREN_IDLE_MS`, the shared one too; the next call has another."""
     monkeypatch.setenv("PYTHONPATH", f"{directory}:{ROOT}")
-    made = runner_of(children_idle_ms=300)
+    monkeypatch.setattr(limits, "CHILDREN_IDLE_MS", 300)
+    made = runner_of()
     made.share("waits")
     try:
         for tool in ("waits", "sleeps"):

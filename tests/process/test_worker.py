@@ -312,9 +312,7 @@ def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cl
         again = site.run("one").works()
         assert [row["actor"] for row in site.remote_rows()] == ["ho1/remote-1"]
         assert cluster("down").code == 0
-        cluster.up(
-            "--listen", address, "--config", str(write_config(tmp_path / "c.json", ("ho1.retry_interval_ms", 123)))
-        )
+        cluster.up("--listen", address, "--config", str(write_config(tmp_path / "c.json", ("ho1.repair_calls_max", 2))))
         digest = cluster.run().config_digest
         eventually(site.remote_rows, within_s=60)
         assert "another configuration" in again.said

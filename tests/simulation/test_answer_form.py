@@ -197,7 +197,7 @@ def idle() -> Iterator[SimulatedCluster]:
         ({"type": "object", "properties": {"a": {"type": "nothing"}}}, "is no JSON Schema at $.properties.a.type"),
         ({"$ref": "#/$defs/none"}, "refers to something that is not there"),
         ({"$ref": "http://127.0.0.1/schema"}, "refers to something outside itself"),
-        ({"description": "x" * 40_000}, "(sessions.output_schema_max_bytes)"),
+        ({"description": "x" * 40_000}, "at most 32768 are taken"),
         (DOUBLING, "would look at one value too often"),
     ],
 )

@@ -11,6 +11,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
+from hobus.bus.limits import RETRY_INTERVAL_MS
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
@@ -32,7 +33,7 @@ def turn(
 ) -> TurnResult:
     """One turn through the host, asked again as every client does."""
     asked = ProcessTurn(**{"session_id": None, "input_id": input_id, "text": text, "run_overrides": THEIRS, **fields})
-    retry_s = cluster.snapshot.config.host.retry_interval_ms / 1000
+    retry_s = RETRY_INTERVAL_MS / 1000
     return cluster.world.run(process_turn(cluster.door, asked, timeout_s=timeout_s, retry_interval_s=retry_s))
 
 

@@ -15,6 +15,7 @@ from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads.prompts import SentRequest
+from hobus.config import limits
 from hobus.config.schema import AdminConfig
 from tests.journals import check_record
 from tests.simulation.turns import CLASSIFY, AsksForTools, with_tools
@@ -45,13 +46,11 @@ def drawing(*files: File, idempotent: bool = True) -> ToolDefinition:
     return ToolDefinition("draw", "draws", schema, idempotent, run, source="python")
 
 
-def cluster_with(tool: ToolDefinition, provider: Sees, *, sees: bool, bound: int | None = None) -> SimulatedCluster:
+def cluster_with(tool: ToolDefinition, provider: Sees, *, sees: bool) -> SimulatedCluster:
     """A cluster whose agents have the tool."""
     config = shipped_snapshot().config.model_dump()
     for model in config["gateway"]["providers"]["offline"]["models"]:
         model["sees"] = sees
-    if bound is not None:
-        config["tools"]["files_max_bytes"] = bound
     snapshot = dataclasses.replace(shipped_snapshot(), config=AdminConfig.model_validate(config))
     return SimulatedCluster(with_tools(snapshot, tool), providers={"offline": provider}, tools={"draw": tool})
 
@@ -82,12 +81,13 @@ def test_an_image_is_shown_to_a_model_that_sees_and_told_to_another(sees: bool, 
     check_record(entries)
 
 
-def test_a_file_that_is_too_large_is_told_and_the_call_goes_on():
+def test_a_file_that_is_too_large_is_told_and_the_call_goes_on(monkeypatch: pytest.MonkeyPatch):
     """Neither the record nor a model has it."""
+    monkeypatch.setattr(limits, "FILES_MAX_BYTES", 100)
     provider = Sees()
-    with cluster_with(drawing(Image(data=PNG, name="chart.png")), provider, sees=True, bound=100) as cluster:
+    with cluster_with(drawing(Image(data=PNG, name="chart.png")), provider, sees=True) as cluster:
         result = cluster.ask("draw", input_id="in-1")
-    assert "chart.png, image/png, 264 bytes, not kept: tools.files_max_bytes is 100]" in result.response
+    assert "chart.png, image/png, 264 bytes, not kept: at most 100 bytes of files are]" in result.response
     assert (provider.shown, result.tool_calls[0].files) == ([[]], [])
 
 

@@ -22,7 +22,7 @@ def with_thinking(snapshot: Snapshot, thinking_ms: int) -> Snapshot:
     return dataclasses.replace(snapshot, config=AdminConfig.model_validate(config))
 
 
-CALM = (("bus.beat_interval_ms", 5_000), ("bus.peer_timeout_ms", 20_000), ("bus.probe_interval_ms", 1_000))
+CALM = (("bus.beat_interval_ms", 5_000), ("bus.peer_timeout_ms", 20_000))
 """For minutes of virtual time in which nobody dies unseen: a beat is work, and five a second are most of it."""
 
 

@@ -13,10 +13,11 @@ import mimetypes
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.tools.definition import KeptFiles, ToolDefinition
 from hobus.bus.messages.control import SEPARATOR
 from hobus.config.json_schema import input_schema_fault
-from hobus.config.sections.tools import McpServerConfig, ToolsConfig
+from hobus.config.sections.tools import McpServerConfig
 from hobus.config.tool_faults import TOOL_ID, is_meant
 
 NOT_TAKEN = "not_taken"
@@ -40,9 +41,9 @@ def tool_id_of(server: str, name: str) -> str:
     return f"{server}{SEPARATOR}{plain}"
 
 
-def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, Any]], limits: ToolsConfig) -> TakenTools:
+def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, Any]]) -> TakenTools:
     """The tools that are taken from `listed` (each `name`, `description`, `schema`), and why others are not."""
-    listed_max, definition_max_bytes = limits.listed_max, limits.definition_max_bytes
+    listed_max, definition_max_bytes = limits.LISTED_MAX, limits.DEFINITION_MAX_BYTES
     tools: dict[str, ToolDefinition] = {}
     names: dict[str, str] = {}
     refused: list[str] = []
@@ -68,7 +69,7 @@ def taken(server: str, config: McpServerConfig, listed: Sequence[Mapping[str, An
             timeout_s=None if config.timeout_ms is None else config.timeout_ms / 1000,
         )
     if len(wanted) > listed_max:
-        refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, tools.listed_max is {listed_max}")
+        refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, at most {listed_max} are taken")
     missing = sorted(set(config.tools or ()) - {tool["name"] for tool in listed})
     refused += [f"{printable(name, _NAME_CHARS)}: the server does not list it" for name in missing]
     there = [tool["name"] for tool in wanted]
@@ -102,13 +103,13 @@ def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> 
     if TOOL_ID.fullmatch(tool_id) is None:
         return f"its id {printable(tool_id, _NAME_CHARS)} is longer than the 64 characters that providers take"
     if tool.get("is_too_large"):
-        return f"its description and schema exceed tools.definition_max_bytes ({definition_max_bytes})"
+        return f"its description and schema exceed {definition_max_bytes} bytes"
     try:
         size = len(tool["description"].encode("utf-8", "replace")) + len(json.dumps(tool["schema"], allow_nan=False))
     except (ValueError, RecursionError, TypeError):
         return "its input schema is no JSON"
     if size > definition_max_bytes:
-        return f"its description and schema have {size} bytes, tools.definition_max_bytes is {definition_max_bytes}"
+        return f"its description and schema have {size} bytes, at most {definition_max_bytes} are taken"
     return input_schema_fault(tool["schema"])
 
 

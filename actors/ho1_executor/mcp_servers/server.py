@@ -18,19 +18,17 @@ from typing import Any, Literal, NamedTuple
 
 import structlog
 
+from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, is_listing, printable, taken
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, interpreter
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
 from hobus.bus.messages.work_order import ToolCall
+from hobus.config.limits import FILES_MAX_BYTES
 from hobus.config.secret_refs import allowed, referred_to
 from hobus.config.sections.tools import McpServerConfig, ToolsConfig
 
 State = Literal["starting", "ready", "failed"]
-_BOUNDS = {
-    "limits", "output_max_bytes", "files_max_bytes", "message_max_bytes", "listed_max", "definition_max_bytes",
-    "errors_max_bytes",
-}  # fmt: skip
 _log = structlog.get_logger("ho1_executor")
 
 PROCESS_MODULE = "hobus.actors.ho1_executor.mcp_servers.process"
@@ -53,10 +51,10 @@ class NotConnected(Exception):
 class ServerProcess(HostProcess):
     """One incarnation of a server's process, from start to end."""
 
-    def __init__(self, configure: Mapping[str, Any], limits: ToolsConfig, on_closed: Callable[[], None]) -> None:
+    def __init__(self, configure: Mapping[str, Any], on_closed: Callable[[], None]) -> None:
         """Starts it. Raises OSError. `on_closed` is called before anybody can ask a killed process for a call."""
-        grace_s = limits.kill_grace_ms / 1000
-        super().__init__(interpreter(PROCESS_MODULE), frame_max_bytes=limits.message_max_bytes, kill_grace_s=grace_s)
+        grace_s = limits.KILL_GRACE_MS / 1000
+        super().__init__(interpreter(PROCESS_MODULE), frame_max_bytes=limits.MESSAGE_MAX_BYTES, kill_grace_s=grace_s)
         self._on_closed = on_closed
         self._first_frame = pack_frame("configure", **configure)
 
@@ -239,7 +237,7 @@ class McpSource:
         """In the process of this session, or principal, alone."""
         held = self._held.get(holder) or self._made_for(holder)
         if held is None:
-            said = f"{len(self._held)} processes of the MCP server {self.name} are at work (tools.mcp_processes_max)"
+            said = f"{len(self._held)} processes of the MCP server {self.name} are at work"
             return not_done("tool_failed", f"{said}; nothing was run: try again later")
         held.users += 1
         if held.idle is not None:
@@ -249,12 +247,12 @@ class McpSource:
         finally:
             held.users -= 1
             if not held.users:
-                idle_s = self._limits.mcp_idle_ms / 1000
+                idle_s = limits.MCP_IDLE_MS / 1000
                 held.idle = asyncio.get_running_loop().call_later(idle_s, self._let_go, holder)
 
     def _made_for(self, holder: str) -> _Held | None:
         """A process of its own, in place of one that nobody uses where there are many; None where all are in use."""
-        if len(self._held) >= self._limits.mcp_processes_max:
+        if len(self._held) >= limits.MCP_PROCESSES_MAX:
             unused = next((name for name, held in self._held.items() if not held.users), None)
             if unused is None:
                 return None
@@ -278,16 +276,21 @@ class McpSource:
 
     async def _live(self) -> None:
         """One life of its process, from start to end."""
-        limits = self._limits
+        settings = self._limits.model_dump(include={"limits", "output_max_bytes"})
         configure = {
             "server": self._config.model_dump(mode="json"),
             "given": self._given,
-            "end_grace_s": limits.kill_grace_ms / 1000,
-            **limits.model_dump(include=_BOUNDS),
+            "end_grace_s": limits.KILL_GRACE_MS / 1000,
+            "files_max_bytes": FILES_MAX_BYTES,
+            "message_max_bytes": limits.MESSAGE_MAX_BYTES,
+            "listed_max": limits.LISTED_MAX,
+            "definition_max_bytes": limits.DEFINITION_MAX_BYTES,
+            "errors_max_bytes": limits.ERRORS_MAX_BYTES,
+            **settings,
         }
         began = asyncio.get_running_loop().time()
         try:
-            self._connection = ServerProcess(configure, limits, self._settled.clear)
+            self._connection = ServerProcess(configure, self._settled.clear)
             self.ended.append(self._connection)
             await self._connection.serve(self._listed, connect_timeout_s=self._config.connect_timeout_ms / 1000)
         except NotConnected as error:
@@ -299,7 +302,7 @@ class McpSource:
         except HostGone as gone:
             # It had been in order: the next try says more. One that ends again and again has ever longer pauses.
             lived_s = asyncio.get_running_loop().time() - began
-            self._failures = 0 if lived_s > limits.reconnect_max_ms / 1000 else self._failures + 1
+            self._failures = 0 if lived_s > limits.RECONNECT_MAX_MS / 1000 else self._failures + 1
             self._lost("starting", f"its process {gone}: connecting again")
         finally:
             self._connection = None
@@ -307,7 +310,7 @@ class McpSource:
                 self._settled.set()  # calls are told so at once
 
     def _listed(self, who: str, listed: Sequence[Mapping[str, Any]]) -> None:
-        found = taken(self.name, self._config, listed, self._limits)
+        found = taken(self.name, self._config, listed)
         self.tools, self._names = found.tools, found.names
         self.state, self.detail = "ready", printable(who)
         self.refused = [printable(line) for line in found.refused]
@@ -326,8 +329,8 @@ class McpSource:
         """Doubles with each failure in a row, with jitter so that many workers do not come at once."""
         if not self._failures:
             return 0.0
-        most = self._limits.reconnect_max_ms / 1000
-        pause = min(most, self._limits.reconnect_min_ms / 1000 * 2 ** min(self._failures - 1, 30))
+        most = limits.RECONNECT_MAX_MS / 1000
+        pause = min(most, limits.RECONNECT_MIN_MS / 1000 * 2 ** min(self._failures - 1, 30))
         return pause * (0.5 + self._random() / 2)
 
 

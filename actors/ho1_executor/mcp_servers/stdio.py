@@ -94,7 +94,7 @@ async def _read(
         while not traffic.ended.is_set():
             line = await _line(process.stdout)
             if line is None:
-                traffic.why_ended = "it sent a message of more than tools.message_max_bytes"
+                traffic.why_ended = "it sent too large a message"
                 traffic.ended.set()
                 return
             if not line:
@@ -129,7 +129,7 @@ async def _line(output: asyncio.StreamReader) -> bytes | None:
     found = OUR_ID.search(head) or OUR_ID.search(last)
     if found is None:
         return None
-    said = "its answer has more than tools.message_max_bytes; whatever it did is done"
+    said = "its answer is too large; whatever it did is done"
     error = {"code": MCP_TOO_LARGE, "message": said}
     return json.dumps({"jsonrpc": "2.0", "id": found[1].decode(), "error": error}).encode()
 

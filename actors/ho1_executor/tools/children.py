@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.secrets import without
 from hobus.actors.ho1_executor.tools.child import ProcessAttempt, ToolChild
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolResult, no_request, not_done
@@ -22,13 +23,12 @@ from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, caller_of
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
 from hobus.bus.messages.ids import turn_in
 from hobus.bus.messages.work_order import ToolCall
+from hobus.config.limits import FILES_MAX_BYTES, SAID_MAX_BYTES
 from hobus.config.secret_refs import is_secret_name
 from hobus.config.sections.tools import ToolsConfig
 
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
 _log = structlog.get_logger("ho1_executor")
-
-_BOUNDS = ("output_max_bytes", "said_max_bytes", "files_max_bytes")
 
 
 class ChildToolRunner:
@@ -55,8 +55,11 @@ class ChildToolRunner:
         """The names that `describe` knows."""
         self._settings = settings
         self._environment: Mapping[str, str] = {}
-        own = {"view": view, "registry": registry, "checks": checks or {}}
-        self._fields = own | settings.model_dump(include={*_BOUNDS, "definition_max_bytes", "entry_points", "limits"})
+        self._fields = {
+            "view": view, "registry": registry, "checks": checks or {}, "said_max_bytes": SAID_MAX_BYTES,
+            "files_max_bytes": FILES_MAX_BYTES, "definition_max_bytes": limits.DEFINITION_MAX_BYTES,
+            **settings.model_dump(include={"output_max_bytes", "entry_points", "limits"}),
+        }  # fmt: skip
         self._nursery = Nursery()
         self._alone = {name for name, tool in tools.items() if tool.is_alone} | set(self.entry_points)
         self._places = asyncio.Semaphore(settings.children_max)
@@ -165,9 +168,9 @@ class ChildToolRunner:
         child = ToolChild(
             self._nursery.tool_process,
             first_frame=pack_frame("configure", environment=self._environment, is_shared=is_shared, **self._fields),
-            bounds=Bounds(settings.output_max_bytes, settings.said_max_bytes, settings.files_max_bytes),
-            kill_grace_s=settings.kill_grace_ms / 1000,
-            leftovers_max=settings.leftovers_max,
+            bounds=Bounds(settings.output_max_bytes, SAID_MAX_BYTES, FILES_MAX_BYTES),
+            kill_grace_s=limits.KILL_GRACE_MS / 1000,
+            leftovers_max=limits.LEFTOVERS_MAX,
             is_shared=is_shared,
             on_blocked=self._blocks,
             on_late=self._log_late,
@@ -207,7 +210,7 @@ class ChildToolRunner:
             return
         if not child.is_shared:
             self._free.append(child)
-        idle_s = self._settings.children_idle_ms / 1000
+        idle_s = limits.CHILDREN_IDLE_MS / 1000
         child.idle = asyncio.get_running_loop().call_later(idle_s, child.kill)
 
     def _blocks(self, tool_id: str) -> None:

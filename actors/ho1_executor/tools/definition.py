@@ -85,7 +85,7 @@ def not_done(code: str, text: str) -> ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Bytes: of what models are told, people are, of files (`tools.output_max_bytes`, `said_…`, `files_max_bytes`)."""
+    """Bytes: of what models are told, people are, of files (`tools.output_max_bytes`, `config/limits.py`)."""
 
     output: int
     said: int
@@ -108,7 +108,7 @@ class KeptFiles:
         if len(self.kept) >= TOOL_FILES_MAX:
             return f"[{told}, not kept: a call brings at most {TOOL_FILES_MAX} files]"
         if len(data) > self.max_bytes - sum(len(one) for _name, _type, one in self.kept):
-            return f"[{told}, not kept: tools.files_max_bytes is {self.max_bytes}]"
+            return f"[{told}, not kept: at most {self.max_bytes} bytes of files are]"
         self.kept.append((name, media_type, data))
         return f"[{told}]"
 

@@ -18,6 +18,7 @@ from hobus.actors.ho1_executor.mcp_servers.server import CallTimes, McpSource
 from hobus.actors.ho1_executor.tools.children import ChildToolRunner
 from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.table import ToolTable
+from hobus.bus import limits
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, AnnounceTools, ToolSource, ToolWord
 from hobus.bus.messages.work_order import ToolCall
@@ -110,7 +111,7 @@ class ToolSources:
     def announcement(self) -> AnnounceTools:
         """What can be run here now, and how each source of it is."""
         able = set(self.available())
-        words, left_out = bounded([word_of(tool) for name, tool in self._table.items() if name in able], self._bus)
+        words, left_out = bounded([word_of(tool) for name, tool in self._table.items() if name in able])
         sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
         if self._children.entry_points:
             sources.append(self._python)
@@ -160,7 +161,7 @@ def word_of(tool: ToolDefinition) -> ToolWord:
     return ToolWord(parameters=json.dumps(tool.parameters), **{name: getattr(tool, name) for name in ANNOUNCED})
 
 
-def bounded(words: Sequence[ToolWord], limits: BusSettings) -> tuple[list[ToolWord], dict[str, list[str]]]:
+def bounded(words: Sequence[ToolWord]) -> tuple[list[ToolWord], dict[str, list[str]]]:
     """As many as the broker takes of one worker, in order; of the rest, by source, how many were left out.
 
     So that no server, however much it lists, keeps the others' tools from being announced. One page is left for what is
@@ -168,17 +169,14 @@ def bounded(words: Sequence[ToolWord], limits: BusSettings) -> tuple[list[ToolWo
     """
     kept: list[ToolWord] = []
     dropped: dict[str, int] = {}
-    left = limits.announcement_max_bytes - limits.page_max_bytes
+    left = limits.ANNOUNCEMENT_MAX_BYTES - limits.PAGE_MAX_BYTES
     for word in words:
         left -= len(pack(word.model_dump()))
-        if left >= 0 and len(kept) < limits.tools_max:
+        if left >= 0 and len(kept) < limits.TOOLS_MAX:
             kept.append(word)
         else:
             dropped[word.source] = dropped.get(word.source, 0) + 1
-    said = {
-        name: [f"{count} tools: with them it would be more than bus.announcement_max_bytes or bus.tools_max"]
-        for name, count in dropped.items()
-    }
+    said = {name: [f"{count} tools: with them a worker would announce too much"] for name, count in dropped.items()}
     return kept, said
 
 

@@ -43,7 +43,7 @@ def own_sources(
             if not page.more or _is_enough(found, config, room, request.at):
                 break
             if number >= pages_max or not room.account.queries_left:
-                bound = "max_queries" if number < pages_max else "attention.pages_max"
+                bound = "max_queries" if number < pages_max else f"{pages_max} pages"
                 room.warn(f"the record was looked through back to entry {found[-1].sequence} alone ({bound})")
                 break
             question = question.model_copy(update={"before": found[-1].sequence})

@@ -18,6 +18,7 @@ from collections.abc import Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning import statement
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
@@ -146,7 +147,7 @@ class Learning:
     async def _judged(self, stated: Stated, session: OwnedSession, ended: EndedRun) -> Stated | None:
         """As `statement.judged`. Raises RuntimeFault where the message has to be read, and nobody answers."""
         message = await _message(session, ended)
-        return None if message is None else statement.judged(stated, message, self._memory.stated_in_max_chars)
+        return None if message is None else statement.judged(stated, message, limits.STATED_IN_MAX_CHARS)
 
     async def _remembered(self, agent_id: str, made: Artifact, trace: str) -> Remembered:
         """What became of a statement; one that memory refuses is in quarantine. Raises RuntimeFault, TimeoutError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.ownership.owner import (
     AppendRefused,
@@ -107,7 +108,7 @@ class Registry:
 
     async def read(self, session: OwnedSession) -> None:
         """The session as its journal says."""
-        await session.read(page=self._resources.config.sessions.journal_page)
+        await session.read(page=limits.JOURNAL_PAGE)
         if session.loaded is not None:
             self.snapshots_ignored += session.loaded.ignored
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.bus.errors import RuntimeFault
@@ -111,7 +112,7 @@ class Unowned:
                 await self._ask_for_given_up()
             except RuntimeFault as fault:
                 _log.debug("owners_unknown", code=fault.code)  # the broker or the ledger is away: at the next look
-            await self._bus.sleep(self._config.ho2.owners_interval_ms / 1000)
+            await self._bus.sleep(limits.OWNERS_INTERVAL_MS / 1000)
 
     async def _living(self) -> frozenset[str]:
         timeout_s = self._config.bus.peer_timeout_ms / 1000
@@ -133,7 +134,7 @@ class Unowned:
             await self._read_taken(taken, {"origin": owner}, after=-1)
         left = {session_id: {one} for session_id, one in taken.items() if one.owner not in living}
         await self._ask_for(left)
-        if seen >= self._config.sessions.journal_page:  # the next one need not read all that again
+        if seen >= limits.JOURNAL_PAGE:  # the next one need not read all that again
             self._note_settled(stats.head, living)
         return living
 
@@ -161,7 +162,7 @@ class Unowned:
         """The newest take-over of each session, as far as these pages go; how many there were."""
         count, more = 0, True
         while more:
-            limit = self._config.sessions.journal_page
+            limit = limits.JOURNAL_PAGE
             page = await self._client.page(Query(where={"event_type": "TookOver", **where}, after=after, limit=limit))
             for entry in page.entries:
                 session_id, tenure = entry.provenance.session_id, entry.tenure or 0
@@ -193,7 +194,7 @@ class Unowned:
 
     async def _ask(self, session_id: str, taken: set[Tenure]) -> None:
         """Whoever answers for the session owns it, and drives what is open."""
-        stream, limit = session_stream(session_id), self._config.ho2.owners_entries
+        stream, limit = session_stream(session_id), limits.OWNERS_ENTRIES
         newest = await self._client.page(Read(stream=stream, limit=limit, newest_first=True))
         if not is_owned(newest.entries, taken):
             return

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.turn import order_codec
 from hobus.bus.errors import LedgerError
@@ -23,11 +24,10 @@ from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segme
 from hobus.bus.record.journal import recorded
 from hobus.bus.record.session_facts import OpenCalls, OrderDispatched, OrderEnded, RunRequested
 from hobus.config.json_schema import object_fault
-from hobus.config.sections.turns import SessionsConfig
 from hobus.config.tool_faults import TOOL_ID
 
 
-def offer_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
+def offer_fault(wanted: SessionConfig | None) -> str:
     """Why these tools cannot be offered to a model; empty: they can, as far as the session knows.
 
     That one has the name of a tool of the agent shows where all of those are known: at the executor.
@@ -35,11 +35,11 @@ def offer_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
     tools = (wanted and wanted.caller_tools) or []
     if wanted is not None and wanted.tool_choice == "required" and not tools:
         return "a tool has to be called, and none is given (caller_tools)"
-    if len(tools) > limits.caller_tools_max:
-        return f"{len(tools)} caller_tools; at most {limits.caller_tools_max} are taken (sessions.caller_tools_max)"
+    if len(tools) > limits.CALLER_TOOLS_MAX:
+        return f"{len(tools)} caller_tools; at most {limits.CALLER_TOOLS_MAX} are taken"
     size = sum(len(pack(tool.model_dump())) for tool in tools)
-    if size > limits.caller_tools_max_bytes:
-        limit = f"{limits.caller_tools_max_bytes} are taken (sessions.caller_tools_max_bytes)"
+    if size > limits.CALLER_TOOLS_MAX_BYTES:
+        limit = f"{limits.CALLER_TOOLS_MAX_BYTES} are taken"
         return f"caller_tools have {size} bytes; at most {limit}"
     named: set[str] = set()
     for number, tool in enumerate(tools):

@@ -15,6 +15,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from hobus.actors.ho2_supervisor import limits as own_limits
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of, traced
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.sources import own_sources
@@ -27,6 +28,7 @@ from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.bus import limits as bus_limits
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.transcript import NAME as HISTORY
@@ -158,8 +160,8 @@ def _sources(
         request,
         run.resources.snapshot.manifests,
         run.resources.client,
-        entries_max=run.config.ledger.read_entries_max,
-        pages_max=run.config.attention.pages_max,
+        entries_max=bus_limits.PAGE_ENTRIES_MAX,
+        pages_max=own_limits.PAGES_MAX,
     )
     others = own | lookups(run, request, shown)
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)

@@ -16,6 +16,7 @@ from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Frag
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.word_rank import ranked
 from hobus.actors.ho2_supervisor.turn.run import Run
+from hobus.bus import limits as bus_limits
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Hit, Search
 from hobus.bus.record.journal import principal_in, started_id
@@ -41,7 +42,7 @@ def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dic
         if "files" in config.sources:
             others += await _passages(run, request, config, room)
         words = config.query.replace(USER_INPUT, request.user_input)
-        for one in ranked([text.content for text in others], words, words_max=run.config.ledger.search.words_max):
+        for one in ranked([text.content for text in others], words, words_max=bus_limits.SEARCH_WORDS_MAX):
             if one.score >= config.relevance_threshold:
                 found.append(others[one.number]._replace(relevance_score=one.score))
         found.sort(key=lambda fragment: -(fragment.relevance_score or 0.0))

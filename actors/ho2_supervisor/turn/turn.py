@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS, MISTAKES_MAX
 from hobus.actors.ho2_supervisor.turn import (
     caller_tools,
@@ -364,8 +365,8 @@ def history_limits(config: AdminConfig, *agents: Agent) -> HistoryLimits:
         turns_max=config.ho2.history_turns_max,
         digest_chars=HISTORY_DIGEST_CHARS,
         chars_per_token=config.attention.chars_per_token,
-        known_max=config.sessions.known_max,
-        step_turns=config.ho2.history_step_turns,
+        known_max=limits.KNOWN_MAX,
+        step_turns=min(limits.HISTORY_STEP_TURNS, config.ho2.history_turns_max),
     )
 
 

@@ -17,6 +17,7 @@ from importlib import import_module
 import httpx2
 
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
+from hobus.gateway_service import limits
 from hobus.gateway_service.limits import ERROR_MAX_BYTES
 from hobus.gateway_service.providers.http.faults import AnswerRefused
 from hobus.gateway_service.providers.http.provider import SdkClient, current
@@ -33,15 +34,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
     def __init__(
         self,
         inner: httpx2.AsyncBaseTransport,
-        limits: GatewayConfig,
         breathe: Callable[[], Awaitable[None]],
         *,
         has_key: bool,
     ) -> None:
-        """`limits`: what is read. `breathe`: awaited between two pieces. Without a key no header with one leaves."""
+        """`breathe`: awaited between two pieces. Without a key no header with one leaves."""
         self._inner = inner
         self._has_key = has_key
-        self._limits = limits
         self._breathe = breathe
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -59,7 +58,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             raise AnswerRefused(f"it is packed ({encoding[:20]}), which nobody asked for")
         assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - the transport is an asynchronous one
-        body = _read(response, response.stream, self._limits, self._breathe, is_error=is_error)
+        body = _read(response, response.stream, self._breathe, is_error=is_error)
         return httpx2.Response(
             response.status_code,
             headers=response.headers,
@@ -88,16 +87,13 @@ class _Body(httpx2.AsyncByteStream):
 async def _read(
     response: httpx2.Response,
     stream: httpx2.AsyncByteStream,
-    limits: GatewayConfig,
     breathe: Callable[[], Awaitable[None]],
     *,
     is_error: bool,
 ) -> AsyncIterator[bytes]:
     """The pieces of the body; of an error its beginning. Raises AnswerRefused."""
     is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
-    limit, setting = (
-        (limits.stream_max_bytes, "stream_max_bytes") if is_stream else (limits.answer_max_bytes, "answer_max_bytes")
-    )
+    limit = limits.STREAM_MAX_BYTES if is_stream else limits.ANSWER_MAX_BYTES
     size = line = 0
     decoder = codecs.getincrementaldecoder("utf-8")("replace")  # half a character spoils itself alone
     async for raw in stream:
@@ -107,13 +103,11 @@ async def _read(
             yield piece[: len(piece) - (size - ERROR_MAX_BYTES)]
             return
         if size > limit:
-            raise AnswerRefused(f"it is longer than {limit} bytes (gateway.{setting})")
+            raise AnswerRefused(f"it is longer than {limit} bytes")
         if is_stream:
             first = min((at for at in (piece.find(b"\n"), piece.find(b"\r")) if at >= 0), default=len(piece))
-            if line + first > limits.event_max_bytes:
-                raise AnswerRefused(
-                    f"one line of it is longer than {limits.event_max_bytes} bytes (gateway.event_max_bytes)"
-                )
+            if line + first > limits.EVENT_MAX_BYTES:
+                raise AnswerRefused(f"one line of it is longer than {limits.EVENT_MAX_BYTES} bytes")
             last = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
             line = line + len(piece) if last < 0 else len(piece) - last - 1
         await breathe()
@@ -138,7 +132,6 @@ def client_of(
     pool = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     transport = GuardedTransport(
         httpx2.AsyncHTTPTransport(verify=_trusted(), limits=pool, trust_env=False),
-        gateway,
         breathe,
         has_key=bool(key),
     )

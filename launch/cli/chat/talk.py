@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import VERDICT_CODES, RuntimeFault
 from hobus.bus.messages.gateway import Budget, ReadBudget
@@ -188,7 +189,7 @@ class Talk:
 
     async def is_active(self, place: Place, session_id: str, input_id: str) -> None:
         """Returns when the turn that is waited for has begun: what is said at once would find nothing to act on."""
-        config, clock = place.snapshot.config, SystemClock()
+        clock = SystemClock()
         deadline = clock.monotonic() + place.client_timeout_s
         while not self._is_active and clock.monotonic() < deadline:
             async with connected(place, "operator") as bus:
@@ -197,7 +198,7 @@ class Talk:
                 entry.submission_id.endswith(f"/{input_id}") for entry in entries
             )
             if not self._is_active:
-                await asyncio.sleep(config.host.retry_interval_ms / 1000)
+                await asyncio.sleep(limits.RETRY_INTERVAL_MS / 1000)
 
     async def commanded(self, place: Place, session_id: str, said: TypedLine) -> list[Line]:
         """What became of a line that acts on the run, a message as a follow-up. Raises RuntimeFault, CommandError."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from hobus.bus import limits
 from hobus.bus.clock import SystemClock
 from hobus.bus.ledger_client import every_page
 from hobus.bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
@@ -139,7 +140,7 @@ async def _ask(door: Bus, place: Place, text: str, session_id: str | None) -> Tu
     host = place.snapshot.config.host
     turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=text)
     return await process_turn(
-        door, turn, timeout_s=host.turn_timeout_ms / 1000, retry_interval_s=host.retry_interval_ms / 1000
+        door, turn, timeout_s=host.turn_timeout_ms / 1000, retry_interval_s=limits.RETRY_INTERVAL_MS / 1000
     )
 
 

@@ -34,13 +34,12 @@ def add(*, home: Home, name: str, public_key: str) -> Output:
 
     KEY is what hobus package key printed for its maker; have it from the maker itself, not from where the bundle was.
     """
-    limits = config_of(home).governance
-    trust.trust(home, name, public_key, limits)
+    trust.trust(home, name, public_key)
     document = {"name": name, "public_key": public_key, "fingerprint": signing.fingerprint(public_key)}
 
     def show() -> None:
         say(styled("trusted", "green"), f"  {signing.fingerprint(public_key)} as {name}")
-        if limits.signatures == "dev":
+        if config_of(home).governance.signatures == "dev":
             note_coloured(DEV, "yellow")
 
     return Output(document, show)

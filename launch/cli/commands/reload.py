@@ -56,8 +56,6 @@ def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
     say_prose("  changed: ", "; ".join(filter(None, said)) or none)
     if done.effects.roles:
         say(f"  started anew: {', '.join(done.effects.roles)}")
-    for name, role in done.effects.later.items():
-        say_prose("  ", f"{name} is in force after: {next_command(f'restart {role}', home.root)}")
     for name, (role, number) in done.effects.scaled.items():
         scale = next_command(f"scale {role}={number}", home.root)
         say_prose("  ", f"{name} is of the next start; now: {scale}")
@@ -71,7 +69,6 @@ def document(done: Reloaded) -> Any:
         "digest": done.digest,
         "changed": [*(change.name for change in done.changes), *done.beside],
         "started_anew": list(done.effects.roles),
-        "later": done.effects.later,
         "warnings": list(done.warnings),
         "elapsed_ms": done.elapsed_ms,
     }

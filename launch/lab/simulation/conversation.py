@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from hobus.bus import limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.lab.simulated import SimulatedCluster
@@ -30,7 +31,7 @@ class Clients:
         self._world = cluster.world
         self._watch = watch
         self._on_first = on_first
-        self._retry_s = cluster.snapshot.config.host.retry_interval_ms / 1000
+        self._retry_s = limits.RETRY_INTERVAL_MS / 1000
         self._session_of: dict[str, str | None] = {}
         self.told: dict[str, TurnResult] = {}
         """The final answers: success or degraded, first telling."""

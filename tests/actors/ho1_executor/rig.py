@@ -21,6 +21,7 @@ from hobus.bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse,
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt, WorkOrder
 from hobus.bus.peer import Peer
+from hobus.config import limits
 from tests.rig import SimulatedRig, names
 
 
@@ -128,7 +129,7 @@ class Cluster(SimulatedRig):
         runner = InProcessToolRunner(
             tools=self.tools,
             view=snapshot_view(self.snapshot, self.tools),
-            bounds=Bounds(tools.output_max_bytes, tools.said_max_bytes, tools.files_max_bytes),
+            bounds=Bounds(tools.output_max_bytes, limits.SAID_MAX_BYTES, limits.FILES_MAX_BYTES),
         )
         actor = Executor(self.snapshot, runner, self.tools, files)
         peer = self.world.start(actor, role="ho1", slots=4, tools=runner.available())

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bench.builders import order, shipped_snapshot
+from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder, definition_of, is_awaited, wanted_by
 from hobus.actors.ho1_executor.prompts import Offer, Offers, offered_tools
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
@@ -131,7 +132,7 @@ def test_a_model_is_told_the_same_bytes_of_a_tool_whoever_has_it() -> None:
         )
         for name in ("s__a", "s__b", "s__c")
     }
-    read = [definition_of(word_of(tool), 10_000) for tool in own.values()]
+    read = [definition_of(word_of(tool)) for tool in own.values()]
     heard = {tool.tool_id: tool for tool in read if isinstance(tool, ToolDefinition)}
     assert list(heard) == list(own)
     given = order(constraints={"tools_allowed": ["s__*"]})
@@ -169,9 +170,8 @@ BAD = {
 def test_a_word_that_is_no_tool_is_none(why: str) -> None:
     """Whatever a worker says of it, the reader has a sentence about it and no exception."""
     (word,) = announced("s__bad").tools
-    limit = shipped_snapshot().config.tools.definition_max_bytes
-    assert isinstance(definition_of(word, limit), ToolDefinition)
-    assert isinstance(definition_of(word.model_copy(update={"parameters": BAD[why]}), limit), str)
+    assert isinstance(definition_of(word), ToolDefinition)
+    assert isinstance(definition_of(word.model_copy(update={"parameters": BAD[why]})), str)
 
 
 def test_the_schema_of_anothers_tool_is_not_run_here() -> None:
@@ -179,17 +179,18 @@ def test_the_schema_of_anothers_tool_is_not_run_here() -> None:
     steps = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)}
     schema = {"$defs": steps | {"40": {}}, "$ref": "#/$defs/0"}
     (word,) = announced("s__slow").tools
-    limit = shipped_snapshot().config.tools.definition_max_bytes
-    assert isinstance(definition_of(word.model_copy(update={"parameters": json.dumps(schema)}), limit), ToolDefinition)
+    assert isinstance(definition_of(word.model_copy(update={"parameters": json.dumps(schema)})), ToolDefinition)
 
 
-def test_a_word_is_bounded_as_a_servers_tool_is() -> None:
+def test_a_word_is_bounded_as_a_servers_tool_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Id and size; exactly the bound passes."""
     (word,) = announced("s__big").tools
     size = len(word.description) + len(word.parameters)
-    assert isinstance(definition_of(word, size), ToolDefinition)
-    assert "tools.definition_max_bytes" in str(definition_of(word, size - 1))
-    assert "id" in str(definition_of(word.model_copy(update={"tool_id": "no!tool"}), size))
+    monkeypatch.setattr(limits, "DEFINITION_MAX_BYTES", size)
+    assert isinstance(definition_of(word), ToolDefinition)
+    assert "id" in str(definition_of(word.model_copy(update={"tool_id": "no!tool"})))
+    monkeypatch.setattr(limits, "DEFINITION_MAX_BYTES", size - 1)
+    assert f"exceed {size - 1} bytes" in str(definition_of(word))
 
 
 def test_a_word_that_is_no_tool_costs_nobody_but_its_sender() -> None:

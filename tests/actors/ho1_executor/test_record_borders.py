@@ -250,7 +250,7 @@ async def test_an_order_under_another_snapshot_gets_that_one() -> None:
 
 
 async def test_only_the_last_few_are_kept() -> None:
-    """ho1.snapshots_kept; the longest unused one goes."""
+    """The longest unused one goes."""
     made = [other(number) for number in range(3)]
     ledger = LedgerOnPaper(bodies={f"CONFIG_SNAPSHOT:{one.digest}/0": one.to_bytes() for one in made})
     snapshots = OrderSnapshots(shipped_snapshot(), as_client(ledger), kept_max=2)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.admission import Admission, admit
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.record import AnswerKind, KnownInput
@@ -30,7 +29,7 @@ def asked(state: SessionState, *inputs: KnownInput, **changes: Any) -> Admission
     """The decision about a request."""
     of = {one.input_id: one for one in inputs}
     message = TurnRequest(**{"session_id": SESSION, "input_id": "i1", "text": "hello"} | changes)
-    return admit(state, of, message, shipped_snapshot().config.sessions)
+    return admit(state, of, message)
 
 
 def code(decision: Admission) -> str:

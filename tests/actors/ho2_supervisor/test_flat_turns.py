@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
@@ -21,11 +22,16 @@ from tests.actors.ho2_supervisor.rig import Rig, one_tool
 AGES = (20, 200, 500)
 CHANGES = (
     ("sessions.snapshot_entries", 100),
-    ("sessions.known_max", 16),
-    ("sessions.journal_page", 100),
     ("ho2.history_turns_max", 5),
     ("budget.history_budget", 300),  # full at every age
 )
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Borders that a test can reach."""
+    monkeypatch.setattr(limits, "KNOWN_MAX", 16)
+    monkeypatch.setattr(limits, "JOURNAL_PAGE", 100)
 
 
 def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:

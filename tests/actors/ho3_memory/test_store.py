@@ -5,7 +5,7 @@ from copy import deepcopy
 
 import pytest
 
-from hobus.actors.ho3_memory import records
+from hobus.actors.ho3_memory import limits, records
 from hobus.actors.ho3_memory.checkpoint import FILE
 from hobus.actors.ho3_memory.store import Store
 from hobus.bus.ledger_client import LedgerClient
@@ -47,9 +47,10 @@ def state(made):
     return [canonical_bytes(made.signals(as_of=as_of)), canonical_bytes(made.overlays(as_of=as_of))]
 
 
-def test_a_start_reads_only_what_came_after_the_checkpoint(taken):
+def test_a_start_reads_only_what_came_after_the_checkpoint(monkeypatch, taken):
     """It was written when so many entries had been applied; the state is the same as before the kill."""
-    with cluster(checkpoint_entries=4) as made:
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
+    with cluster() as made:
         fill(made)
         made.log(signal(6, 6))
         before, reached = state(made), made.stats().checkpoint_seq
@@ -60,10 +61,11 @@ def test_a_start_reads_only_what_came_after_the_checkpoint(taken):
         assert state(made) == before and made.stats().checkpoint_seq == reached
 
 
-def test_a_checkpoint_has_nothing_sent_again_that_was_logged_here(taken, monkeypatch):
+def test_a_checkpoint_has_nothing_sent_again_that_was_logged_here(monkeypatch, taken):
     """The streams are looked over without bodies; what stands there is not taken a second time."""
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
     asked, page = [], LedgerClient.page
-    with cluster(checkpoint_entries=4) as made:
+    with cluster() as made:
         monkeypatch.setattr(
             LedgerClient,
             "page",
@@ -86,9 +88,10 @@ def test_a_memory_that_is_told_to_end_leaves_a_checkpoint_of_everything(taken):
         assert taken == [] and state(made) == before and made.stats().checkpoint_seq == 7
 
 
-def test_a_checkpoint_goes_on_after_a_restart(taken):
+def test_a_checkpoint_goes_on_after_a_restart(monkeypatch, taken):
     """Frames are appended, also by the next incarnation; what stands is read again by the one after."""
-    with cluster(checkpoint_entries=4) as made:
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
+    with cluster() as made:
         fill(made)
         made.restart_memory()
         made.log(*(signal(number, number, 1) for number in range(6, 12)))
@@ -100,9 +103,11 @@ def test_a_checkpoint_goes_on_after_a_restart(taken):
         assert state(made) == before
 
 
-def test_without_a_checkpoint_everything_is_read_in_pages(taken):
+def test_without_a_checkpoint_everything_is_read_in_pages(monkeypatch, taken):
     """The same state; meanwhile a checkpoint of it is written whenever one is due, so that little waits for one."""
-    with cluster(checkpoint_entries=4, rebuild_page=2) as made:
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
+    monkeypatch.setattr(limits, "REBUILD_PAGE", 2)
+    with cluster() as made:
         fill(made)
         before = state(made)
         del made.world.media["ho3"].files[FILE]
@@ -113,9 +118,10 @@ def test_without_a_checkpoint_everything_is_read_in_pages(taken):
 
 
 @pytest.mark.parametrize("place", [0, 5, 60, -1])
-def test_a_damaged_checkpoint_is_not_believed(taken, place):
+def test_a_damaged_checkpoint_is_not_believed(monkeypatch, taken, place):
     """Any changed byte: what stands before its frame counts, the rest is read from the record."""
-    with cluster(checkpoint_entries=4) as made:
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
+    with cluster() as made:
         fill(made)
         before = state(made)
         made.checkpoint[place] ^= 0x10
@@ -129,9 +135,10 @@ def test_a_damaged_checkpoint_is_not_believed(taken, place):
         assert taken == [] and state(made) == before  # the damage was written over
 
 
-def test_a_checkpoint_of_another_record_is_not_believed():
+def test_a_checkpoint_of_another_record_is_not_believed(monkeypatch):
     """Same agent, same sequence, another chain: it is rebuilt from the record that is there."""
-    with cluster(checkpoint_entries=4) as one, cluster(checkpoint_entries=4) as other:
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
+    with cluster() as one, cluster() as other:
         fill(one)
         other.log(*(signal(100 + number, number) for number in range(8)))
         before = state(other)
@@ -141,9 +148,10 @@ def test_a_checkpoint_of_another_record_is_not_believed():
         assert other.signals().signals[0].event_ids == [event_id(100 + number) for number in range(8)]
 
 
-def test_a_checkpoint_that_is_ahead_of_the_ledger_is_not_believed():
+def test_a_checkpoint_that_is_ahead_of_the_ledger_is_not_believed(monkeypatch):
     """A record that was put back to an earlier state decides."""
-    with cluster(checkpoint_entries=4) as made:
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
+    with cluster() as made:
         made.log(signal(0, 0))
         made.world.kill(made.ho3)
         made.world.run(asyncio.sleep(1))
@@ -160,9 +168,10 @@ def test_a_checkpoint_that_is_ahead_of_the_ledger_is_not_believed():
         assert made.signals().signals[0].event_ids == [event_id(0)] and made.overlays().overlays == []
 
 
-def test_a_full_disk_costs_the_checkpoint_alone(taken):
+def test_a_full_disk_costs_the_checkpoint_alone(monkeypatch, taken):
     """Logging and reading go on; the next start reads more."""
-    with cluster(checkpoint_entries=2) as made:
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 2)
+    with cluster() as made:
         made.world.media["ho3"].capacity_bytes = 10
         fill(made)
         before = state(made)
@@ -210,11 +219,12 @@ def test_a_conflict_with_an_unheard_entry_brings_it_in():
 
 
 @pytest.mark.parametrize("victim", ["ho3", "ledger"])
-def test_a_kill_between_write_and_answer_loses_and_doubles_nothing(victim):
+def test_a_kill_between_write_and_answer_loses_and_doubles_nothing(monkeypatch, victim):
     """At moment after moment of a LOG the process dies and comes back: answered once, counted once, recorded once."""
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 2)
     moment_s, struck = 0.0, 0
     while True:
-        with cluster(checkpoint_entries=2) as made:
+        with cluster() as made:
             made.log(signal(0, 0))
             is_asking, hits = [True], []
 
@@ -257,9 +267,10 @@ def test_an_answer_that_nobody_waits_for_any_more_still_counts():
         assert made.stats().events == len(made.run(made.entries()))
 
 
-def test_many_at_once_are_applied_in_the_order_of_the_record():
+def test_many_at_once_are_applied_in_the_order_of_the_record(monkeypatch):
     """Interleaved callers: every answer's sequence covers its own events, and the head covers all."""
-    with cluster(checkpoint_entries=7) as made:
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 7)
+    with cluster() as made:
 
         async def all_at_once():
             async with asyncio.TaskGroup() as group:

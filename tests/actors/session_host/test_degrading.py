@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bench.builders import SESSION
+from hobus.actors.session_host.limits import RESERVE_SHARE_MAX
 from hobus.bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, plain_words
 from hobus.bus.messages.ids import degraded_call_key, iso, session_id_of, session_key
 from hobus.bus.messages.session import SessionConfig, TurnReply, TurnRequest
@@ -97,7 +98,7 @@ def test_a_silent_supervisor_leaves_time_to_degrade(make, timeout_s):
 
     result, elapsed_s = cluster.run(timed())
     host = cluster.config.host
-    reserve_s = min(host.degrade_reserve_ms / 1000, host.reserve_share_max * timeout_s)
+    reserve_s = min(host.degrade_reserve_ms / 1000, RESERVE_SHARE_MAX * timeout_s)
     assert result.outcome == "degraded"
     assert abs(elapsed_s - (timeout_s - reserve_s)) < 0.1
     assert cluster.ho2.cancelled == 1

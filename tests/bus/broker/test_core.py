@@ -19,7 +19,7 @@ class World:
     """Clients and workers doing anything in any order; what they did and got is kept."""
 
     def __init__(self) -> None:
-        self.rig = Rig(attempts_max=3, queue_max=6, service_grace_ms=300)
+        self.rig = Rig(attempts_max=3, service_grace_ms=300)
         self.epochs = dict.fromkeys(CLIENTS + WORKERS, 0)
         self.connections = {}
         self.asked = {}  # request id -> client name

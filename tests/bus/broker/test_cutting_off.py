@@ -35,9 +35,10 @@ def test_a_garbage_sender_from_elsewhere_is_cut_off_at_the_last_frame_that_is_bo
     rig.order(client, "WO-1")
 
 
-def test_garbage_on_this_machine_is_dropped_and_counted() -> None:
+def test_garbage_on_this_machine_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much of it comes, of a stranger or of a peer: nobody is cut off, the peer stays, noise has no answer."""
-    rig = Rig(unbound_max_bytes=100)
+    monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 100)
+    rig = Rig()
     worker, client = rig.worker("ho1/1@a"), rig.client("ho2/1@a")
     for _ in range(50):
         rig.garbage(b"bad")
@@ -51,9 +52,12 @@ def test_garbage_on_this_machine_is_dropped_and_counted() -> None:
 
 
 @pytest.mark.parametrize(("origin", "is_cut"), [(ELSEWHERE, True), (LOCAL, False)], ids=["elsewhere", "here"])
-def test_a_connection_without_a_hello_is_heard_for_so_many_bytes(origin: Origin, is_cut: bool) -> None:
+def test_a_connection_without_a_hello_is_heard_for_so_many_bytes(
+    monkeypatch: pytest.MonkeyPatch, origin: Origin, is_cut: bool
+) -> None:
     """Well-formed frames as well; one of this machine is asked for its hello once per beat, and for ever."""
-    rig = Rig(unbound_max_bytes=10_000)
+    monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 10000)
+    rig = Rig()
     client = rig.client("ho2/1@a")
     for number in range(5):
         head = header(Kind.REQUEST, f"m{number}", type="ledger.stats", destination="ledger")

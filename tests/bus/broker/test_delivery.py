@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.bus import limits as bus_limits
 from hobus.bus.catalog import Row
 from hobus.bus.codec import encode
 from hobus.bus.envelope import Kind, header
@@ -150,9 +151,10 @@ def test_a_restart_within_the_grace_recovers_the_request(rig):
     assert rig.answers(ho2) == [("WO-1", "")]
 
 
-def test_a_full_queue_is_busy_at_once():
-    """The queue of a service is bounded by bus.queue_max; one more is refused, those that wait are not disturbed."""
-    rig = Rig(queue_max=2)
+def test_a_full_queue_is_busy_at_once(monkeypatch: pytest.MonkeyPatch):
+    """The queue of a service is bounded; one more is refused, those that wait are not disturbed."""
+    monkeypatch.setattr(bus_limits, "QUEUE_MAX", 2)
+    rig = Rig()
     ho2, ho1 = pair(rig, slots=1)
     for number in range(4):
         rig.order(ho2, f"WO-{number}")

@@ -21,12 +21,11 @@ from hobus.bus.messages import control
 from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import AnnounceTools, Beat, Hello, Peers, ReadPeers, ReadTools, Ready, Tools, ToolWord
 from hobus.bus.messages.failure import Failure
-from tests.bus.broker.rig import BIG, Rig, settings_with
+from tests.bus.broker.rig import BIG, Rig
 
 TIGHT = {
-    "body_max_bytes": 40_000, "page_max_bytes": 2000, "tools_max": 6, "tool_max_bytes": 300, "counters_max": 3,
-    "announcement_max_bytes": 3000, "hello_ids_max": 5, "dedupe_window": 6, "queue_max": 4, "mailbox_max": 4,
-    "refused_keys_max": 2,
+    "PAGE_MAX_BYTES": 2000, "TOOLS_MAX": 6, "TOOL_MAX_BYTES": 300, "COUNTERS_MAX": 3, "ANNOUNCEMENT_MAX_BYTES": 3000,
+    "HELLO_IDS_MAX": 5, "DEDUPE_WINDOW": 6, "QUEUE_MAX": 4, "MAILBOX_MAX": 4, "REFUSED_KEYS_MAX": 2,
 }  # fmt: skip
 CONTROL = {
     Kind.HELLO: control.Hello, Kind.READY: control.Ready, Kind.BEAT: control.Beat, Kind.CREDIT: control.Credit,
@@ -114,13 +113,13 @@ def frames() -> st.SearchStrategy[tuple[str, Any, bytes]]:
             ),
             bodies[type_name].map(msgpack.packb) if type_name in bodies else st.just(b"\x80"),
         )
-        for type_name in (*TO_THE_BROKER, "wo.execute", "bus.cancel")
+        for type_name in (*TO_THE_BROKER, "wo.execute", "at most")
     ]
     return st.tuples(st.sampled_from(WHO), st.one_of(*said, *asked)).map(lambda drawn: (drawn[0], *drawn[1]))
 
 
 DRAINED = [
-    ("ho1/6@x", header(Kind.BYE, "c1", type="bus.bye"), b"\x80"),
+    ("ho1/6@x", header(Kind.BYE, "c1", type="at most"), b"\x80"),
     (
         "operator/6@x",
         header(Kind.REQUEST, "Q-0", type="broker.drain", destination="broker", deadline_ms=5000),
@@ -139,17 +138,19 @@ LOST = [
 
 
 @pytest.mark.parametrize("examples", [12, pytest.param(80, marks=pytest.mark.slow)])
-def test_hostile_peers_get_answers_and_harm_nobody(examples: int) -> None:
+def test_hostile_peers_get_answers_and_harm_nobody(monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
     """Every type of control and question at and over its bounds, in any order; then every question of an operator."""
     law = given(said=st.lists(frames(), max_size=16), is_starting=st.booleans())(check_answers)
     for said in (DRAINED, LOST):
         law = example(said=said, is_starting=False)(law)
+    for name, value in TIGHT.items():
+        monkeypatch.setattr(engineering, name, value)
     settings(max_examples=examples, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])(law)()
 
 
 def check_answers(said: list[tuple[str, Any, bytes]], is_starting: bool) -> None:
     """Whatever evil peers said: every question is answered, the honest pair is served, nothing is kept beyond its bound."""
-    rig = Rig(**TIGHT, reannounce_grace_ms=300 if is_starting else 0)
+    rig = Rig(body_max_bytes=40_000, reannounce_grace_ms=300 if is_starting else 0)
     evil = {name: rig.worker(name, slots=2) for name in WHO[:2]}
     evil |= {name: rig.client(name) for name in WHO[2:4]} | {"stranger": b"?"}
     operator, ho2, ho1 = (
@@ -178,22 +179,22 @@ def check_answers(said: list[tuple[str, Any, bytes]], is_starting: bool) -> None
 
 
 def check_bounded(rig: Rig) -> None:
-    """What the core keeps of peers, against the settings."""
-    state, limits = rig.core._state, rig.settings
-    assert len(state.gone) <= limits.dedupe_window
+    """What the core keeps of peers, against the limits."""
+    state = rig.core._state
+    assert len(state.gone) <= engineering.DEDUPE_WINDOW
     assert all(len(name) <= 200 and len(why) <= 300 for name, why in state.gone.items())
-    assert len(rig.core._operations._held) <= limits.queue_max
+    assert len(rig.core._operations._held) <= engineering.QUEUE_MAX
     assert len(rig.core._records._notes) <= engineering.RECORDS_MAX
     assert len(state.deadlines) <= 200
     for service in state.services.values():
-        assert service.waiting.count <= limits.queue_max
-        assert len(service.early_cancels) <= limits.dedupe_window
+        assert service.waiting.count <= engineering.QUEUE_MAX
+        assert len(service.early_cancels) <= engineering.DEDUPE_WINDOW
         assert len(service.failed) <= 20
     for peer in state.names.values():
         assert peer.used >= 0 and peer.immediate >= 0
-        assert len(peer.tools) <= limits.tools_max
-        assert len(peer.counters) <= limits.counters_max
-        assert len(peer.late) <= limits.dedupe_window
+        assert len(peer.tools) <= engineering.TOOLS_MAX
+        assert len(peer.counters) <= engineering.COUNTERS_MAX
+        assert len(peer.late) <= engineering.DEDUPE_WINDOW
         assert len(peer.reason) <= 400
         assert len(peer.host) + len(peer.version) + len(peer.config_digest) <= 500
 
@@ -228,23 +229,23 @@ def words(count: int, size: int = 2) -> list[ToolWord]:
 
 
 OVER = {
-    "hello.tools": (Kind.HELLO, "bus.tools_max"),
-    "hello.keys": (Kind.HELLO, "bus.hello_ids_max"),
-    "hello.in_progress": (Kind.HELLO, "bus.hello_ids_max"),
-    "hello.answered": (Kind.HELLO, "bus.hello_ids_max"),
-    "beat.counters": (Kind.BEAT, "bus.counters_max"),
-    "tools.count": (Kind.TOOLS, "bus.tools_max"),
-    "tools.bytes": (Kind.TOOLS, "bus.tool_max_bytes"),
-    "tools.all": (Kind.TOOLS, "bus.announcement_max_bytes"),
+    "hello.tools": (Kind.HELLO, "at most"),
+    "hello.keys": (Kind.HELLO, "at most"),
+    "hello.in_progress": (Kind.HELLO, "at most"),
+    "hello.answered": (Kind.HELLO, "at most"),
+    "beat.counters": (Kind.BEAT, "at most"),
+    "tools.count": (Kind.TOOLS, "at most"),
+    "tools.bytes": (Kind.TOOLS, "100 bytes"),
+    "tools.all": (Kind.TOOLS, "more than"),
     "ready.reason": (Kind.READY, "reason"),
 }
 
 
-def over_bound(what: str, rig: Rig, *, by: int) -> Any:
+def over_bound(what: str, *, by: int) -> Any:
     """A message that holds `by` more than the bound of `what` allows (0: exactly the bound)."""
-    limits, field = rig.settings, what.partition(".")[2]
+    field = what.partition(".")[2]
     if what.startswith("hello"):
-        limit = limits.tools_max if field == "tools" else limits.hello_ids_max
+        limit = engineering.TOOLS_MAX if field == "tools" else engineering.HELLO_IDS_MAX
         names = [f"n{number}" for number in range(limit + by)]
         return Hello.model_validate(
             {
@@ -259,34 +260,39 @@ def over_bound(what: str, rig: Rig, *, by: int) -> Any:
             | {field: names}
         )
     if what == "beat.counters":
-        return Beat(counters={f"c{number}": number for number in range(limits.counters_max + by)})
+        return Beat(counters={f"c{number}": number for number in range(engineering.COUNTERS_MAX + by)})
     if what == "ready.reason":
         return Ready(state="degraded", reason="r" * (400 + by))
     if what == "tools.count":
-        return AnnounceTools(tools=words(limits.tools_max + by), sources=[])
+        return AnnounceTools(tools=words(engineering.TOOLS_MAX + by), sources=[])
     if what == "tools.bytes":
-        return AnnounceTools(tools=words(1, limits.tool_max_bytes + by), sources=[])
+        return AnnounceTools(tools=words(1, engineering.TOOL_MAX_BYTES + by), sources=[])
     empty = len(encode(AnnounceTools(tools=words(2, 2), sources=[]), BIG))
     said = AnnounceTools(tools=words(2, 2), sources=[])
-    assert limits.announcement_max_bytes == empty, "set by the test"
+    assert empty == engineering.ANNOUNCEMENT_MAX_BYTES, "set by the test"
     return said if not by else AnnounceTools(tools=words(2, 3), sources=[])
 
 
 @pytest.mark.parametrize("what", OVER)
-def test_what_is_over_its_bound_is_refused_with_the_setting_s_name(what: str) -> None:
+def test_what_is_over_its_bound_is_refused_with_field_and_limit(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """Exactly the bound passes; one more changes nothing, is counted, and its sender is told field and limit."""
     kind, setting = OVER[what]
     whole = len(encode(AnnounceTools(tools=words(2, 2), sources=[]), BIG))
-    rig = Rig(tools_max=4, hello_ids_max=4, counters_max=4, tool_max_bytes=100)
+    monkeypatch.setattr(engineering, "TOOLS_MAX", 4)
+    monkeypatch.setattr(engineering, "HELLO_IDS_MAX", 4)
+    monkeypatch.setattr(engineering, "COUNTERS_MAX", 4)
+    monkeypatch.setattr(engineering, "TOOL_MAX_BYTES", 100)
+    rig = Rig()
     if what == "tools.all":
-        rig = Rig(announcement_max_bytes=whole)
+        monkeypatch.setattr(engineering, "ANNOUNCEMENT_MAX_BYTES", whole)
+        rig = Rig()
     worker = rig.worker("ho1/1@a", tools=["t0000"])
     other = rig.worker("ho1/2@a")
-    rig.control(worker, kind, over_bound(what, rig, by=0))
+    rig.control(worker, kind, over_bound(what, by=0))
     assert "malformed" not in rig.core.counts and "refused_malformed" not in rig.core.counts
     rig.got(worker)
     before = peer_row(rig, "ho1/1@a")
-    rig.control(worker, kind, over_bound(what, rig, by=1))
+    rig.control(worker, kind, over_bound(what, by=1))
     (told,) = rig.got(worker)
     assert told.header.kind == Kind.WELCOME
     detail = decode(control.Refused if kind == Kind.HELLO else Failure, told.body, BIG).detail
@@ -321,25 +327,26 @@ def peer_row(rig: Rig, instance: str) -> control.PeerRow:
 
 def test_an_announcement_counts_when_its_last_part_is_there() -> None:
     """In order; a part that is missing, doubled or of another announcement makes it none, and the next one counts."""
-    limits = settings_with()
     first, second = words(2), words(4)[2:]
     whole = Announcement()
-    assert whole.add(AnnounceTools(tools=first, sources=[], part=1, parts=2), 10, limits) is None
-    said = whole.add(AnnounceTools(tools=second, sources=[], part=2, parts=2), 10, limits)
+    assert whole.add(AnnounceTools(tools=first, sources=[], part=1, parts=2), 10) is None
+    said = whole.add(AnnounceTools(tools=second, sources=[], part=2, parts=2), 10)
     assert said is not None and list(said.tools) == ["t0000", "t0001", "t0002", "t0003"]
     for part, parts, tools in ((2, 2, second), (1, 1, first + first), (3, 2, first)):
         with pytest.raises(BusError):
-            Announcement().add(AnnounceTools(tools=tools, sources=[], part=part, parts=parts), 10, limits)
-    assert whole.add(AnnounceTools(tools=first, sources=[]), 10, limits) is not None
+            Announcement().add(AnnounceTools(tools=tools, sources=[], part=part, parts=parts), 10)
+    assert whole.add(AnnounceTools(tools=first, sources=[]), 10) is not None
 
 
-def test_an_announcement_in_parts_is_bounded_as_a_whole() -> None:
+def test_an_announcement_in_parts_is_bounded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many small parts are no way around the bounds of one worker, and what was kept of it is let go."""
-    for bound in ({"tools_max": 3}, {"announcement_max_bytes": 25}):
-        limits, whole = settings_with(**bound), Announcement()
-        whole.add(AnnounceTools(tools=words(2), sources=[], part=1, parts=9), 10, limits)
-        with pytest.raises(BusError, match=f"bus.{next(iter(bound))}"):
-            whole.add(AnnounceTools(tools=words(4)[2:], sources=[], part=2, parts=9), 20, limits)
+    for limit, value in (("TOOLS_MAX", 3), ("ANNOUNCEMENT_MAX_BYTES", 25)):
+        monkeypatch.undo()
+        monkeypatch.setattr(engineering, limit, value)
+        whole = Announcement()
+        whole.add(AnnounceTools(tools=words(2), sources=[], part=1, parts=9), 10)
+        with pytest.raises(BusError, match=f"(at most|more than) {value}"):
+            whole.add(AnnounceTools(tools=words(4)[2:], sources=[], part=2, parts=9), 20)
         assert (whole._tools, whole._bytes) == ([], 0)
 
 
@@ -372,9 +379,10 @@ def test_an_unknown_field_of_any_length_is_named_shortly() -> None:
     assert len(caught.value.detail) < 300
 
 
-def test_everybody_is_read_once_over_pages_also_when_some_come_and_go() -> None:
+def test_everybody_is_read_once_over_pages_also_when_some_come_and_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of peers that are there all the time: each exactly once, whatever happens between two pages."""
-    rig = Rig(page_max_bytes=1500)
+    monkeypatch.setattr(engineering, "PAGE_MAX_BYTES", 1500)
+    rig = Rig()
     operator = rig.client("operator/1@a")
     there = [rig.worker(f"ho1/{number:03}@a") for number in range(40)]
     seen: list[str] = []

@@ -105,11 +105,12 @@ def test_a_command_is_taken_in_while_its_sender_has_as_much_open_as_it_may():
     assert [got.header.kind for got in rig.got(ho2)] == [Kind.CANCEL]
 
 
-@pytest.mark.parametrize(("setting", "who"), [("client_open_max_bytes", 7), ("clients_open_max_bytes", 8)])
-def test_bodies_are_bounded_in_bytes_by_client_and_altogether(setting, who, monkeypatch):
+@pytest.mark.parametrize(("limit", "who"), [("CLIENT_OPEN_MAX_BYTES", 7), ("CLIENTS_OPEN_MAX_BYTES", 8)])
+def test_bodies_are_bounded_in_bytes_by_client_and_altogether(limit, who, monkeypatch):
     """What is open is held in memory: beyond the bytes it is busy, and free again when it has ended."""
     monkeypatch.setattr(limits, "FAIR_UNIT_BYTES", 10)
-    rig = Rig(**{setting: 100})
+    monkeypatch.setattr(limits, limit, 100)
+    rig = Rig()
     host = rig.worker("host/1@a")
     first, second = rig.client("door/7@a"), rig.client(f"door/{who}.1@a")
     rig.ask(first, "t1", "host", TURN, body=b"x" * 60)
@@ -125,7 +126,8 @@ def test_bodies_are_bounded_in_bytes_by_client_and_altogether(setting, who, monk
 def test_whoever_has_nothing_open_may_ask_whatever_the_others_have(monkeypatch):
     """All that may be open is taken by others: one request of the least size comes in, no second and no larger one."""
     monkeypatch.setattr(limits, "FAIR_UNIT_BYTES", 10)
-    rig = Rig(clients_open_max_bytes=100)
+    monkeypatch.setattr(limits, "CLIENTS_OPEN_MAX_BYTES", 100)
+    rig = Rig()
     host = rig.worker("host/1@a")
     rig.ask(rig.client("door/7@a"), "t1", "host", TURN, body=b"x" * 100)
     polite = rig.client("door/8@a")

@@ -73,9 +73,10 @@ def test_credit_frames_change_the_number_of_slots(rig):
     assert rig.answers(ho2) == [("WO-0", "")]
 
 
-def test_immediate_requests_take_no_slot_and_wait_for_nothing_but_the_mailbox():
-    """A worker whose slots are taken still answers immediate requests, up to bus.mailbox_max."""
-    rig = Rig(mailbox_max=1)
+def test_immediate_requests_take_no_slot_and_wait_for_nothing_but_the_mailbox(monkeypatch: pytest.MonkeyPatch):
+    """A worker whose slots are taken still answers immediate requests, up to its mailbox."""
+    monkeypatch.setattr(limits, "MAILBOX_MAX", 1)
+    rig = Rig()
     ho1 = rig.client("ho1/1@a")
     gateway = rig.worker("gateway/1@a", slots=1)
     rig.ask(ho1, "prompt-1", "gateway", "gateway.prompt")

@@ -31,7 +31,7 @@ def deny(rig, peer, number):
 
 
 def test_denials_are_counted_into_one_entry_per_sender_and_reason(rig):
-    """A flood of denials is one entry with a count, at most one Write per bus.record_interval_ms."""
+    """A flood of denials is one entry with a count, at most one Write per interval."""
     ledger, ho1 = rig.worker("ledger/1@a"), rig.client("ho1/1@a")
     for number in range(50):
         deny(rig, ho1, number)

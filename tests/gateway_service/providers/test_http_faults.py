@@ -24,6 +24,7 @@ from bench.gateway.servers import (
     streaming,
 )
 from hobus.bus.errors import GatewayError
+from hobus.gateway_service import limits
 from hobus.gateway_service.breaker import said_by
 from hobus.gateway_service.providers.http.faults import without_key
 
@@ -279,17 +280,19 @@ async def test_a_stream_without_a_newline_ends_and_holds_nobody_up(kind):
 
     async with serving(behave) as server:
         ticking = asyncio.ensure_future(tick())
-        provider = instance(kind, server.url, gateway={"event_max_bytes": 1 << 22})
+        provider = instance(kind, server.url)
         fault = await fault_of(provider, streamed=True, timeout_s=20)
         ticking.cancel()
-    assert "one line of it is longer than 4194304 bytes (gateway.event_max_bytes)" in fault.detail
+    assert "one line of it is longer than 1048576 bytes" in fault.detail
     assert longest < 1.0
 
 
 @KINDS
 @BOTH
-async def test_an_answer_without_an_end_is_given_up_at_its_bound(kind, streamed):
-    """A hundred megabytes are never held; the setting is named."""
+async def test_an_answer_without_an_end_is_given_up_at_its_bound(kind, streamed, monkeypatch):
+    """A hundred megabytes are never held; the bound is named."""
+    monkeypatch.setattr(limits, "ANSWER_MAX_BYTES", 1 << 20)
+    monkeypatch.setattr(limits, "STREAM_MAX_BYTES", 1 << 20)
     sent = 0
 
     async def behave(_request, writer):
@@ -302,10 +305,8 @@ async def test_an_answer_without_an_end_is_given_up_at_its_bound(kind, streamed)
             await writer.drain()
 
     async with serving(behave) as server:
-        limits = {"answer_max_bytes": 1 << 20, "stream_max_bytes": 1 << 20}
-        fault = await fault_of(instance(kind, server.url, gateway=limits), streamed=streamed, timeout_s=20)
-    setting = "stream_max_bytes" if streamed else "answer_max_bytes"
-    assert f"longer than 1048576 bytes (gateway.{setting})" in fault.detail and not fault.retryable
+        fault = await fault_of(instance(kind, server.url), streamed=streamed, timeout_s=20)
+    assert "longer than 1048576 bytes" in fault.detail and not fault.retryable
     assert sent < 50 << 20
 
 

@@ -64,11 +64,11 @@ def test_what_was_changed_since_is_named_with_both_values(begun):
     say(home.config / "admin_config.json", ho1={"orders_max": 7}, http={"listen": "127.0.0.1:9"})
     said = changed_since(home, run)
     assert "ho1.orders_max is 512, on disk 7" in said and 'http.listen is "", on disk "127.0.0.1:9"' in said
-    say(home.config / "admin_config.json", ho1={"orders_max": 7, "retry_interval_ms": 1, "gateway_wait_ms": 1, "end_reserve_ms": 1},
-        ho2={"sessions_max": 1, "owners_entries": 1, "owners_interval_ms": 1})  # fmt: skip
-    assert changed_since(home, run).count(" is ") == 5 and changed_since(home, run).endswith("; and 2 more")
+    say(home.config / "admin_config.json", ho1={"orders_max": 7, "repair_calls_max": 2, "file_max_bytes": 1},
+        ho2={"sessions_max": 1, "classify_timeout_ms": 1, "history_turns_max": 1})  # fmt: skip
+    assert changed_since(home, run).count(" is ") == 5 and changed_since(home, run).endswith("; and 1 more")
     assert mend_of(home, run) == f"hobus reload --home {home.root}"
-    say(home.config / "admin_config.json", bus={"queue_max": 7})
+    say(home.config / "admin_config.json", bus={"attempts_max": 7})
     assert mend_of(home, run) == f"hobus down --home {home.root}, then hobus up --home {home.root}"
 
 

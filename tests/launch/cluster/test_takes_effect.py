@@ -15,7 +15,6 @@ from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
     [
         ("budget.turn_limit", "at once", ()),
         ("gateway.default_route.model_id", "at once", ()),
-        ("gateway.rebuild_page", "later", ("gateway",)),
         ("gateway.rebuild_page_of_another_name", "at once", ()),
         ("tools.entry_points", "restart", ("ho1",)),
         ("tools.mcp_servers.files.command", "restart", ("ho1",)),
@@ -31,7 +30,7 @@ from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
         ("ledger.segment_bytes", "stop", ()),
         ("launcher.environment", "stop", ()),
         ("host.turn_timeout_ms", "at once", ()),
-        ("sessions.known_max", "at once", ()),
+        ("sessions.pending_max", "at once", ()),
     ],
 )
 def test_the_longest_path_that_a_setting_begins_with_decides(path, how, roles):
@@ -53,16 +52,15 @@ def test_what_follows_from_several_changes():
     found = effects_of(
         [
             Difference("agent CLERK"), Difference("budget.turn_limit", 1, 2), Difference("http.hosts", [], ["a"]),
-            Difference("ho3.page_max", 1, 2), Difference("tools.children", 1, 2), Difference("gateway.rebuild_page", 1, 2),
-            Difference("ho1.count", 1, 3), Difference("bus.queue_max", 1, 2),
+            Difference("ho3.page_max", 1, 2), Difference("tools.children", 1, 2),
+            Difference("ho1.count", 1, 3), Difference("bus.attempts_max", 1, 2),
             Difference("tools.mcp_servers.files.url", NOT_THERE, "http://h"),
         ]
     )  # fmt: skip
     assert found.at_once == ["agent CLERK", "budget.turn_limit"]
     assert found.restarts == ["http.hosts", "ho3.page_max", "tools.children", "tools.mcp_servers.files.url"]
     assert found.roles == ("ho3", "ho1", "ho2", "http")
-    assert found.later == {"gateway.rebuild_page": "gateway"}
     assert found.scaled == {"ho1.count": ("ho1", 3)}
-    assert list(found.refused) == ["bus.queue_max"]
+    assert list(found.refused) == ["bus.attempts_max"]
     nothing = effects_of([])
     assert not any(nothing)

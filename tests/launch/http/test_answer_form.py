@@ -190,14 +190,14 @@ for _ in range(70):
 def test_a_form_that_cannot_be_is_refused_by_its_field(wanted, param):
     """400, before a session begins for it."""
     with pytest.raises(Problem) as refused:
-        schema_of(wanted, "response_format", LIMITS, is_nested=True)
+        schema_of(wanted, "response_format", is_nested=True)
     assert (refused.value.status, refused.value.param) == (400, param)
 
 
 def test_a_description_is_part_of_the_schema():
     """The model reads it; one of the schema's own goes before it."""
     described = FLAT | {"description": "a number", "strict": True}
-    assert schema_of(described, "text.format", LIMITS, is_nested=False) == {"description": "a number", **SCHEMA}
+    assert schema_of(described, "text.format", is_nested=False) == {"description": "a number", **SCHEMA}
 
 
 def test_wrong_forms_over_http_begin_nothing(door):

@@ -15,6 +15,7 @@ from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
 from hobus.launch.http.guard import Guard, names_of
 from hobus.launch.http.keys import Ownership
+from hobus.launch.http.limits import HEAD_MAX_BYTES
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.server import make_server
 from hobus.launch.launcher.listening import bound_to
@@ -204,7 +205,7 @@ async def test_more_connections_than_allowed_are_refused_and_the_others_served(t
 @pytest.mark.parametrize("then", [b"", b"b" * 60_000 + b"\r\n\r\n"])
 async def test_a_giant_head_is_refused(strangers_port, then):
     """In one piece or in many, without an end or with one."""
-    limit = CONFIG.http.head_max_bytes
+    limit = HEAD_MAX_BYTES
     request = f"GET /healthz HTTP/1.1\r\n{HEAD}X: {'a' * (limit + 1)}"
     answer = await strangers_port.said(request if then else f"{request}\r\n\r\n", then=then)
     assert answer[:2] == (431, "head_too_large")

@@ -138,7 +138,7 @@ async def test_a_record_that_does_not_take_it_leaves_everything_as_it_is(tmp_pat
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (("bus.queue_max", 9), "bus.queue_max"),
+        (("bus.attempts_max", 9), "bus.attempts_max"),
         (("ledger.segment_bytes", 1 << 24), "ledger.segment_bytes"),
         (("tools.environment", ("A_KEY_THAT_NOBODY_HAS",)), "env:A_KEY_THAT_NOBODY_HAS"),
     ],

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from hobus.launch import limits
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault
@@ -15,7 +16,6 @@ from hobus.launch.packages.incoming import read_bundle
 from hobus.launch.packages.installing import install
 from hobus.launch.packages.judging import PackageRefused
 from tests.launch.packages import parts
-from tests.launch.packages.parts import LIMITS
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_a_draft_becomes_a_bundle_with_every_hash_and_stays_as_it_is(make, tmp_p
     (source / "agents/.CLERK.json.swp").write_text("")
     before = file.read_bytes()
     made = make(source)
-    read = read_bundle(made.path, LIMITS)
+    read = read_bundle(made.path)
     assert read.package == made.incoming.package and read.bundle.files == parts.files_of()
     assert made.left_out == [".git/", "agents/.CLERK.json.swp"], "and what stays out is named"
     kinds = {asset.path: asset.classification for asset in read.package.assets}
@@ -79,7 +79,7 @@ def test_what_is_no_plain_file_in_its_place_is_told_all_at_once(make, tmp_path):
     (source / "tool.py").write_text("")
     (source / "admin_config.json").write_text("{}")
     (source / "prompt_packs").mkdir()
-    (source / "prompt_packs/PRM-BIG-001.txt").write_bytes(b"x" * (LIMITS.file_max_bytes + 1))
+    (source / "prompt_packs/PRM-BIG-001.txt").write_bytes(b"x" * (limits.PACKAGE_FILE_MAX_BYTES + 1))
     with pytest.raises(UsageFault) as caught:
         make(source)
     said = {
@@ -91,7 +91,10 @@ def test_what_is_no_plain_file_in_its_place_is_told_all_at_once(make, tmp_path):
     assert said["agents/deeper/X.json"].startswith("no governed file") and said["tool.py"].startswith(
         "no governed file"
     )
-    assert "holds no settings" in said["admin_config.json"] and "file_max_bytes" in said["prompt_packs/PRM-BIG-001.txt"]
+    assert (
+        "holds no settings" in said["admin_config.json"]
+        and "more than 1048576 bytes" in said["prompt_packs/PRM-BIG-001.txt"]
+    )
     assert len(said) == 7
 
 
@@ -111,9 +114,9 @@ def test_a_name_that_cannot_travel_is_told_and_no_defect(make, tmp_path):
 def test_too_many_files_are_refused_before_they_are_read(make, tmp_path):
     """With the limit's name."""
     source = parts.draft(tmp_path / "draft")
-    for number in range(LIMITS.files_max):
+    for number in range(limits.FILES_MAX):
         (source / f"agents/A{number}.json").write_text("{}")
-    with pytest.raises(UsageFault, match=r"files_max"):
+    with pytest.raises(UsageFault, match=r"more than 256 files"):
         make(source)
 
 

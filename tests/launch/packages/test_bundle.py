@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hobus.launch import limits
 from hobus.launch.packages.bundle import Bundle, NoPackage, decode, encode, package_in
 from tests.launch.packages import parts
-from tests.launch.packages.parts import LIMITS
 
 NAMES = st.sampled_from([f"agents/A{n}.json" for n in range(9)] + [f"prompt_packs/PRM-{n}.txt" for n in range(9)])
 
@@ -26,7 +26,7 @@ def key(tmp_path_factory):
 def test_what_was_packed_is_what_comes_out(manifest, signature, files):
     """And the bytes are the same whatever the order was in which the files were given."""
     made = Bundle(manifest, signature, files)
-    found = decode(encode(made), LIMITS)
+    found = decode(encode(made))
     assert found == made
     assert encode(Bundle(manifest, signature, dict(reversed(list(files.items()))))) == encode(made)
 
@@ -37,7 +37,7 @@ def test_no_bytes_do_more_than_be_refused(data):
     whole = encode(Bundle(b"{}", b"{}", {"agents/A.json": b"1"}))
     for changed in (data, whole + data, data + whole[len(data) :]):
         try:
-            found = decode(changed, LIMITS)
+            found = decode(changed)
         except NoPackage:
             continue
         assert encode(found) == changed
@@ -61,18 +61,18 @@ def test_a_name_that_is_no_place_of_a_package_is_refused(key, name):
 
 def test_what_is_too_large_is_refused():
     """Each limit is named, and nothing is made of a stated size alone."""
-    with pytest.raises(NoPackage, match=r"bundle_max_bytes"):
-        decode(bytes(LIMITS.bundle_max_bytes + 1), LIMITS)
-    for size in (LIMITS.file_max_bytes + 1, 2**40):
+    with pytest.raises(NoPackage, match=r"larger than 4194304 bytes"):
+        decode(bytes(limits.BUNDLE_MAX_BYTES + 1))
+    for size in (limits.PACKAGE_FILE_MAX_BYTES + 1, 2**40):
         header = tarfile.TarInfo("manifest.json")
         header.size = size
-        with pytest.raises(NoPackage, match=r"file_max_bytes"):
-            decode(header.tobuf(tarfile.GNU_FORMAT), LIMITS)
-    many = {f"agents/A{n:04}.json": b"" for n in range(LIMITS.files_max)}
-    with pytest.raises(NoPackage, match=r"files_max"):
-        decode(encode(Bundle(b"", b"", many)), LIMITS)
+        with pytest.raises(NoPackage, match=r"more than 1048576 bytes"):
+            decode(header.tobuf(tarfile.GNU_FORMAT))
+    many = {f"agents/A{n:04}.json": b"" for n in range(limits.FILES_MAX)}
+    with pytest.raises(NoPackage, match=r"more than 256 files"):
+        decode(encode(Bundle(b"", b"", many)))
     many.popitem()
-    assert len(decode(encode(Bundle(b"", b"", many)), LIMITS).files) == LIMITS.files_max - 1
+    assert len(decode(encode(Bundle(b"", b"", many))).files) == limits.FILES_MAX - 1
 
 
 def test_another_archive_of_the_same_files_is_refused():
@@ -91,9 +91,9 @@ def test_another_archive_of_the_same_files_is_refused():
             member.type = kind
             tar.addfile(member)
         with pytest.raises(NoPackage, match="no package"):
-            decode(archive.getvalue(), LIMITS)
+            decode(archive.getvalue())
     with pytest.raises(NoPackage, match="no package"):
-        decode(data + b"\0", LIMITS)
+        decode(data + b"\0")
 
 
 def test_manifest_and_files_are_held_against_each_other(key):

@@ -13,7 +13,6 @@ from hobus.launch.packages.bundle import Bundle, encode
 from hobus.launch.packages.incoming import checked_bundle, read_bundle
 from hobus.launch.packages.judging import PackageRefused
 from tests.launch.packages import parts
-from tests.launch.packages.parts import LIMITS
 
 STRIDES = pytest.mark.parametrize("stride", [41, pytest.param(1, marks=pytest.mark.slow)])
 
@@ -38,12 +37,12 @@ def places(whole, stride):
 @STRIDES
 def test_no_byte_of_a_bundle_can_be_another_one(whole, stride):
     """Each byte, changed in three ways: refused, with a sentence and a code that tells a program."""
-    checked_bundle("it", whole, LIMITS)
+    checked_bundle("it", whole)
     for at in places(whole, stride):
         for mask in (0x01, 0x80, 0xFF):
             changed = whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :]
             with pytest.raises(CommandError) as caught:
-                checked_bundle("it", changed, LIMITS)
+                checked_bundle("it", changed)
             assert caught.value.exit_code in (exit_codes.USAGE, exit_codes.INTEGRITY), (at, mask)
 
 
@@ -52,10 +51,10 @@ def test_no_bundle_can_be_cut_or_added_to(whole, stride):
     """At each place."""
     for at in places(whole, stride):
         with pytest.raises(UsageFault):
-            checked_bundle("it", whole[:at], LIMITS)
+            checked_bundle("it", whole[:at])
     for more in (b"\0", whole, whole[:100]):
         with pytest.raises(UsageFault):
-            checked_bundle("it", whole + more, LIMITS)
+            checked_bundle("it", whole + more)
 
 
 def test_parts_of_two_bundles_make_no_third(tmp_path):
@@ -69,7 +68,7 @@ def test_parts_of_two_bundles_make_no_third(tmp_path):
         (Bundle(one.manifest, one.signature, two.files), "G0"),
     ):
         with pytest.raises(PackageRefused) as caught:
-            checked_bundle("it", encode(mixed), LIMITS)
+            checked_bundle("it", encode(mixed))
         assert [one.gate for one in caught.value.findings] == [gate] and all(one.mend for one in caught.value.findings)
 
 
@@ -77,7 +76,7 @@ def test_who_signs_a_changed_manifest_anew_is_another_signer(tmp_path):
     """A package may be signed by anybody; whose it is then is said, and gate G5 knows whom to believe."""
     made = parts.bundle(parts.key(tmp_path))
     again = parts.bundle(parts.key(tmp_path, "other.key"))
-    first, second = (checked_bundle("it", encode(one), LIMITS) for one in (made, again))
+    first, second = (checked_bundle("it", encode(one)) for one in (made, again))
     assert first.bundle.manifest == second.bundle.manifest
     assert first.signature.public_key != second.signature.public_key
 
@@ -87,7 +86,7 @@ def test_a_name_that_leads_elsewhere_is_refused_by_its_gate(tmp_path, name):
     """With the reason, before anything is written; it is a bundle, so that this is no slip of whoever typed its name."""
     made = parts.bundle(parts.key(tmp_path), parts.files_of() | {name: b"{}"})
     with pytest.raises(PackageRefused, match="no file of a package has this place") as caught:
-        checked_bundle("it", encode(made), LIMITS)
+        checked_bundle("it", encode(made))
     assert [(one.gate, one.file) for one in caught.value.findings] == [("G0", "it")]
     assert caught.value.exit_code == exit_codes.INTEGRITY
 
@@ -100,8 +99,8 @@ def test_a_file_that_is_none_is_refused_at_once(tmp_path):
         file.truncate(1 << 40)
     for path, said in (
         (tmp_path, "a directory"), (tmp_path / "pipe", "no plain file"), ("/dev/zero", "no plain file"),
-        (tmp_path / "gone", "no such file"), (large, "bundle_max_bytes"), (__file__, "it is no package as"),
+        (tmp_path / "gone", "no such file"), (large, "larger than 4194304 bytes"), (__file__, "it is no package as"),
         ("/dev/null", "no plain file"),
     ):  # fmt: skip
         with pytest.raises(UsageFault, match=said):
-            read_bundle(type(tmp_path)(path), LIMITS)
+            read_bundle(type(tmp_path)(path))

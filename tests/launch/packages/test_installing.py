@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from hobus.config.snapshot import load_snapshot
+from hobus.launch import limits
 from hobus.launch.cluster.home import home_of
 from hobus.launch.cluster.installed import layers_of, pointer_of
 from hobus.launch.console import exit_codes
@@ -256,11 +257,11 @@ def test_under_signed_only_a_trusted_key_counts(home, memory_path):
     (found,) = refused(install, home, path)
     assert found[0] == "G5" and "no key of `hobus package trust list`" in found[2]
     keys = {"maker": inspect(home, path).incoming.signature.public_key}
-    trust.trust(home, "maker", keys["maker"], parts.LIMITS)
+    trust.trust(home, "maker", keys["maker"])
     install(home, path)
     assert inspect(home, path).trusted_as == "maker" and judged(home, layers_of(home)).failures == []
     other = parts.clerk(memory_path, "2.0.0", key_file=parts.key(memory_path, "other.key"))
-    trust.trust(home, "other", inspect(home, other).incoming.signature.public_key, parts.LIMITS)
+    trust.trust(home, "other", inspect(home, other).incoming.signature.public_key)
     assert trust.distrust(home, "maker") == keys["maker"]
     assert [one.gate for one in judged(home, layers_of(home)).failures] == ["G5"]
     assert {one[0] for one in refused(install, home, parts.other(memory_path, "BOSS", 300))} == {"G5"}
@@ -276,7 +277,7 @@ def test_a_failure_elsewhere_hides_no_failure_of_what_comes(home, memory_path):
     sound = parts.bundle(second, parts.files_of("BOSS", 300), **boss)
     clerk, higher = parts.clerk(memory_path, key_file=first), parts.clerk(memory_path, "2.0.0", key_file=first)
     for name, path in (("first", clerk), ("second", parts.file_of(memory_path / "boss", sound))):
-        trust.trust(home, name, inspect(home, path).incoming.signature.public_key, parts.LIMITS)
+        trust.trust(home, name, inspect(home, path).incoming.signature.public_key)
         install(home, path)
     trust.distrust(home, "first")
     assert {one[:2] for one in refused(upgrade, home, higher)} == {("G5", "PKG-CLERK-001")}
@@ -368,12 +369,12 @@ def test_what_was_damaged_is_repaired_by_installing_it_again(home, clerk, memory
     assert judged(home, layers_of(home)).failures == []
 
 
-def test_not_more_packages_than_are_allowed(home, memory_path):
+def test_not_more_packages_than_are_allowed(home, memory_path, monkeypatch):
     """The limit is named; an upgrade is none more."""
-    own(home, {"admin_config.json": parts.text({"governance": {"packages_max": 1}})})
+    monkeypatch.setattr(limits, "PACKAGES_MAX", 1)
     install(home, parts.clerk(memory_path))
     (found,) = refused(install, home, parts.other(memory_path, "BOSS", 300))
-    assert "governance.packages_max" in found[2]
+    assert "1 packages are installed already" in found[2]
     upgrade(home, parts.clerk(memory_path, "2.0.0"))
 
 
@@ -398,6 +399,6 @@ def test_looking_changes_nothing(home, memory_path):
     with pytest.raises(UsageFault, match="no key is trusted as"):
         trust.distrust(home, "maker")
     with pytest.raises(UsageFault, match="no public key"):
-        trust.trust(home, "maker", "x", parts.LIMITS)
+        trust.trust(home, "maker", "x")
     found = inspect(home, parts.clerk(memory_path))
     assert (found.would, found.failures, found.before) == ("install", [], None) and not home.root.exists()

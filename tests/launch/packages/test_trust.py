@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from hobus.launch import limits
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.packages import trust
@@ -21,10 +22,10 @@ def test_keys_are_kept_by_the_names_that_people_gave_them(tmp_path):
     home = home_of(tmp_path)
     assert trust.trusted(home) == {}
     home.packages.mkdir()
-    keys = trust.with_key(trust.with_key({}, "zoe", ONE, LIMITS), "adam@example.org", TWO, LIMITS)
+    keys = trust.with_key(trust.with_key({}, "zoe", ONE), "adam@example.org", TWO)
     trust.file_of(home).write_bytes(trust.text_of(keys))
     assert list(trust.trusted(home).items()) == [("adam@example.org", TWO), ("zoe", ONE)]
-    assert trust.with_key(keys, "zoe", ONE, LIMITS) == keys, "once more is no change"
+    assert trust.with_key(keys, "zoe", ONE) == keys, "once more is no change"
 
 
 def test_what_is_no_plain_file_holds_no_keys(tmp_path):
@@ -49,13 +50,14 @@ def test_what_is_no_plain_file_holds_no_keys(tmp_path):
 def test_a_key_or_a_name_that_is_none_is_refused(name, key, said):
     """And no name comes to mean another key by being named again."""
     with pytest.raises(UsageFault, match=said):
-        trust.with_key({"zoe": ONE}, name, key, LIMITS)
+        trust.with_key({"zoe": ONE}, name, key)
 
 
-def test_not_more_keys_than_are_allowed_are_trusted():
+def test_not_more_keys_than_are_allowed_are_trusted(monkeypatch):
     """The limit is named."""
-    with pytest.raises(UsageFault, match=r"governance\.trusted_max"):
-        trust.with_key({"zoe": ONE}, "adam", TWO, LIMITS.model_copy(update={"trusted_max": 1}))
+    monkeypatch.setattr(limits, "TRUSTED_MAX", 1)
+    with pytest.raises(UsageFault, match=r"1 keys are trusted already"):
+        trust.with_key({"zoe": ONE}, "adam", TWO)
 
 
 @pytest.mark.parametrize(

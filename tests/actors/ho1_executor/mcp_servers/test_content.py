@@ -56,7 +56,7 @@ def test_files_are_kept_within_their_bound_and_none_of_a_call_that_failed():
     assert told([image, {"type": "text", "text": "T"}, image], None, kept).splitlines() == [
         "[image image-1.png, image/png, 100 bytes]",
         "T",
-        "[image image-2.png, image/png, 100 bytes, not kept: tools.files_max_bytes is 150]",
+        "[image image-2.png, image/png, 100 bytes, not kept: at most 150 bytes of files are]",
     ]
     assert kept.kept == [("image-1.png", "image/png", b"x" * 100)]
     failed = KeptFiles(0)

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.listing import is_listing, taken, tool_id_of
 from hobus.config.sections.tools import StdioServer
-from hobus.config.snapshot import load_snapshot
 
-LIMITS = load_snapshot().config.tools
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch):
+    """Borders that a test can reach."""
+    monkeypatch.setattr(limits, "LISTED_MAX", 150)
+    monkeypatch.setattr(limits, "DEFINITION_MAX_BYTES", 1000)
+
+
 OBJECT = {"type": "object", "properties": {}}
 
 
@@ -26,10 +33,9 @@ def tool(name, schema=OBJECT, description="does it", **more):
     return {"name": name, "description": description, "schema": schema, **more}
 
 
-def found(*tools, limit=10, size=1000, **changes):
+def found(*tools, **changes):
     """What is taken of these."""
-    limits = LIMITS.model_copy(update={"listed_max": limit, "definition_max_bytes": size})
-    return taken("files", server(**changes), tools, limits)
+    return taken("files", server(**changes), tools)
 
 
 def test_a_tool_is_known_by_its_server_and_name_and_is_held_to_write():
@@ -65,9 +71,9 @@ def test_names_become_what_every_provider_takes():
         (tool("t", schema={"type": "object", "$ref": "http://127.0.0.1:1/x"}), "outside itself"),
         (tool("t", schema={"type": "object", "allOf": [{"$ref": "#/nowhere"}]}), "refers to something"),
         (tool("t", schema={"type": "object", "allOf": [{"$ref": "#"}]}), "to itself without end"),
-        (tool("t", schema={**OBJECT, "description": "x" * 2000}), "definition_max_bytes is 1000"),
-        (tool("t", description="x" * 2000), "definition_max_bytes is 1000"),
-        (tool("t", schema=None, is_too_large=True), "exceed tools.definition_max_bytes"),
+        (tool("t", schema={**OBJECT, "description": "x" * 2000}), "at most 1000 are taken"),
+        (tool("t", description="x" * 2000), "at most 1000 are taken"),
+        (tool("t", schema=None, is_too_large=True), "exceed 1000 bytes"),
         (tool("t", schema={"type": "object", "maximum": float("nan")}), "no JSON"),
     ],
 )
@@ -87,14 +93,14 @@ def test_two_names_with_one_id_are_one_tool_and_one_refusal():
 
 
 def test_limits_and_the_list_of_wanted_tools():
-    """Beyond listed_max nothing is taken; what is wanted and not there is said; refusals are bounded and printable."""
-    many = found(*(tool(f"t{n}") for n in range(200)), limit=150)
+    """Beyond the limit nothing is taken; what is wanted and not there is said; refusals are bounded and printable."""
+    many = found(*(tool(f"t{n}") for n in range(200)))
     assert len(many.tools) == 150
-    assert many.refused == ["50 more: it lists 200, tools.listed_max is 150"]
+    assert many.refused == ["50 more: it lists 200, at most 150 are taken"]
     some = found(tool("a"), tool("b"), tools=["b", "c"])
     assert list(some.tools) == ["files__b"]
     assert some.refused == ["c: the server does not list it"]
-    bad = found(*(tool(f"\x1b[31m{n}", schema=1) for n in range(100)), limit=200)
+    bad = found(*(tool(f"\x1b[31m{n}", schema=1) for n in range(100)))
     assert len(bad.refused) == 21
     assert bad.refused[-1] == "and 80 more"
     assert all(line.isprintable() for line in bad.refused)

@@ -38,7 +38,7 @@ def test_a_file_is_told_in_a_sentence_and_kept(value: Any, text: str) -> None:
 def test_what_does_not_fit_is_told_and_not_kept() -> None:
     """By its bytes together with those before it, and by number."""
     result = written([Image(data=PNG), Image(data=PNG)], BOUNDS)
-    assert "[image image.png, image/png, 12 bytes, not kept: tools.files_max_bytes is 20]" in result.text
+    assert "[image image.png, image/png, 12 bytes, not kept: at most 20 bytes of files are]" in result.text
     assert [data for _name, _type, data in result.files] == [PNG]
     many = written([File(data=b"") for _ in range(17)], BOUNDS)
     assert len(many.files) == 16

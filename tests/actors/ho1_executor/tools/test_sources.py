@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hobus.actors.ho1_executor.tools.definition import ToolResult
 from hobus.actors.ho1_executor.tools.sources import bounded, described, shown
+from hobus.bus import limits
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import ToolSource, ToolWord
-from tests.conformance.clusters import bus_settings
 
 
 def word(name, size, source="s"):
@@ -16,16 +18,20 @@ def word(name, size, source="s"):
     )
 
 
-def test_an_announcement_is_cut_at_its_border_and_says_what_it_left_out():
+def test_an_announcement_is_cut_at_its_border_and_says_what_it_left_out(monkeypatch: pytest.MonkeyPatch):
     """Exactly full is not too much, in bytes and in tools; by source."""
     words = [word("a", 50), word("b", 50), word("c", 10, "t"), word("d", 10, "t")]
     sizes = [len(pack(one.model_dump())) for one in words]
-    left_out = {"t": ["2 tools: with them it would be more than bus.announcement_max_bytes or bus.tools_max"]}
-    page = bus_settings().page_max_bytes
-    assert bounded(words, bus_settings(announcement_max_bytes=page + sum(sizes[:2]))) == (words[:2], left_out)
-    assert bounded(words, bus_settings(announcement_max_bytes=page + sum(sizes))) == (words, {})
-    assert bounded(words, bus_settings(tools_max=2)) == (words[:2], left_out)
-    assert bounded(words, bus_settings(tools_max=4)) == (words, {})
+    left_out = {"t": ["2 tools: with them a worker would announce too much"]}
+    page = limits.PAGE_MAX_BYTES
+    monkeypatch.setattr(limits, "ANNOUNCEMENT_MAX_BYTES", page + sum(sizes[:2]))
+    assert bounded(words) == (words[:2], left_out)
+    monkeypatch.setattr(limits, "ANNOUNCEMENT_MAX_BYTES", page + sum(sizes))
+    assert bounded(words) == (words, {})
+    monkeypatch.setattr(limits, "TOOLS_MAX", 2)
+    assert bounded(words) == (words[:2], left_out)
+    monkeypatch.setattr(limits, "TOOLS_MAX", 4)
+    assert bounded(words) == (words, {})
 
 
 def test_reasons_are_as_many_and_as_long_as_an_announcement_takes():

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.learning import statement
 from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import Stated, read_stated
@@ -204,10 +205,11 @@ def test_a_weight_of_zero_learns_nothing_that_is_stated() -> None:
 
 
 @pytest.mark.parametrize("too_many", [0, 1])
-def test_a_message_that_is_mostly_pasted_states_nothing(too_many: int) -> None:
-    """`ho3.stated_in_max_chars`, the border included."""
+def test_a_message_that_is_mostly_pasted_states_nothing(monkeypatch: pytest.MonkeyPatch, too_many: int) -> None:
+    """`limits.STATED_IN_MAX_CHARS`, the border included."""
     most = 2 * len(SAID)
-    with Rig(*ON, ("ho3.stated_in_max_chars", most), script=stating()) as rig:
+    monkeypatch.setattr(limits, "STATED_IN_MAX_CHARS", most)
+    with Rig(*ON, script=stating()) as rig:
         memory = remembering(rig)
         result = asked(rig, SAID + " " * (most - len(SAID) + too_many))
         assert (result.remembered is None, len(memory.overlays)) == (bool(too_many), 1 - too_many)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Lookup
@@ -15,7 +16,13 @@ from tests.actors.ho2_supervisor.questions import listening
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, question_and_answer
 from tests.rig import names
 
-FEW = (("sessions.known_max", 2), ("sessions.snapshot_entries", 20))
+FEW = (("sessions.snapshot_entries", 20),)
+
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Borders that a test can reach."""
+    monkeypatch.setattr(limits, "KNOWN_MAX", 2)
 
 
 def session_of(rig: Rig) -> OwnedSession:

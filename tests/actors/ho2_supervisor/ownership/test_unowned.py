@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.unowned import Tenure, is_owned, may_be_open
 from hobus.bus.messages.session import FollowUp, SessionView
 from hobus.bus.record.catalog import read_body
@@ -89,15 +90,19 @@ def left_at(rig: Rig, seconds: float) -> list[str]:
 
 
 @pytest.mark.parametrize(("interval_ms", "owners"), [(500, 2), (60_000, 1)])
-def test_a_missing_supervisor_is_looked_for_at_the_configured_interval(interval_ms: int, owners: int):
-    """`ho2.owners_interval_ms` after the last look at the latest."""
-    with Rig(("ho2.owners_interval_ms", interval_ms)) as rig:
+def test_a_missing_supervisor_is_looked_for_at_the_configured_interval(
+    monkeypatch: pytest.MonkeyPatch, interval_ms: int, owners: int
+):
+    """`limits.OWNERS_INTERVAL_MS` after the last look at the latest."""
+    monkeypatch.setattr(limits, "OWNERS_INTERVAL_MS", interval_ms)
+    with Rig() as rig:
         assert left_at(rig, 4).count("TookOver") == owners
 
 
-def test_what_stands_before_the_newest_mark_is_asked_of_those_alone_whom_it_names():
+def test_what_stands_before_the_newest_mark_is_asked_of_those_alone_whom_it_names(monkeypatch: pytest.MonkeyPatch):
     """OWNERS_SETTLED comes with a full page of take-overs; whom it names may still leave something behind."""
-    with Rig(("sessions.journal_page", 1)) as rig:
+    monkeypatch.setattr(limits, "JOURNAL_PAGE", 1)
+    with Rig() as rig:
         assert left_at(rig, 10).count("TookOver") == 2
         [*_, mark] = [one for one in rig.run(rig.entries("ho2m")) if one.event_type == "OWNERS_SETTLED"]
         said, taken = read_body(mark), rig.run(rig.entries())[0]
@@ -124,9 +129,10 @@ def ended(rig: Rig) -> int:
     return journal.count("RunCompleted") + journal.count("RunFailed")
 
 
-def test_a_message_that_waited_is_found_behind_a_long_turn():
+def test_a_message_that_waited_is_found_behind_a_long_turn(monkeypatch: pytest.MonkeyPatch):
     """What came before the entries that are looked at may wait all the same: its turn came as its owner died."""
-    with Rig(("ho2.owners_entries", 3), ("sessions.snapshot_entries", 5)) as rig:
+    monkeypatch.setattr(limits, "OWNERS_ENTRIES", 3)
+    with Rig(("sessions.snapshot_entries", 5)) as rig:
         rig.pool.delay_s = lambda order: 1.0 if order.wo_type == "synthesize" else 0.0
 
         def requested() -> list[str]:
@@ -150,9 +156,10 @@ def test_a_message_that_waited_is_found_behind_a_long_turn():
         assert ended(rig) == 2
 
 
-def test_a_session_whose_newest_message_began_rests():
+def test_a_session_whose_newest_message_began_rests(monkeypatch: pytest.MonkeyPatch):
     """However many entries came since: a supervisor that starts later asks for nothing."""
-    with Rig(("ho2.owners_entries", 3)) as rig:
+    monkeypatch.setattr(limits, "OWNERS_ENTRIES", 3)
+    with Rig() as rig:
 
         async def run() -> int:
             await rig.start_session()

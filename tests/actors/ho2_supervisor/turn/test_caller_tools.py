@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from bench.builders import shipped_snapshot
+from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.turn import caller_tools, quality_gate
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.ids import RunId
@@ -30,7 +30,14 @@ from tests.actors.ho2_supervisor.ownership.test_take_over import moved_to
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, text_of
 from tests.rig import names
 
-LIMITS = shipped_snapshot().config.sessions.model_copy(update={"caller_tools_max": 3, "caller_tools_max_bytes": 1000})
+
+@pytest.fixture(autouse=True)
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Borders that a test can reach."""
+    monkeypatch.setattr(limits, "CALLER_TOOLS_MAX", 3)
+    monkeypatch.setattr(limits, "CALLER_TOOLS_MAX_BYTES", 1000)
+
+
 OPEN = OpenCalls(wo_id="WO-1", call_ids=["call_a", "call_b"])
 GIVEN = [CallResult(tool_call_id="call_a", content="1"), CallResult(tool_call_id="call_b", content="2")]
 
@@ -53,8 +60,8 @@ def nested(levels: int) -> dict[str, Any]:
     [
         ([], ""),
         ([spec("a"), spec("b"), spec("c")], ""),
-        ([spec("a"), spec("b"), spec("c"), spec("d")], "caller_tools_max)"),
-        ([spec("a", description="x" * 1000)], "caller_tools_max_bytes"),
+        ([spec("a"), spec("b"), spec("c"), spec("d")], "at most 3 are taken"),
+        ([spec("a", description="x" * 1000)], "at most 1000 are taken"),
         ([spec("a b")], "letters"),
         ([spec("x" * 65)], "letters"),
         ([spec("a"), spec("a")], "twice"),
@@ -65,20 +72,20 @@ def nested(levels: int) -> dict[str, Any]:
 )
 def test_what_may_be_offered(tools: list[ToolSpec], said: str) -> None:
     """Number, size, name and schema are bounded, and the fault says which; at the border it is taken."""
-    fault = caller_tools.offer_fault(SessionConfig(caller_tools=tools), LIMITS)
+    fault = caller_tools.offer_fault(SessionConfig(caller_tools=tools))
     assert (said in fault) if said else fault == ""
 
 
-def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
+def test_a_schema_that_is_nested_too_deeply_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would have to be handed on, packed and recorded by everybody behind."""
-    limits = LIMITS.model_copy(update={"caller_tools_max_bytes": 100_000})
-    assert "nested" in caller_tools.offer_fault(SessionConfig(caller_tools=[spec("a", **nested(150))]), limits)
+    monkeypatch.setattr(limits, "CALLER_TOOLS_MAX_BYTES", 100_000)
+    assert "nested" in caller_tools.offer_fault(SessionConfig(caller_tools=[spec("a", **nested(150))]))
 
 
 def test_a_call_cannot_be_required_where_there_is_nothing_to_call() -> None:
     """Nor does a turn without overrides bring a fault."""
-    assert "none is given" in caller_tools.offer_fault(SessionConfig(tool_choice="required"), LIMITS)
-    assert caller_tools.offer_fault(None, LIMITS) == ""
+    assert "none is given" in caller_tools.offer_fault(SessionConfig(tool_choice="required"))
+    assert caller_tools.offer_fault(None) == ""
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.actors.ho2_supervisor import limits as ho2_supervisor_limits
+from hobus.bus import limits
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import RuntimeFault, SessionFault
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
@@ -216,7 +218,7 @@ def test_facts_of_every_kind_and_stream_are_listed(config: dict[str, Any], kind:
         assert shown and all(kind in line for line in shown.splitlines())
 
 
-def test_facts_are_looked_for_page_after_page() -> None:
+def test_facts_are_looked_for_page_after_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as the stage may give, whatever a page holds; each page is a question, and too few of them are told."""
     query = {"type": "ledger_query", "config": {"event_type": "RunCompleted", "max_entries": 6}}
     enough, few = (
@@ -226,7 +228,8 @@ def test_facts_are_looked_for_page_after_page() -> None:
         )
         for name, applies_to, queries in (("ATT-ENOUGH-001", {}, 9), ("ATT-FEW-001", {"agent_class": ["ADMIN"]}, 2))
     )  # fmt: skip
-    with Rig(("ledger.read_entries_max", 2), templates=[enough, few]) as rig:
+    monkeypatch.setattr(limits, "PAGE_ENTRIES_MAX", 2)
+    with Rig(templates=[enough, few]) as rig:
         turns(rig, 7)
         for input_id, one in (("enough", enough), ("few", few)):
             rig.run(rig.host.sleep(1))
@@ -243,11 +246,13 @@ def test_facts_are_looked_for_page_after_page() -> None:
 
 
 @pytest.mark.parametrize("pages", [1, 2])
-def test_a_stage_that_finds_little_looks_through_few_pages(pages: int) -> None:
+def test_a_stage_that_finds_little_looks_through_few_pages(monkeypatch: pytest.MonkeyPatch, pages: int) -> None:
     """Whatever its template may ask: else every turn would go through the whole of a long record."""
     query = {"type": "ledger_query", "config": {"event_type": "RunCompleted", "max_entries": 50}}
     budget = {"max_context_tokens": 1000, "max_queries": 60, "timeout_ms": 1000}
-    settings = (("ledger.read_entries_max", 2), ("attention.pages_max", pages))
+    monkeypatch.setattr(limits, "PAGE_ENTRIES_MAX", 2)
+    monkeypatch.setattr(ho2_supervisor_limits, "PAGES_MAX", pages)
+    settings = ()
     with Rig(*settings, templates=[template(query, budget=budget)]) as rig:
         turns(rig, 5)
         rig.run(rig.host.sleep(1))
@@ -255,7 +260,7 @@ def test_a_stage_that_finds_little_looks_through_few_pages(pages: int) -> None:
         *_, (_, payload) = contexts(rig)
         assert payload.queries_executed == pages
         [said] = payload.warnings
-        assert "was looked through back to entry" in said and said.endswith("alone (attention.pages_max)")
+        assert "was looked through back to entry" in said and said.endswith(f"alone ({pages} pages)")
         assert payload.stopped_by == "completion"
 
 
@@ -316,7 +321,13 @@ SEARCH = {
     "config": {"query": "{{ user_input }}", "sources": ["ledger"], "max_results": 3, "relevance_threshold": 0.2},
 }  # fmt: skip
 NEEDLE = "By the way: the spare key of the boathouse lies under the third flowerpot."
-OLD = (("ho2.history_turns_max", 2), ("ho2.history_step_turns", 1))
+OLD = (("ho2.history_turns_max", 2),)
+
+
+@pytest.fixture(autouse=True)
+def stepwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Borders that a test can reach."""
+    monkeypatch.setattr(ho2_supervisor_limits, "HISTORY_STEP_TURNS", 1)
 
 
 def talk(rig: Rig, *texts: str, session_id: str = SESSION) -> str:

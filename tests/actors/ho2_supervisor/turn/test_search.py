@@ -9,10 +9,9 @@ from hobus.actors.ho2_supervisor.turn.lookups import chosen
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.ledger import Provenance, Search
 from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service import limits
 
-CONFIG = ledger_config(
-    segment_bytes=8_388_608, search=search_config(hits_max=20, words_max=32, excerpt_chars=240, wait_ms=60_000)
-)
+CONFIG = ledger_config(segment_bytes=8_388_608, search=search_config(hits_max=20))
 
 
 SESSION, OTHER = session_id_of("search", "one"), session_id_of("search", "two")
@@ -98,9 +97,10 @@ async def test_earlier_questions_do_not_crowd_out_the_answer():
         assert [one.excerpt[-1] for one in (await search(question)).hits] == ["?", "?", "?"]
 
 
-async def test_what_was_not_searched_is_said():
+async def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch):
     """The index is behind, and the question has no time to wait for it."""
-    config = ledger_config(search=search_config(wait_ms=0))
+    monkeypatch.setattr(limits, "INDEX_WAIT_MS", 0)
+    config = ledger_config(search=search_config())
     async with running(SimDisk(medium()), config) as ledger:
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *[b"a lamp"] * 300))
         searched = await asking(ledger)(question_of("lamp", limit=1))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, get_args
 import pytest
 from pydantic import BaseModel
 
+from hobus.actors.ho2_supervisor import limits
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Provenance, WriteEntry
@@ -205,9 +206,15 @@ class Seen(NamedTuple):
         return [one.stage for one in self.payload.stages]
 
 
+@pytest.fixture(autouse=True)
+def stepwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Borders that a test can reach."""
+    monkeypatch.setattr(limits, "HISTORY_STEP_TURNS", 1)
+
+
 def seen(pipeline: list[dict[str, Any]], required: dict[str, Any] | None = None) -> Seen:
     """The last turn of a few, by a template of these stages."""
-    changes = (("ho3.enabled", True), ("ho2.history_step_turns", 1))
+    changes = (("ho3.enabled", True),)
     with Rig(*changes, tools=[], templates=[template(*pipeline)], required=required, script=going_on) as rig:
         files = Files()
         rig.world.start(files, role="ho1", slots=16, tools=[AT_HOME])

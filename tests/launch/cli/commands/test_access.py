@@ -9,6 +9,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.join_token import JoinToken
+from hobus.bus.limits import MAILBOX_MAX
 from hobus.bus.zeromq.key_book import beyond_bounds
 from hobus.launch.cli.commands.access import seconds_of
 from hobus.launch.cli.main import run
@@ -62,12 +63,11 @@ def test_a_token_beyond_the_bounds_is_told_of_with_the_setting(ttl_s: int, uses:
 
 
 def test_more_slots_than_a_mailbox_takes_are_a_mistake_of_usage() -> None:
-    """Exit 2 with the setting."""
-    settings = shipped_snapshot().config.bus
-    for slots in (None, 1, settings.mailbox_max):
-        check_slots(slots, settings)
-    with pytest.raises(CommandError, match="mailbox_max") as caught:
-        check_slots(settings.mailbox_max + 1, settings)
+    """Exit 2 with the limit."""
+    for slots in (None, 1, MAILBOX_MAX):
+        check_slots(slots)
+    with pytest.raises(CommandError, match="at most 4096") as caught:
+        check_slots(MAILBOX_MAX + 1)
     assert caught.value.exit_code == 2
 
 

@@ -22,9 +22,7 @@ from hobus.ledger_service.segment import segment_name
 SNAPSHOT = shipped_snapshot()
 ADMIN = "agents/ADMIN.json"
 DIGEST = SNAPSHOT.files[ADMIN].sha256
-ROOM = ledger_config(
-    segment_bytes=1_000_000, batch_bytes_max=500_000, entry_max_bytes=200_000, bodies_max_bytes=200_000
-)
+ROOM = ledger_config(segment_bytes=1_000_000, bodies_max_bytes=200_000)
 
 
 @pytest.fixture

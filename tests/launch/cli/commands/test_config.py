@@ -184,11 +184,11 @@ def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(con
     )  # fmt: skip
     run_file.write(home.run_file, run)
     monkeypatch.setattr("hobus.launch.cli.commands.config.cluster_gone", lambda _: None)
-    assert "in force after hobus down" in config("set", "bus.queue_max", "99")
+    assert "in force after hobus down" in config("set", "bus.attempts_max", "99")
     said = config("set", "ho2.sessions_max", "99")
     assert "in force after hobus down" in said, "a reload would refuse the other one"
     config("unset", "ho2.sessions_max")
-    assert "goes by the same: nothing differs" in config("unset", "bus.queue_max")
+    assert "goes by the same: nothing differs" in config("unset", "bus.attempts_max")
     assert "in force after hobus reload" in config("set", "ho2.sessions_max", "99")
 
 

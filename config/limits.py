@@ -1,0 +1,26 @@
+"""Engineering limits of governed files and of schemas, which no configuration has a reason to change."""
+
+from __future__ import annotations
+
+STAGES_MAX = 32
+"""Stages of one attention template: each is a line that a person reads."""
+QUERIES_MAX = 64
+"""The most that a template may state as max_queries: each is a question to the record."""
+TIMEOUT_MAX_MS = 10_000
+"""The most that a template may state as timeout_ms: a person waits for it."""
+ENTRIES_MAX = 256
+"""The most that a ledger_query may state as max_entries: four pages of the record."""
+RESULTS_MAX = 100
+"""The most that a horizontal_search may state as max_results."""
+OUTPUT_SCHEMA_MAX_BYTES = 32 * 1024
+"""Schema of an answer, as JSON: every round of its turn pays for it."""
+OUTPUT_SCHEMA_DEPTH_MAX = 64
+"""Levels of such a schema: checking it recurses."""
+SNAPSHOTS_KEPT = 4
+"""Configurations of other digests kept per process: runs of an older one end within minutes."""
+ENTRY_MAX_BYTES = 64 * 1024
+"""One entry without its bodies: what is longer is a body."""
+SAID_MAX_BYTES = 8192
+"""Kept of a tool's prints, and of its traceback: both ends; for people, no model is told."""
+FILES_MAX_BYTES = 3_500_000
+"""Files of one call together: two calls' results fit into one entry of the record."""
