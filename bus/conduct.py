@@ -14,8 +14,9 @@ those that were heard, one key keeps `limits.CONNECTIONS_PER_CALLER_MAX`. OpenSS
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hobus.bus import limits
 from hobus.bus.window import remember
@@ -27,8 +28,7 @@ FRAME_BYTES = 64
 """What a frame costs whatever is in it: ZeroMQ's own record of it."""
 
 
-@dataclass(slots=True)
-class _Record:
+class _Record(Struct):
     unbound_bytes: int = 0
     malformed: int = 0
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct
 
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import Header, Kind, header
@@ -229,8 +230,7 @@ def send_or_drop(connection: Connection, head: Header, body: bytes) -> None:
 Duty = Literal["hello", "beat", "wait"]
 
 
-@dataclass(slots=True)
-class Connection:
+class Connection(Struct):
     """The link to the broker ("") or to a lane's server (its service), and the state of the conversation.
 
     It is *bound* between a Welcome and: a Rehello, a Refused, or silence longer than `bus.peer_timeout_ms` (the server

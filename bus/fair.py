@@ -16,9 +16,10 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Generic, TypeVar
+
+from msgspec import Struct, field
 
 from hobus.bus import limits
 from hobus.bus.catalog import CLIENT_ROLES
@@ -149,16 +150,14 @@ class FairQueue(Generic[K, T]):
         return bool(self._flows or self._held)
 
 
-@dataclass(slots=True)
-class Share:
+class Share(Struct):
     """What of one principal is open at a server, in number and bytes; the server asks before it takes more."""
 
     count: int = 0
     size_bytes: int = 0
 
 
-@dataclass(slots=True)
-class Shares:
+class Shares(Struct):
     """Principal -> what of it is open; those with nothing open are not kept."""
 
     size_bytes: int = 0

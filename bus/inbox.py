@@ -15,6 +15,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
+from msgspec import Struct
+
 from hobus.bus import limits
 from hobus.bus.beginning import Beginnings
 from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
@@ -49,8 +52,7 @@ class ReplyRoute(NamedTuple):
     """Sends one reply, failure or stream frame to who sent this request; an answer to nobody is dropped."""
 
 
-@dataclass(slots=True, eq=False)
-class Running:
+class Running(Struct, eq=False):
     """One admitted request until it is answered."""
 
     key: RequestKey
@@ -67,7 +69,7 @@ class Running:
     principal: str = ""  # it was admitted for this one: a later requester changes the header
     size_bytes: int = 0
     is_queued: bool = False  # its task is not made yet: others begin first
-    attached: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    attached: list[Callable[[], None]] = msgspec.field(default_factory=list[Callable[[], None]])
     """What is done whenever somebody else, or the same one anew, asks for it."""
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from hobus.bus import limits
 from hobus.bus.broker.admission import malformation_of, refusal_of
 from hobus.bus.catalog import Row, rows_of
@@ -47,8 +49,7 @@ OnFrame = Callable[[str, Header, bytes], None]
 """(verdict, header with the stamped sender, body) of every request, cancel and answer: the tap's `lane=direct`."""
 
 
-@dataclass(slots=True)
-class _Client:
+class _Client(Struct):
     routing: bytes
     instance: str
     principal: str

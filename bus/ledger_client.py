@@ -19,9 +19,10 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from hobus.bus import limits
 from hobus.bus.errors import LedgerError, RuntimeFault, fault_of
@@ -54,8 +55,7 @@ if TYPE_CHECKING:
 LEDGER = "ledger"
 
 
-@dataclass(slots=True, eq=False)
-class _Submitted:
+class _Submitted(Struct, eq=False):
     """One write until it is settled."""
 
     entries: Sequence[WriteEntry]

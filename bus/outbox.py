@@ -10,8 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from hobus.bus import limits
 from hobus.bus.catalog import CLIENT_ROLES, Row, streamed
@@ -80,8 +83,7 @@ class _Cancel(NamedTuple):
     said_epoch: str | None  # None: not yet said
 
 
-@dataclass(slots=True)
-class Outbox:
+class Outbox(Struct):
     """The outgoing side of one incarnation."""
 
     instance: str
@@ -89,14 +91,16 @@ class Outbox:
     clock: Clock
     connections: dict[str, Connection]
     on_deadline_set: Callable[[float], None]
-    counters: Counters = field(default_factory=_COUNTED)
-    deadlines: Deadlines[str] = field(default_factory=Deadlines[str])
+    counters: Counters = msgspec.field(default_factory=_COUNTED)
+    deadlines: Deadlines[str] = msgspec.field(default_factory=Deadlines[str])
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
     _loop: asyncio.AbstractEventLoop | None = None  # the one that runs where none was told
-    _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
-    _cancels: OrderedDict[str, _Cancel] = field(default_factory=OrderedDict[str, "_Cancel"])  # by the request's id
+    _pending: PendingTable[Waiter] = msgspec.field(default_factory=PendingTable[Waiter])
+    _cancels: OrderedDict[str, _Cancel] = msgspec.field(
+        default_factory=OrderedDict[str, "_Cancel"]
+    )  # by the request's id
     _count: int = 0
 
     def __post_init__(self) -> None:

@@ -13,8 +13,9 @@ import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hobus.bus import limits
 from hobus.bus.catalog import row_of
@@ -452,8 +453,7 @@ MIRRORED = frozenset({"gateway"})
 """Services whose lanes are mirrored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mirror:
+class Mirror(Struct, frozen=True):
     """Tells the broker, for its tap (`lane=direct`), of every frame of a service's own lane; in the way of none.
 
     The gateway's lane alone, which carries the degraded call. The ledger's lane is not mirrored: most frames of a turn

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from hobus.bus.dispatch import Actor
 from hobus.bus.errors import RuntimeFault
@@ -19,8 +20,7 @@ from hobus.bus.text import cut
 State = Literal["starting", "ready", "degraded", "draining"]
 
 
-@dataclass(slots=True)
-class Readiness:
+class Readiness(Struct):
     """The state that others are told, and why; `on_change` hears every change, `on_bug` a programming error."""
 
     actor: Actor | None

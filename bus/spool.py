@@ -14,7 +14,8 @@ import re
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.bus.errors import LedgerError, MessageTooLarge
 from hobus.bus.ledger_client import LedgerClient
@@ -37,8 +38,7 @@ ASIDE = {False: "damaged", True: "other-format"}
 """Whether a file that was set aside is in another format -> what its name has between its own and a number."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpoolContent:
+class SpoolContent(Struct, frozen=True):
     """What a file held: whole frames in order, where they end, and whether more than a torn tail follows."""
 
     entries: tuple[WriteEntry, ...]

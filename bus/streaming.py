@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct, field
 
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting, Waits
@@ -20,8 +21,7 @@ Reason = Literal["retry", "tools", "take_over", "degraded", "rejected", "steered
 Place = Literal["next", "anew", "lost"]
 
 
-@dataclass(slots=True)
-class Continuity:
+class Continuity(Struct):
     """Where the next piece belongs."""
 
     step: str = ""
@@ -44,8 +44,7 @@ class Continuity:
         self.is_whole = False
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Struct):
     """What was said of one answer, and who listens. Newcomers are told at once what stands."""
 
     run: str = ""

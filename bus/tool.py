@@ -23,9 +23,10 @@ from __future__ import annotations
 import mimetypes
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,8 +38,7 @@ class ToolFault(Exception):
     """A tool could not do what it was asked; its one sentence is shown to the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """What a tool may know of the call that it answers: a parameter annotated with this class is given it."""
 
     idempotency_key: str
@@ -85,8 +85,7 @@ FileBytes = tuple[str, str, bytes]
 """Name, media type, bytes of a file that a call brought."""
 
 
-@dataclass(slots=True)
-class ToolResult:
+class ToolResult(Struct):
     """What a call brought. `code` is empty, or one of a failed order: tool_failed, unknown_outcome and others."""
 
     ok: bool
@@ -99,8 +98,7 @@ class ToolResult:
     held_by: str = ""  # the process that may hold state for the next call; "": none does
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(Struct, frozen=True):
     """What the decorator was told."""
 
     idempotent: bool

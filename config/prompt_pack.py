@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
+
+from msgspec import Struct
 
 from hobus.bus.errors import ConfigError, WorkOrderFault
 from hobus.bus.messages.gateway import PromptMessage
@@ -33,15 +34,13 @@ _CONVERSATION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Variable:
+class Variable(Struct, frozen=True):
     """Where an input goes."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PackSection:
+class PackSection(Struct, frozen=True):
     """One message of the prompt: variables and literal texts in order; a literal is one segment for every prompt."""
 
     role: Role
@@ -50,8 +49,7 @@ class PackSection:
     """Inputs of which one has to have text; none: it always stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptPack:
+class PromptPack(Struct, frozen=True):
     """A parsed pack."""
 
     pack_id: str

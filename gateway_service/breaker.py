@@ -8,8 +8,10 @@ the provider. A call that ends when the breaker is no longer in the state it was
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hobus.bus.errors import GatewayError
 from hobus.config.sections.gateway import BreakerConfig
@@ -24,8 +26,7 @@ _CLIENT_ERRORS = range(400, 500)
 _FAULTS = frozenset({"PROVIDER_ERROR", "PROVIDER_TIMEOUT"})
 
 
-@dataclass(frozen=True, slots=True)
-class BreakerState:
+class BreakerState(Struct, frozen=True):
     """`failures`: in a row. `until`: an open one lets nothing pass before (any clock, that of the events)."""
 
     state: State = "closed"

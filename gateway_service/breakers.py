@@ -12,7 +12,9 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+import msgspec
 import structlog
+from msgspec import Struct
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Breaker as Row
@@ -128,12 +130,11 @@ class BreakerDesk:
         self.keeper.submit(entry, keep=False)
 
 
-@dataclass(slots=True, eq=False)
-class _Line:
+class _Line(Struct, eq=False):
     """Those who wait for one model to be tried."""
 
-    turns: deque[asyncio.Future[None]] = field(default_factory=deque[asyncio.Future[None]])
-    has_moved: asyncio.Event = field(default_factory=asyncio.Event)
+    turns: deque[asyncio.Future[None]] = msgspec.field(default_factory=deque[asyncio.Future[None]])
+    has_moved: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
 
 class Passage:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from hobus.bus.messages.gateway import Prompt, ScopeBudget
 from hobus.bus.messages.work_order import BudgetMode
@@ -31,8 +32,7 @@ _STRICTNESS: dict[BudgetMode, int] = {"off": 0, "warn": 1, "enforce": 2}
 _UNLIMITED = Scope(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """Tokens held for one attempt in all of its scopes, the narrowest first."""
 
     reservation_id: str
@@ -53,8 +53,7 @@ Effect = NotReserved | BudgetCrossed
 """BudgetCrossed: in mode warn this reservation does not fit the scope, and the one before it did."""
 
 
-@dataclass(slots=True)
-class BudgetState:
+class BudgetState(Struct):
     """Scopes by name and open reservations by id.
 
     Changed in place, by its methods alone: a copy of every session's row per call would cost more than the call.

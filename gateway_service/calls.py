@@ -10,8 +10,9 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import islice
+
+from msgspec import Struct, field
 
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import GatewayError
@@ -22,8 +23,7 @@ from hobus.gateway_service.limits import TOLD_AFTER_S
 from hobus.gateway_service.pricing import TOKENS_MAX
 
 
-@dataclass(slots=True)
-class Failed:
+class Failed(Struct):
     """What the sends of a call used that did not answer it; money is unknown as soon as that of one of them is."""
 
     sends: int = 0
@@ -39,8 +39,7 @@ class Failed:
         self.cost_usd = None if self.cost_usd is None or cost_usd is None else round(self.cost_usd + cost_usd, 9)
 
 
-@dataclass(slots=True, eq=False)
-class InFlight:
+class InFlight(Struct, eq=False):
     """One running call. `deadline` (monotonic) is the latest of all who wait for it."""
 
     key: str
@@ -66,8 +65,7 @@ class InFlight:
             self.draft.wait(None)
 
 
-@dataclass(slots=True)
-class _Recent:
+class _Recent(Struct):
     digest: bytes
     attempts: int = 0
     response: PromptResponse | None = None

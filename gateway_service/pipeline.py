@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 
 import structlog
+from msgspec import Struct, field
 
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import GatewayError, RuntimeFault
@@ -48,8 +48,7 @@ _OUTCOMES: dict[str, Outcome] = {
 """Code -> outcome; every other code is ERROR."""
 
 
-@dataclass(slots=True)
-class Shared:
+class Shared(Struct):
     """What every call of this process shares, whatever configuration it is made under."""
 
     bus: Bus
@@ -62,8 +61,7 @@ class Shared:
     rejections: int = 0
 
 
-@dataclass(slots=True)
-class _Tries:
+class _Tries(Struct):
     """The sends of one call to one model, and since when there is an outage to wait out."""
 
     may_wait: bool
@@ -71,8 +69,7 @@ class _Tries:
     since: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Pipeline:
+class Pipeline(Struct, frozen=True):
     """Prompts under one configuration."""
 
     shared: Shared

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.port import Bus
@@ -22,8 +24,7 @@ from hobus.gateway_service.limits import RECENT_CALLS_MAX
 from hobus.gateway_service.records import Attempt
 
 
-@dataclass(frozen=True, slots=True)
-class Bucket:
+class Bucket(Struct, frozen=True):
     """`level` at the moment `at`: negative while calls wait for what they took."""
 
     level: float

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import made_of, pack
@@ -62,8 +64,7 @@ class PackTexts:
 STREAM = "prompts"
 
 
-@dataclass(frozen=True, slots=True)
-class PromptCall:
+class PromptCall(Struct, frozen=True):
     """One admitted request: what is wanted, and of whom.
 
     `digest` is the SHA-256 of the exact bytes that stand for it there; `asked`, of what its key stands for (`ask_of`).
@@ -83,8 +84,7 @@ class PromptCall:
     """Whose vectors are wanted; an answer is for its session."""
 
 
-@dataclass(slots=True, eq=False)
-class Attempt:
+class Attempt(Struct, eq=False):
     """One send of one call: what its records need, and what became of it.
 
     Without a settlement at its end it was never sent, and its reservation is released.

@@ -10,11 +10,10 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from itertools import count
 
 import structlog
-from msgspec import structs
+from msgspec import Struct, field, structs
 
 from hobus.bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
@@ -42,8 +41,7 @@ class EarlierAttempt(GatewayError):
     """This attempt was made before and brought no answer: the next number is the one to try."""
 
 
-@dataclass(slots=True)
-class Sender:
+class Sender(Struct):
     """What one attempt does between its reservation and its settlement."""
 
     bus: Bus

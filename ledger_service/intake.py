@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from hashlib import sha256, shake_256
 from operator import add, methodcaller
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Ack, WriteEntry
@@ -64,8 +65,7 @@ class Surroundings(NamedTuple):
     draw_salts: Callable[[int], list[bytes]]
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(Struct):
     """What the next frame holds, as far as it is decided; later decisions see it."""
 
     first_sequence: int
@@ -111,8 +111,7 @@ def seal(batch: Batch, draw_salts: Callable[[int], list[bytes]]) -> Sealed:
     return Sealed(entries, stored, salted)
 
 
-@dataclass(slots=True)
-class Intake:
+class Intake(Struct):
     """Decides writes one by one; what it takes is seen by every later decision."""
 
     _config: LedgerConfig

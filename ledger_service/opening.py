@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ledger import Entries, Entry, WriteEntry
@@ -27,8 +28,7 @@ from hobus.ledger_service.writer import Writer
 LOCK = "lock"
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """What a ledger's one process has of it."""
 
     files: SegmentFiles
@@ -43,7 +43,6 @@ class _Held:
         self.unlock()
 
 
-@dataclass(slots=True)
 class Opening(_Held):
     """A recovered ledger. `catch_up` must be exhausted before `accept`."""
 
@@ -63,7 +62,6 @@ class Opening(_Held):
         return OpenLedger(self.files, self.db, self.tables, self.unlock, writer)
 
 
-@dataclass(slots=True)
 class OpenLedger(_Held):
     """A ledger that writes, and answers readers: entries with or without bodies, in pages of bounded size."""
 

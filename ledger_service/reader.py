@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from hobus.bus.messages.ledger import EVERY_SESSION, session_stream
 from hobus.bus.record.catalog import is_session_stream
@@ -17,8 +18,7 @@ from hobus.ledger_service.source import segment_file
 from hobus.ledger_service.verify import segment_firsts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryFilter:
+class EntryFilter(Struct, frozen=True, kw_only=True):
     """Which entries; what is not given does not matter."""
 
     stream: str | None = None  # EVERY_SESSION: those of all sessions

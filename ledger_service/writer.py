@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import repeat
+
+from msgspec import Struct
 
 from hobus.bus import limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
@@ -41,8 +42,7 @@ Outcome = list[Ack] | RuntimeFault
 """Of one write: its acks, or why it could not be taken at all."""
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(Struct):
     """One frame of writes on its way: decided entry by entry, answered when all of them are durable."""
 
     origin: str

@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.json_text import value_of
@@ -20,8 +22,7 @@ from hobus.config.json_schema import SchemaFault, Validator, validator_of
 from hobus.config.sections.turns import ClassifyLabels
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedContract:
+class CheckedContract(Struct, frozen=True):
     """A contract whose schemas were found valid, with their validators made once."""
 
     contract: Contract
@@ -159,8 +160,7 @@ _FENCE = "```"
 _OPENING = re.compile(r"```[A-Za-z0-9_+-]*[ \t]*\r?")
 
 
-@dataclass(frozen=True, slots=True)
-class OutputVerdict:
+class OutputVerdict(Struct, frozen=True):
     """An answer against its contract; `faults` are sentences without the answer's text, empty if it is good."""
 
     parsed: dict[str, Any] | None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
+from msgspec import Struct, field
 
 from hobus.actors.ho1_executor.receipts import (
     OrderUsage,
@@ -30,8 +30,7 @@ _FOR_NOW = frozenset({"disk_full", "busy", "unavailable"})
 """What passes by itself."""
 
 
-@dataclass(slots=True, eq=False)
-class EndWritten:
+class EndWritten(Struct, eq=False):
     """The end of an order, until it stands."""
 
     order: WorkOrder

@@ -10,10 +10,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
+
+from msgspec import Struct
 
 from hobus.bus.messages.files import FileText, Refused
 from hobus.config.secret_refs import looks_secret
@@ -46,8 +47,7 @@ class _Refusal(Exception):
         self.code: Refused = code
 
 
-@dataclass(frozen=True, slots=True)
-class FileReads:
+class FileReads(Struct, frozen=True):
     """The files of this machine, but for those below `closed` (the home with its record), other homes, and keys."""
 
     closed: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, ToolSaid
 from hobus.bus.dispatch import Call
@@ -13,8 +13,7 @@ from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """`deadline` is on bus.clock.monotonic(), and leaves room for the end record."""
 
     bus: Bus

@@ -9,9 +9,9 @@ missing after that is named.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
+from msgspec import Struct
 
 from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.tools.definition import ANNOUNCED, ToolDefinition
@@ -31,8 +31,7 @@ _log = structlog.get_logger("ho1_executor")
 _SAID_OF = ("source", "description", "parameters", "idempotent", "writes")
 
 
-@dataclass(frozen=True, slots=True)
-class KnownToOrder:
+class KnownToOrder(Struct, frozen=True):
     """Definitions among which everything that an order allows can be found, but for what is `missing`, by name."""
 
     tools: Mapping[str, ToolDefinition]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import structlog
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hobus.actors.ho1_executor import limits as own_limits
 from hobus.actors.ho1_executor.contracts import (
@@ -54,8 +55,7 @@ _AWAY = frozenset({"no_route", "peer_lost"})
 """Faults of a request that nobody was there to take."""
 
 
-@dataclass(slots=True)
-class Outage:
+class Outage(Struct):
     """How long there has been no gateway, as this worker's orders find out; monotonic seconds."""
 
     longest_s: float
@@ -77,8 +77,7 @@ class Outage:
         self._since = None
 
 
-@dataclass(frozen=True, slots=True)
-class ModelStep:
+class ModelStep(Struct, frozen=True):
     """Runs LLM orders of this worker."""
 
     bus: Bus

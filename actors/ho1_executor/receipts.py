@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct, field
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.errors import WorkOrderFault
@@ -34,8 +35,7 @@ _STEP = re.compile(r"\.(\d+)\.\d+(?:\.\d+)?$")
 _COUNTED = ("input_tokens", "output_tokens", "cached_tokens", "reasoning_tokens")
 
 
-@dataclass(slots=True)
-class OrderUsage:
+class OrderUsage(Struct):
     """What an order used so far; complete also when it fails half-way."""
 
     started: float  # monotonic
@@ -82,8 +82,7 @@ class OrderUsage:
         )
 
 
-@dataclass(slots=True)
-class ToolSaid:
+class ToolSaid(Struct):
     """What an order's tool brought beside its text: the record keeps it, and no receipt has it.
 
     What it told people, which no model has, and its files, which the receipt names.

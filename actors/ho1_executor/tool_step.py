@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from msgspec import Struct
 
 from hobus.actors.ho1_executor.contracts import schema_faults
 from hobus.actors.ho1_executor.ends import OrderEnds
@@ -31,8 +32,7 @@ class StartUnsettled(LedgerError):
     """A start was submitted and nobody said whether it stands; nothing was run."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStep:
+class ToolStep(Struct, frozen=True):
     """Runs tool calls of this worker."""
 
     bus: Bus

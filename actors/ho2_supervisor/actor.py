@@ -6,9 +6,10 @@ Admission is one synchronous step once the session is at hand; everything that t
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor import commanding, limits
 from hobus.actors.ho2_supervisor.admission import (

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from typing import Any
+
+from msgspec import Struct, field
 
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
@@ -21,8 +22,7 @@ from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """The ways out of the process, the same as long as a supervisor lives, and one configuration."""
 
     bus: Bus

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from hobus.actors.ho2_supervisor.intake import RunIntake
 from hobus.actors.ho2_supervisor.limits import ORDER_STALE_S
@@ -120,8 +121,7 @@ class RunQueue:
             self._look_later()
 
 
-@dataclass(slots=True, eq=False)
-class RunTicket:
+class RunTicket(Struct, eq=False):
     """One run's place: it waits once, to begin; each further step waits for steps of others alone."""
 
     queue: RunQueue

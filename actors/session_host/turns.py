@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hobus.actors.session_host import limits
 from hobus.bus.dispatch import Call
@@ -34,8 +36,7 @@ DEGRADED = "degraded"
 """The code of every degraded result; beside it stands the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Struct, frozen=True):
     """What the host knows about one message; `started` and `deadline` on the monotonic clock, which `now` reads."""
 
     message: ProcessTurn

@@ -11,10 +11,9 @@ bytes. Nothing is guessed: an array of another length, or a field of another typ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from msgspec import convert
+from msgspec import Struct, convert
 
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
@@ -33,8 +32,7 @@ _OWN_SESSION = "~"
 """Stands in no id and no instance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """One journal entry as the fold takes it; a body is None where it was erased."""
 
     submission_id: str

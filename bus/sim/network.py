@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+from msgspec import Struct
+
 from hobus.bus import limits
 from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.events import Connected, ConnectionLost, Event, FrameReceived, Send, Tick
@@ -42,8 +45,7 @@ Direction = Literal["up", "down"]
 """up: from the process to its server; down: back."""
 
 
-@dataclass(slots=True, eq=False)
-class SimConnection:
+class SimConnection(Struct, eq=False):
     """One connection of a process to the broker ("") or to a lane."""
 
     routing: bytes
@@ -55,10 +57,10 @@ class SimConnection:
     links_made: int = 1
     breaks: int = 0  # how often it broke; what was on its way then is lost
     closed_until: float = 0.0  # nobody can be reached before
-    waiting: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
-    arrives_at: dict[Direction, float] = field(default_factory=lambda: {"up": 0.0, "down": 0.0})
+    waiting: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list[tuple[bytes, bytes]])
+    arrives_at: dict[Direction, float] = msgspec.field(default_factory=lambda: {"up": 0.0, "down": 0.0})
     """When the last frame of a direction arrives; none overtakes it."""
-    blocked_until: dict[Direction, float] = field(default_factory=lambda: {"up": 0.0, "down": 0.0})
+    blocked_until: dict[Direction, float] = msgspec.field(default_factory=lambda: {"up": 0.0, "down": 0.0})
 
     @property
     def is_reachable(self) -> bool:
@@ -66,8 +68,7 @@ class SimConnection:
         return self.is_open and self.process.is_alive
 
 
-@dataclass(slots=True)
-class SimLink:
+class SimLink(Struct):
     """`bus.link.Link` of a simulated process."""
 
     network: SimNetwork
@@ -95,8 +96,7 @@ class SimLink:
         self.connection.is_open = False
 
 
-@dataclass(slots=True)
-class LaneEnd:
+class LaneEnd(Struct):
     """`bus.link.LaneTransport` of a simulated lane."""
 
     network: SimNetwork

@@ -9,8 +9,9 @@ with it, as with ZeroMQ. `frame_loss` and `duplicate` take or double single fram
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from hobus.bus.envelope import Kind
 from hobus.bus.sim.clock import Draw
@@ -32,8 +33,7 @@ class Fate(NamedTuple):
 _FAIR = Fate()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Weather:
+class Weather(Struct, frozen=True, kw_only=True):
     """The faults; shares of frames in [0, 1], times in seconds."""
 
     draw: Draw

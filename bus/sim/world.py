@@ -13,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from msgspec import Struct
 
 from hobus.bus import limits
 from hobus.bus.dispatch import Actor
@@ -47,8 +48,7 @@ class SimulationFailed(AssertionError):
     """A task or callback of the simulation failed, or it did not end in virtual time."""
 
 
-@dataclass(slots=True)
-class Started:
+class Started(Struct):
     """One simulated process that runs a peer."""
 
     process: SimProcess

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import zmq
+from msgspec import Struct, field
 
 from hobus.bus import limits
 from hobus.bus.conduct import FRAME_BYTES
@@ -57,8 +57,7 @@ _MARK_BYTES = 65_536
 """Less than this of each connection is not counted; only cost depends on it."""
 
 
-@dataclass(slots=True)
-class _Marks:
+class _Marks(Struct):
     since: int = 0
     """Bytes handed over behind the last mark."""
     size_bytes: int = 0

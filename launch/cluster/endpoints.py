@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hobus.bus.lanes import LANES
 from hobus.launch.cluster.home import Home
@@ -28,8 +29,7 @@ def socket_of(sockets: Path, name: str) -> Path:
     return sockets / f"{name}.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """One cluster on this machine: its home, its sockets, its configuration."""
 
     home: Home

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from hobus.bus.errors import ConfigError
 from hobus.config.assets import GateId

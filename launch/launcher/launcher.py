@@ -11,12 +11,12 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
 import structlog
+from msgspec.structs import replace
 
 from hobus.bus import collector
 from hobus.bus.errors import BusError, RuntimeFault

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import structlog
+from msgspec.structs import replace
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Message

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.console.errors import UsageFault, next_here
@@ -13,8 +14,7 @@ from hobus.launch.console.errors import UsageFault, next_here
 SCALABLE = ("ho1", "ho2", "http")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartOptions:
+class StartOptions(Struct, frozen=True, kw_only=True):
     """What is to be started; what is not given is as the configuration of the home, or the shipped one, has it."""
 
     config_file: Path | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.config.gates.run import View, look
 from hobus.config.schema import AdminConfig
@@ -18,8 +19,7 @@ from hobus.launch.launcher.options import StartOptions, parse_scale, require_fil
 from hobus.launch.launcher.supervision import size_of
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """One start of a cluster."""
 
     snapshot: Snapshot

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ids import snapshot_id
@@ -14,8 +15,7 @@ from hobus.bus.record.payloads.governance import OperatorCommand
 from hobus.config.snapshot import Snapshot
 
 
-@dataclass(slots=True)
-class ClusterRun:
+class ClusterRun(Struct):
     """Under what a cluster runs; the launcher's, changed here."""
 
     snapshot: Snapshot

@@ -7,8 +7,9 @@ it or not.
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError, ConfigError

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.config.sections.processes import LauncherConfig
 
 
-@dataclass(frozen=True, slots=True)
-class CrashHistory:
+class CrashHistory(Struct, frozen=True):
     """What is remembered of a process's crashes: their times inside the window, and how many came in a row."""
 
     crashes: tuple[float, ...] = ()
     streak: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RestartDecision:
+class RestartDecision(Struct, frozen=True):
     """What to do after a crash: restart after `delay_s`, or give up (None)."""
 
     history: CrashHistory

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 import structlog
+from msgspec import Struct, field
 
 from hobus.bus.errors import BusError, ConfigError, RuntimeFault
 from hobus.bus.messages.control import Done, UseSnapshot
@@ -47,8 +47,7 @@ class NotTaken(Exception):
     """Somebody does not run under the new configuration: who, and why."""
 
 
-@dataclass(slots=True)
-class Rolling:
+class Rolling(Struct):
     """Takes one change at a time."""
 
     home: Home

@@ -13,10 +13,10 @@ import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
+from msgspec import Struct
 
 from hobus.bus.port import Clock
 from hobus.config.sections.processes import LauncherConfig
@@ -33,8 +33,7 @@ from hobus.launch.process.options import ProcessOptions
 _log = structlog.get_logger()
 
 
-@dataclass(slots=True)
-class _Order:
+class _Order(Struct):
     """A process that was asked for and is not born yet; what it needs is kept, should it be asked for anew."""
 
     number: int

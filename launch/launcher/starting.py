@@ -10,9 +10,10 @@ import importlib
 import os
 import signal
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from msgspec import Struct
 
 from hobus.bus.clock import SystemClock
 from hobus.config.files import ADMIN_CONFIG
@@ -61,8 +62,7 @@ _WORDS_OF_OURS: list[IO[bytes]] = []
 """Pipes whose other ends are held by launchers that are to end with this process; the kernel closes them then."""
 
 
-@dataclass(frozen=True, slots=True)
-class Background:
+class Background(Struct, frozen=True):
     """A launcher that was started, and the end of the pipe through which it tells how it went."""
 
     pid: int

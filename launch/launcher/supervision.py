@@ -13,8 +13,10 @@ Anything else is a programming error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.control import PeerRow
@@ -73,8 +75,7 @@ RUNNING: frozenset[State] = frozenset({"starting", "ready", "degraded", "drainin
 """States in which there is an operating system process."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Struct, frozen=True):
     """One place in the cluster and its present incarnation."""
 
     actor: str
@@ -111,16 +112,14 @@ class Member:
         return row.model_copy(update=_QUEUED) if self.is_queued else row
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(Struct, frozen=True):
     """A new incarnation is being started."""
 
     instance: str
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Born:
+class Born(Struct, frozen=True):
     """The process of that incarnation is there."""
 
     instance: str
@@ -128,8 +127,7 @@ class Born:
     mark: str
 
 
-@dataclass(frozen=True, slots=True)
-class SpawnFailed:
+class SpawnFailed(Struct, frozen=True):
     """The operating system did not make the process."""
 
     reason: str
@@ -137,8 +135,7 @@ class SpawnFailed:
     draw: float
 
 
-@dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(Struct, frozen=True):
     """The incarnation ended: `exit 1`, `signal 9`."""
 
     instance: str
@@ -149,26 +146,22 @@ class Exited:
     """Its own last words, if it had any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """What the broker says of it: its row, or None when the broker does not know it."""
 
     row: PeerRow | None
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class RetryDue:
+class RetryDue(Struct, frozen=True):
     """Its back-off is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainAsked:
+class DrainAsked(Struct, frozen=True):
     """The cluster stops: it is to end now, and gives back what it cannot finish at once."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveAsked:
+class LeaveAsked(Struct, frozen=True):
     """A command: it is to finish its work and end (or to be killed); then it stays away, starts anew, or is removed."""
 
     then: After
@@ -176,8 +169,7 @@ class LeaveAsked:
     kill: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Unheard:
+class Unheard(Struct, frozen=True):
     """The broker could not be asked about it."""
 
     at: float
@@ -186,8 +178,7 @@ class Unheard:
 Happening = Spawned | Born | SpawnFailed | Exited | Seen | Unheard | RetryDue | DrainAsked | LeaveAsked
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """What the launcher is to do about a member.
 
     spawn: start an incarnation now. retry: start one at `at`. kill: it is stuck. lost: tell the broker that `instance`
@@ -419,8 +410,7 @@ def _count_of(role: str, counts: Mapping[str, int]) -> int:
     return counts.get(role, 0 if role == "http" else 1)
 
 
-@dataclass(frozen=True, slots=True)
-class ScaleChange:
+class ScaleChange(Struct, frozen=True):
     """What is to be done to the members of a role, each list by rising number."""
 
     new: list[str]

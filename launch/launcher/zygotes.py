@@ -15,11 +15,11 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import structlog
+from msgspec import Struct, field
 
 from hobus.bus.port import Clock
 from hobus.config.sections.processes import LauncherConfig
@@ -32,8 +32,7 @@ from hobus.launch.logs import writing
 _log = structlog.get_logger()
 
 
-@dataclass(slots=True, eq=False)
-class HeldZygote:
+class HeldZygote(Struct, eq=False):
     """One zygote, from its birth until it is reaped."""
 
     pid: int
@@ -57,8 +56,7 @@ class ShownZygote(NamedTuple):
     state: Literal["", "starting", "ready", "backoff", "failed"] = ""
 
 
-@dataclass(slots=True, eq=False)
-class Zygotes:
+class Zygotes(Struct, eq=False):
     """Made on the launcher's running loop; `close` ends all of them."""
 
     config: LauncherConfig

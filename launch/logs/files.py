@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from hobus.launch.logs.lines import LogLine, read_line
 
@@ -15,8 +16,7 @@ OLDER = ".1"
 _PIECE_BYTES = 1 << 20
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(Struct):
     """How far one file was read; an unfinished last line waits for its end."""
 
     inode: int

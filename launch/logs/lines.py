@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, cast
+
+from msgspec import Struct, field
 
 from hobus.bus.messages.ids import parse_iso, turn_in
 from hobus.launch.console.output import joined, printable
@@ -25,8 +26,7 @@ _OWN = ("at", "level", "event", "actor", "instance", "pid", "exception", "printe
 """Fields that stand at their own place in a line for people, or are left out there."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogLine:
+class LogLine(Struct, frozen=True):
     """What a process logged; a line that is no record (a traceback) has its text and the time of the record before."""
 
     actor: str

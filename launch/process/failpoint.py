@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from hobus.bus.codec import unpack_header
 from hobus.bus.link import Link, OnFrames
@@ -24,8 +25,7 @@ _MOMENTS = ("before-send", "after-send", "on-receive")
 _SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP}
 
 
-@dataclass(frozen=True, slots=True)
-class DrillPoint:
+class DrillPoint(Struct, frozen=True):
     """Where a process is hit: at the `number`-th frame of this type, counted over all its connections.
 
     `type`: a message type, or `<type>~<word>` for those with that word in their body.

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import structlog
+from msgspec import Struct
 
 from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, is_listing, printable, taken
@@ -112,8 +112,7 @@ def _is_listed(frame: Mapping[str, Any]) -> bool:
     return frame["op"] == "listed" and isinstance(frame.get("server"), str) and is_listing(frame.get("tools"))
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """A process that one session or principal has alone."""
 
     source: McpSource

@@ -12,13 +12,13 @@ import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import mcp_types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
+from msgspec import Struct, field
 
 from hobus.actors.ho1_executor.limits import MCP_LINE_END_BYTES, MCP_TOO_LARGE
 
@@ -27,8 +27,7 @@ Streams = tuple[Any, Any]
 """From the server, to the server; the SDK keeps the names of their types to itself."""
 
 
-@dataclass(slots=True)
-class Traffic:
+class Traffic(Struct):
     """What is known of the server's process beside its messages."""
 
     why_ended: str = ""

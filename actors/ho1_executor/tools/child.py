@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hobus.actors.ho1_executor.tools.definition import Bounds, Request, ToolResult
 from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, Start
@@ -16,8 +17,7 @@ OWN = PrintCaller("", "")
 """Of what a shared process prints by its descriptors: nobody knows for which call."""
 
 
-@dataclass(slots=True)
-class ProcessAttempt:
+class ProcessAttempt(Struct):
     """To run one thing in some process, and how far that came."""
 
     timeout_s: float

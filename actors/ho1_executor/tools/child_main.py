@@ -17,10 +17,12 @@ import sys
 from collections import deque
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any, NoReturn, cast
+
+from msgspec import Struct
 
 from hobus.actors.ho1_executor.tools import keeper
 from hobus.actors.ho1_executor.tools.definition import (
@@ -167,8 +169,7 @@ class ToolProcess:
             self._send("blocked", tool_id=task.get_name())
 
 
-@dataclass(frozen=True, slots=True)
-class ChildHost:
+class ChildHost(Struct, frozen=True):
     """`ToolHost` at the end of a pipe."""
 
     process: ToolProcess

@@ -16,11 +16,11 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -45,8 +45,7 @@ class _Words(GenerateJsonSchema):
         return False
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """What a function takes, made once from its annotations by pydantic: the schema and the conversion are the same."""
 
     model: type[BaseModel]

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from hobus.actors.ho1_executor.tools.definition import (
     NO_HOME,
@@ -26,8 +27,7 @@ from hobus.bus.messages.work_order import ToolCall
 Check = Callable[[], Awaitable[Mapping[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class InProcessHost:
+class InProcessHost(Struct, frozen=True):
     """`ToolHost` beside the executor's own bus."""
 
     snapshot: Mapping[str, Any]

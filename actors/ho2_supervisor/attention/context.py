@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from hobus.bus.record.payloads.orders import ContextAssembled, StageTrace
 from hobus.bus.record.text_parts import TextPart, merged
@@ -25,8 +26,7 @@ _END = "\n"
 _CLOSING = (TextPart(None, _END),)
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionRequest:
+class AttentionRequest(Struct, frozen=True):
     """For whom a context is assembled, and under which contract its prompt stands."""
 
     agent: Agent
@@ -104,8 +104,7 @@ class BudgetUsed(NamedTuple):
 NOTHING_USED = BudgetUsed(0, 0, 0)
 
 
-@dataclass(frozen=True)
-class AssembledContext:
+class AssembledContext(Struct, frozen=True, dict=True):
     """What a prompt is to be shown beside its message, and how that came about."""
 
     template_id: str
@@ -118,8 +117,8 @@ class AssembledContext:
     warnings: tuple[str, ...] = ()
     stopped_by: Stop = "completion"
     fallback: Fallback = ""
-    is_cached: bool = field(default=False)
-    chosen_by: ChosenBy = field(default="selectors")
+    is_cached: bool = False
+    chosen_by: ChosenBy = "selectors"
 
     @cached_property
     def context_text(self) -> str:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention import merging
@@ -39,8 +41,7 @@ class AssemblyFailed(Exception):
         self.tried = tried
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """Assembles contexts under one frozen configuration; keeps what it assembled last."""
 
     config: AdminConfig

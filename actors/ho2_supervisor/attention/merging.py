@@ -6,7 +6,8 @@ Pure. The template has priority: what it asks for already is not asked again.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention.context import Fragment
@@ -30,8 +31,7 @@ DEFAULT_ID = "ATT-DEFAULT-000"
 """Of the minimal template, which is no file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Required:
+class Required(Struct, frozen=True):
     """What a contract requires of a context, item by item."""
 
     queries: tuple[LedgerQuery, ...]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
 
 from hobus.actors.ho2_supervisor.attention import structuring
 from hobus.actors.ho2_supervisor.attention.account import Account, LimitReached
@@ -28,8 +29,7 @@ RELAXED = "+relaxed"
 """Behind the name of a stage in the trace that was run once more for a halting that was not satisfied."""
 
 
-@dataclass(slots=True)
-class Room:
+class Room(Struct):
     """What a source may use, and where it is to look."""
 
     account: Account
@@ -55,8 +55,7 @@ Sources = Mapping[str, FragmentSource]
 """Type of stage -> what answers it."""
 
 
-@dataclass(slots=True)
-class StageRun:
+class StageRun(Struct):
     """One run of stages over one account."""
 
     config: AdminConfig

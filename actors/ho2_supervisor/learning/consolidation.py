@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, get_args
+
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Fragment, traced
 from hobus.actors.ho2_supervisor.limits import RECENT_EVENTS_MAX
@@ -40,8 +41,7 @@ _EVENT = re.compile(r"EVT-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([1-9][0
 _HOUR_S = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(Struct, frozen=True):
     """An open gate, and everything that a consolidation of it rests on."""
 
     agent: Agent
@@ -62,8 +62,7 @@ class Crossing:
         return self.gate.signal_id
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
+class Lesson(Struct, frozen=True):
     """What is taken of a model's answer."""
 
     artifact_type: ArtifactType
@@ -72,8 +71,7 @@ class Lesson:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(Struct, frozen=True):
     """An answer against the rules: the lesson, or what is wrong in words; and what was left out of it."""
 
     lesson: Lesson | None

@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Coroutine
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.configurations import Configurations
@@ -196,8 +197,7 @@ HO3 = "ho3"
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(Struct, frozen=True):
     """What HO3 had in force for a turn, and as of what; `code` says why there is nothing."""
 
     biases: tuple[Bias, ...] = ()
@@ -213,8 +213,7 @@ class Weighed(NamedTuple):
     left_out: Literal["", "labels", "words", "room"]
 
 
-@dataclass(frozen=True, slots=True)
-class Learned:
+class Learned(Struct, frozen=True):
     """The signals whose gates the turn's events have crossed; `code` says why nobody knows, and of which signals."""
 
     candidates: tuple[str, ...] = ()

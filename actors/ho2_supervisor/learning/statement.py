@@ -8,8 +8,9 @@ teaches. Of several about the same the newest counts; what is switched off takes
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.learning.closed_forms import counts_at_once, is_told_before, subject_of
 from hobus.actors.ho2_supervisor.session.record import EndedRun

@@ -7,7 +7,7 @@ everybody who asks again; a turn of another session is found by its run, without
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.admission import Admission
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession

@@ -8,9 +8,9 @@ entry is missing, or does not read, the loading fails and names it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor.session import journal, snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
@@ -29,8 +29,7 @@ _SNAPSHOT = StateSnapshot.entry_name
 _log = structlog.get_logger("ho2_supervisor")
 
 
-@dataclass(slots=True)
-class Loaded:
+class Loaded(Struct):
     """A record and what reading it took."""
 
     record: SessionRecord

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
@@ -35,8 +35,7 @@ _FIXED_OUTSIDE = frozenset({"disk_full"})
 _log = structlog.get_logger("ho2_supervisor")
 
 
-@dataclass(frozen=True, slots=True)
-class Tenure:
+class Tenure(Struct, frozen=True):
     """Who took a session over, and in which tenure."""
 
     owner: str

@@ -5,8 +5,10 @@ One fold for live appends and for replay, so that both give the same. No I/O; th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session.commands import text_ref
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents, has_own_words
@@ -35,8 +37,7 @@ _OWN_FAILURES = frozenset(
 """What a run failed by itself; all else is somebody's outage, or a limit, and no lesson about who asked."""
 
 
-@dataclass(slots=True)
-class KnownInput:
+class KnownInput(Struct):
     """One input of the session and what became of it."""
 
     input_id: str
@@ -64,8 +65,7 @@ def settle(known: KnownInput, end: End | None) -> None:
     known.result_ref, known.code = end.result_ref or end.reply_ref, end.code
 
 
-@dataclass(slots=True)
-class RunMemo:
+class RunMemo(Struct):
     """What the journal holds of the active run: the memo table that makes a run resumable."""
 
     run_id: RunId
@@ -133,8 +133,7 @@ class RunMemo:
             self.denied[f"{batch.tool_batch_id}.{position_of(command.call_id)}"] = command.reason or ""
 
 
-@dataclass(frozen=True, slots=True)
-class EndedRun:
+class EndedRun(Struct, frozen=True):
     """What the journal says of the newest run that is over, as far as memory learns from it."""
 
     run_seq: int

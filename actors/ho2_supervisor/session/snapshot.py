@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from dataclasses import replace
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 from hobus.actors.ho2_supervisor.session.record import EndedRun, KnownInput, SessionRecord

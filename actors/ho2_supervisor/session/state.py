@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, final
 
-from msgspec import field
+from msgspec import Struct, field
 from msgspec.structs import asdict
 
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
@@ -261,8 +260,7 @@ def walk(source: Lifecycle, *path: Lifecycle) -> Lifecycle | None:
 
 
 @final
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """The event does not apply; the state is the one before it, timestamps included."""
 
     reason: str
@@ -275,8 +273,7 @@ Effect = Literal["run_stops"]
 """The run is being cancelled: whoever drives it issues nothing more, closes what is open, and ends it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reduced:
+class Reduced(Struct, frozen=True):
     """What `reduce` answers: the new state and its effects, or the unchanged one beside `rejection`."""
 
     state: SessionState

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
@@ -98,8 +99,7 @@ def words_of_reply(text: str, calls: Sequence[CallerCall]) -> str:
     return "\n".join([text, *asked] if text else asked)
 
 
-@dataclass(frozen=True, slots=True)
-class Continued:
+class Continued(Struct, frozen=True):
     """What the first round of such a turn shows its model."""
 
     context: list[Segment]

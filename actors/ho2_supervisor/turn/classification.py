@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from hobus.config.sections.turns import ClassifyLabels
 
 
-@dataclass(frozen=True, slots=True)
-class Stated:
+class Stated(Struct, frozen=True):
     """A lasting wish that a model reads in a message."""
 
     statement: str
@@ -25,8 +26,7 @@ class Stated:
     """Where it holds, of the vocabulary; empty: everywhere."""
 
 
-@dataclass(frozen=True, slots=True)
-class Classification:
+class Classification(Struct, frozen=True):
     """A turn's labels; empty everywhere when the classification failed."""
 
     speech_act: str = ""

@@ -10,10 +10,11 @@ import asyncio
 import hashlib
 import re
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor import limits as own_limits
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of, traced

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor.ownership.owner import BodyMissing, OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
@@ -31,8 +32,7 @@ from hobus.bus.record.text_parts import TextPart
 _BESIDE = f".{BESIDE_CALL_ID}"
 
 
-@dataclass(slots=True)
-class OpenOrder:
+class OpenOrder(Struct):
     """An order on its way: what to send under which attempt, or the receipt that the journal holds."""
 
     order: WorkOrder

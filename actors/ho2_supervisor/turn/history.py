@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.limits import HISTORY_RESULT_CHARS
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
@@ -27,8 +29,7 @@ _ANSWERED_BY = re.compile(r"-[0-9a-f]{12}-([0-9]+)[./]")
 """The run in the ref of what it answered: `RunCompleted:<session>-<n>/2`, `PROMPT_RECEIVED:WO-<session>-<n>.2.1…`."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryLimits:
+class HistoryLimits(Struct, frozen=True):
     """How much of the past a prompt may show and an owner keeps in memory; values come from the configuration."""
 
     budget_tokens: int
@@ -41,8 +42,7 @@ class HistoryLimits:
     """Turns by which the first one that is shown whole moves on at once; meanwhile prompts begin alike."""
 
 
-@dataclass(frozen=True)
-class DeliveredTurn:
+class DeliveredTurn(Struct, frozen=True, dict=True):
     """One answered input as the user saw it; a text is None until it was read from the record, and in no snapshot."""
 
     input_id: str
@@ -137,8 +137,7 @@ def beginnings(rounds: Sequence[Exchange], texts: Mapping[str, str]) -> dict[str
     return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs_in(rounds) if ref in texts}
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """The delivered turns that a prompt can still show: the newest whole, those before them as lines; oldest first."""
 
     turns: tuple[DeliveredTurn, ...] = ()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hobus.bus.messages.work_order import OutputResult
 from hobus.config.json_schema import SchemaFault, validator_of
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """`faults` say in words what is wrong, one per criterion that is not met; none: accepted."""
 
     faults: tuple[str, ...]

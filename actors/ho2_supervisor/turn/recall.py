@@ -6,7 +6,8 @@ Filtered on fields, ranked by numbers, fitted to the budget, copied verbatim: me
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment
 from hobus.actors.ho2_supervisor.learning.learning import Recalled, Weighed
@@ -43,8 +44,7 @@ _DECIMALS = 9
 """Every float that is ranked is rounded to so many decimals first, so that all machines rank alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBudget:
+class TokenBudget(Struct, frozen=True):
     """How much text fits, by the estimate of section `attention`."""
 
     tokens: int

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor.session.commands import DENIED
 from hobus.actors.ho2_supervisor.turn import chain, pool, work_orders
@@ -67,8 +68,7 @@ async def settle(
     return receipts
 
 
-@dataclass(frozen=True, slots=True)
-class _CallBatch:
+class _CallBatch(Struct, frozen=True):
     """How a call of it comes to its end."""
 
     run: Run

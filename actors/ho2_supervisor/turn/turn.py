@@ -6,8 +6,9 @@ After a crash it runs again from the top, and what the journal holds answers at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS, MISTAKES_MAX
@@ -53,8 +54,7 @@ _MISTAKES = frozenset({"tool_invalid_args", "tool_not_found"})
 """Codes of calls that the model itself got wrong; it is told so as their result."""
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """What the rounds of a turn have brought so far; a failing run reports from it."""
 
     exchanges: list[Exchange] = field(default_factory=list[Exchange])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from hobus.actors.ho2_supervisor.turn import order_codec
 from hobus.bus.messages.base import made_of
@@ -30,8 +31,7 @@ LLM_TYPES = frozenset({"classify", "synthesize", "consolidate"})
 WORK_ORDER_TYPES = LLM_TYPES | {"tool_call"}
 
 
-@dataclass(frozen=True, slots=True)
-class OrderContext:
+class OrderContext(Struct, frozen=True):
     """What every order of a run has in common at its step."""
 
     step_id: StepId

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from hobus.bus.errors import GatewayError
@@ -114,8 +114,7 @@ _LEAST_ERROR = 500
 _TOO_MANY = 429
 
 
-@dataclass(frozen=True, slots=True)
-class AskedProvider:
+class AskedProvider(Struct, frozen=True):
     """What was asked, of whom: for the words of a fault."""
 
     provider_id: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hobus.bus.dispatch import Actor
 from hobus.bus.messages.control import AnnounceTools
@@ -21,8 +22,7 @@ def _unneeded(_given: Mapping[str, str]) -> None:
     """Most actors need nothing of the user's environment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """An actor that is not started yet."""
 
     actor: Actor

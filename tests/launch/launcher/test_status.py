@@ -1,8 +1,7 @@
 """What a launcher shows of its cluster."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from hobus.bus.messages.control import PeerRow
 from hobus.launch.cluster import run_file

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.attention.context import Fragment, plain
 from hobus.actors.ho2_supervisor.attention.engine import AssemblyFailed

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Provenance

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.turn.history import (
     ERASED,
