@@ -30,8 +30,7 @@ from hobus.bus.limits import SPOOL_RETRY_MS
 from hobus.bus.messages.files import FileText, ReadFile
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.bus.messages.ids import dispatched_id, turn_in
-from hobus.bus.messages.order_states import moved
-from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
+from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder, moved
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config import limits as config_limits
 from hobus.config import recorded

@@ -23,8 +23,7 @@ from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, entry_id, iso, start_key
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
-from hobus.bus.messages.order_states import moved
-from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError
+from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError, moved
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import ToldPeople, ToolStarted, end_of, receipt_in, with_refs
 

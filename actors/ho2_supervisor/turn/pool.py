@@ -6,9 +6,18 @@ from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.limits import ORDER_ATTEMPTS_MAX
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR
-from hobus.bus.messages.order_states import WorkOrderState, moved
 from hobus.bus.messages.transcript import Told, goes_on
-from hobus.bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
+from hobus.bus.messages.work_order import (
+    IN_DOUBT,
+    Cost,
+    ExecuteWorkOrder,
+    Fence,
+    Receipt,
+    WorkOrder,
+    WorkOrderError,
+    WorkOrderState,
+    moved,
+)
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
 

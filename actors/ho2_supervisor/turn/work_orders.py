@@ -1,4 +1,4 @@
-"""Work orders: built once, validated in words, dispatched; their states: `bus/messages/order_states.py`. Pure."""
+"""Work orders: built once, validated in words, dispatched; their states: `bus/messages/work_order.py`. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec import Struct
 from hobus.actors.ho2_supervisor.turn import order_codec
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import StepId, body_ref, work_order_id
-from hobus.bus.messages.order_states import moved
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import (
     CLASSIFICATION,
@@ -22,6 +21,7 @@ from hobus.bus.messages.work_order import (
     ToolCall,
     WorkOrder,
     WorkOrderType,
+    moved,
 )
 from hobus.config.assets import Agent
 from hobus.config.prompt_contracts import contract_id_of

@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any, get_args
 
 from hobus.bus.errors import WorkOrderFault
-from hobus.bus.messages.order_states import ORDER_TRANSITIONS, OrderRole, WorkOrderState, moved
+from hobus.bus.messages.work_order import ORDER_TRANSITIONS, OrderRole, WorkOrderState, moved
 
 STATES, ROLES = get_args(WorkOrderState), get_args(OrderRole)
 ENDS = {"completed", "failed"}
