@@ -11,14 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from bench.builders import write_config
-from bench.commands import Commands, is_run_so
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import Entries, Entry, LedgerStats, ReadLedgerStats, Tail
 from hobus.bus.messages.session import Cancel, CommandVerdict, ProcessTurn, SessionCommand, SessionConfig, TurnResult
@@ -55,12 +53,6 @@ class Answer:
         return json.loads(self.out)
 
 
-@cache
-def loaded_commands() -> Commands:
-    """The interpreter that most commands of this process are forks of, loaded with the first."""
-    return Commands()
-
-
 def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: Any) -> subprocess.Popen[bytes]:
     """`hobus WORDS`, beside this process; what it prints comes by pipes, unless the options say otherwise."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
@@ -70,9 +62,6 @@ def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: 
 def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None) -> Answer:
     """One command, to its end."""
     given = environment() | (env or {})
-    if is_run_so(words, env or {}):
-        code, out, err = loaded_commands().run(words, stdin, given, cwd, COMMAND_TIMEOUT_S)
-        return Answer(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
     done = subprocess.run(
         [sys.executable, "-P", "-m", "hobus", *words],
         input=stdin,

@@ -118,9 +118,6 @@ def no_process_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.node.get_closest_marker("process") is None:
         yield
         return
-    from bench.cluster import loaded_commands  # noqa: PLC0415 - other tests start none
-
-    loaded_commands()  # once in this run, and is left to its end
     mark = uuid.uuid4().hex
     request.getfixturevalue("monkeypatch").setenv(_MARK, mark)
     before = {child.pid for child in psutil.Process().children()}

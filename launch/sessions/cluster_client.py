@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import convert
 
@@ -35,7 +35,13 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
-from hobus.launch.sessions.client_errors import answered, checked_limit, checked_seconds, raises_hobus_errors
+from hobus.launch.sessions.client_errors import (
+    RequestError,
+    answered,
+    checked_limit,
+    checked_seconds,
+    raises_hobus_errors,
+)
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on, view_of
 from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.named import named_session
@@ -114,6 +120,8 @@ class AsyncClusterClient(AsyncSessions):
 
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
         """What became of a command, sent under one id."""
+        if kind not in {one.kind for one in get_args(Command)}:
+            raise RequestError("invalid_input", f"kind: there is no command {str(kind)[:64]!r}")
         wanted = convert({"kind": kind, **fields}, Command)
         command = host_command(session_id, wanted, Fences(), drawn_id("program"))
         return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
