@@ -85,6 +85,8 @@ class Record(Struct, metaclass=RecordMeta, frozen=True, forbid_unknown_fields=Tr
             return decode(_encode(self), type=type(self))
         except UnicodeEncodeError:
             raise ValidationError("a text holds half a character: it is no Unicode") from None
+        except OverflowError:
+            raise ValidationError("a number needs more than 64 bits") from None
 
     def model_copy(self, *, update: Mapping[str, Any]) -> Self:
         """The same record with these fields, which are not checked: what it shares is frozen, and shared."""

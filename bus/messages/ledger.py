@@ -43,7 +43,7 @@ _WRITE = Decoder(tuple[list[Packed], bool, list[Part]])
 _WRITTEN = Decoder(tuple[list[Ack], list[tuple[int, bytes]]])
 _FOUND = Decoder(tuple[list[Entry | None]])
 _ENTRIES = Decoder(tuple[list[Entry], bool, int])
-"""How the messages of entries stand on the wire, which are not the maps that pydantic makes of others."""
+"""How the messages of entries stand on the wire, which are not maps as those of others are."""
 
 EVERY_SESSION = "session"
 """To readers: the journals of all sessions. No stream has that name."""

@@ -80,6 +80,10 @@ def test_what_people_wrote_is_checked_on_demand_at_every_depth():
     assert Holding(told=Told(text="t")).checked() == Holding(told=Told(text="t"))
     with pytest.raises(ValidationError, match=r"told\.count"):
         Holding(told=Told(text="t", count="four")).checked()
+    with pytest.raises(ValidationError, match="64 bits"):
+        Told(text="t", count=1 << 70).checked()
+    with pytest.raises(ValidationError, match="half a character"):
+        Told(text="\ud800").checked()
 
 
 def test_a_record_stands_in_a_model_of_pydantic_as_it_is():
