@@ -110,7 +110,7 @@ class Record(Struct, metaclass=RecordMeta, frozen=True, forbid_unknown_fields=Tr
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: Any, _handler: Any) -> Any:
-        """A record within a model of a configuration or of the HTTP door: checked as anywhere else."""
+        """A record within a model of a program's own: checked as anywhere else."""
         from pydantic_core import core_schema  # noqa: PLC0415 - whoever gets here has loaded it
 
         return core_schema.no_info_plain_validator_function(
@@ -119,10 +119,6 @@ class Record(Struct, metaclass=RecordMeta, frozen=True, forbid_unknown_fields=Tr
                 lambda record, info: record.model_dump(mode=info.mode), info_arg=True
             ),
         )
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, _schema: Any, _handler: Any) -> dict[str, Any]:
-        return json.schema(cls)
 
 
 _FLAT = frozenset({str, int, float, bool, bytes, type(None)})
