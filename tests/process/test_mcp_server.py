@@ -311,7 +311,6 @@ async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its calls go there and nobody else's; two at once as well. Without a call for long it goes, and the next is new."""
-    monkeypatch.setattr(limits, "MCP_IDLE_MS", 400)
     async with kept(tmp_path, "stateful", per="session") as server:
         said = [await asyncio.gather(*[call(server, "count", holder=holder) for holder in "aabb"]) for _ in range(2)]
         texts = [text for batch in said for _, _, text in batch]
@@ -321,6 +320,8 @@ async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(
             for holder, places in (("a", (0, 1, 4, 5)), ("b", (2, 3, 6, 7)))
         }
         assert len(pids["a"]) == len(pids["b"]) == 1 and pids["a"] != pids["b"]
+        monkeypatch.setattr(limits, "MCP_IDLE_MS", 100)  # not before: a process may take long to begin
+        assert [(await call(server, "count", holder=holder))[2].split()[0] for holder in "ab"] == ["5", "5"]
         await until(lambda: not any(lives(int(pid)) for held in pids.values() for pid in held))
         assert (await call(server, "count", holder="a"))[2].startswith("1 in ")
 
