@@ -24,7 +24,7 @@ from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, Pr
 from hobus.bus.port import Bus
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.client import connected
-from hobus.launch.cluster.run_file import RunFile
+from hobus.launch.cluster.run_file import RunFile, cluster_gone
 from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.turns import Watch, process_turn
 from hobus.ledger_service.segment import DIRECTORY
@@ -224,8 +224,7 @@ class Weather:
                 self._sessions[int(one.input_id.split("-")[2])] = one.result.session_id
 
     def _gone(self, seen: Seen) -> CommandError | None:
-        is_gone = seen.plan.ends_the_cluster and seen.last_at and not self.cluster.living()
-        return CommandError("the cluster has ended") if is_gone else None
+        return cluster_gone(self.cluster.home) if seen.plan.ends_the_cluster else None  # as `hobus ask` looks
 
     # --- faults -------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bench.outside import Outside
-from bench.storms.running import Asked, Seen
+from bench.storms.running import PEOPLE, Asked, Seen
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.lab.simulation.record import answer_text, answers_of
 
@@ -167,8 +167,9 @@ def _judge(storm: Storm, one: Asked, entries: Sequence[Entry], outside: Outside)
 GROWN_BYTES = 48 << 20
 """More than an interpreter of its own has beside a forked process, which the same actor may be by turns."""
 GROWN_DESCRIPTORS = 8
-KEPT_OPEN = {"ledger": 64}
-"""Descriptors that a role may keep besides: the ledger those of its segments, up to a bound of its own."""
+KEPT_OPEN = {"ledger": 64, "ho1": 3 * (PEOPLE + 1)}
+"""Descriptors that a role may keep besides: the ledger those of its segments, up to a bound of its own; an executor three of
+each tool process, one for each person who asks, until it was idle for a while."""
 
 
 def grown(storms: Sequence[Storm]) -> list[str]:

@@ -221,6 +221,8 @@ async def test_a_process_without_a_call_goes(directory: Path, monkeypatch: pytes
             assert (await run(made, tool, s=0)).text == first
             await until(lambda first=first: not lives(int(first.strip('"'))))
             assert (await run(made, tool, s=0)).ok
+        children = psutil.Process().children
+        await until(lambda: psutil.STATUS_ZOMBIE not in [child.status() for child in children()])
     finally:
         await made.close()
 

@@ -28,6 +28,8 @@ from hobus.config.secret_refs import is_secret_name
 from hobus.config.sections.tools import ToolsConfig
 
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
+_REAPED_S = 0.5
+"""After the end of its socket a process has ended."""
 _log = structlog.get_logger("ho1_executor")
 
 
@@ -164,7 +166,6 @@ class ChildToolRunner:
 
     def _started(self, *, is_shared: bool) -> ToolChild:
         settings = self._settings
-        self._ended = [child for child in self._ended if not child.is_reaped()]
         child = ToolChild(
             self._nursery.tool_process,
             first_frame=pack_frame("configure", environment=self._environment, is_shared=is_shared, **self._fields),
@@ -186,6 +187,10 @@ class ChildToolRunner:
             self._free.remove(child)
         if child.idle is not None:
             child.idle.cancel()
+        asyncio.get_running_loop().call_later(_REAPED_S, self._reap)
+
+    def _reap(self) -> None:
+        self._ended = [child for child in self._ended if not child.is_reaped()]
 
     async def _run_in(self, child: ToolChild, fields: Mapping[str, Any], attempt: ProcessAttempt) -> ToolResult:
         attempt.has_begun = True
