@@ -28,8 +28,6 @@ from hobus.config.secret_refs import is_secret_name
 from hobus.config.sections.tools import ToolsConfig
 
 BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
-_REAPED_S = 0.5
-"""After the end of its socket a process has ended."""
 _log = structlog.get_logger("ho1_executor")
 
 
@@ -187,7 +185,7 @@ class ChildToolRunner:
             self._free.remove(child)
         if child.idle is not None:
             child.idle.cancel()
-        asyncio.get_running_loop().call_later(_REAPED_S, self._reap)
+        asyncio.get_running_loop().call_later(limits.CHILDREN_REAPED_MS / 1000, self._reap)
 
     def _reap(self) -> None:
         self._ended = [child for child in self._ended if not child.is_reaped()]
