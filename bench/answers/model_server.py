@@ -2,6 +2,10 @@
 
 MODEL: one of `MODELS`; its weights come with a package. CACHE: a directory where weights that come in parts are put
 together. Prints its address; ends with its standard input. Greedy, one seed, on the processor alone.
+
+The chat template is ours (`templates/`): Gemma's package holds the model before it was taught to converse, which goes on
+with questions and answers where it is shown some; and neither model's own template shows tools, without an example of
+a call both answer in prose.
 """
 
 import sys
@@ -11,6 +15,8 @@ import xllamacpp
 
 CONTEXT = 8192
 PARALLEL = 2
+STOPS = {"smollm2": [], "gemma3": ["Question:", "\n<tool_call"]}
+"""Where an answer ends, of a model that would go on with the next question."""
 
 
 def weights(model: str, cache: Path) -> str:
@@ -35,6 +41,8 @@ def main(model: str, cache: str) -> None:
     # Threads wait for one another at each layer: on a machine that is shared two take ten times as long as one.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.sampling.temp, params.sampling.seed = 0.0, 1
+    params.chat_template = (Path(__file__).parent / "templates" / f"{model}.jinja").read_text()
+    params.use_jinja, params.antiprompt = True, STOPS[model]
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()

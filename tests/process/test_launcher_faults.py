@@ -139,7 +139,8 @@ def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster):
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
     out, err = down.communicate(timeout=120)
     assert down.returncode == 0, err
-    assert out == f"stopped 7 processes of {cluster.home.root}\n".encode()
+    # How many: as the run file says, where the launcher that woke up writes it once more before it is gone.
+    assert out.decode() in [f"stopped {count} processes of {cluster.home.root}\n" for count in ("7", "the")]
     assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
     assert not cluster.home.run.exists()
 
