@@ -14,6 +14,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, get_type_hints
 
+from msgspec import Struct
+
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import KEY_PREFIX, LOCAL
@@ -28,7 +30,7 @@ def _never(_step: Callable[[], Awaitable[None]]) -> None:
     """A call outside a shell is answered by nobody, so nothing follows its answer."""
 
 
-class Call(NamedTuple):
+class Call(Struct, frozen=True):
     """What a handler knows about the request besides its message."""
 
     sender: str  # stamped instance, `<role>/<n>@<epoch>`

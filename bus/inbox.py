@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec import Struct
@@ -44,7 +44,7 @@ CAUSE: ContextVar[Header | None] = ContextVar("cause", default=None)
 """The request whose handler is running: what is sent from there names it as its cause."""
 
 
-class ReplyRoute(NamedTuple):
+class ReplyRoute(Struct, frozen=True):
     """Where an answer goes: the broker, or the connection to a lane that the requester has by then."""
 
     lane: str  # the service whose lane it is; "" for the broker

@@ -10,7 +10,9 @@ guessing an id.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from msgspec import Struct
 
 from hobus.bus.envelope import Kind
 
@@ -30,7 +32,7 @@ def remember(table: OrderedDict[K, V], key: K, value: V, *, at_most: int) -> Non
         table.popitem(last=False)
 
 
-class KeptReply(NamedTuple):
+class KeptReply(Struct, frozen=True):
     """A reply or a final failure as it can be sent again."""
 
     kind: Kind

@@ -84,7 +84,7 @@ class Batch(Struct):
         return Earlier(self.first_sequence + number, found.submission_id, origin, found.event_type, is_same)
 
 
-class Sealed(NamedTuple):
+class Sealed(Struct, frozen=True):
     """A batch as it will stand in the record."""
 
     entries: list[Entry]

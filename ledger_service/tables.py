@@ -10,7 +10,9 @@ import mmap
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice, repeat
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from hobus.bus.messages.ledger import EVERY_SESSION
 from hobus.bus.record.catalog import is_session_stream
@@ -56,7 +58,7 @@ _STEP_ENTRIES = 512
 """Brought into the index in six milliseconds, as long as a full batch takes: a write may have to wait for either."""
 
 
-class _Batch(NamedTuple):
+class _Batch(Struct, frozen=True):
     """One that is durable and not in the index yet."""
 
     position: Position  # behind it

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -100,7 +100,7 @@ class ToolSaid(Struct):
 NOTHING_SAID = ToolSaid()
 
 
-class Stamp(NamedTuple):
+class Stamp(Struct, frozen=True):
     """Who writes about an order, and when."""
 
     instance: str

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from hobus.bus.broker.tap_record import Tap
 
 
@@ -17,7 +19,7 @@ class Origin(NamedTuple):
 LOCAL = Origin()
 
 
-class FrameReceived(NamedTuple):
+class FrameReceived(Struct, frozen=True):
     """One well-cut frame pair of a connection; `connection` is the transport's own random name for it."""
 
     connection: bytes
@@ -54,14 +56,14 @@ class ConnectionLost(NamedTuple):
     connection: bytes
 
 
-class Tick(NamedTuple):
+class Tick(Struct, frozen=True):
     """Nothing but time has passed."""
 
 
 Event = FrameReceived | FrameGarbage | Connected | UnknownKey | ConnectionLost | Tick
 
 
-class Send(NamedTuple):
+class Send(Struct, frozen=True):
     """Send these two parts to a connection; if that fails, feed back ConnectionLost."""
 
     connection: bytes

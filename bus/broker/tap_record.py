@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from hobus.bus.envelope import Header, Kind
 
 VERDICTS = (
@@ -41,7 +43,7 @@ class BodyFacts(NamedTuple):
     sha256: bytes
 
 
-class Tap(NamedTuple):
+class Tap(Struct, frozen=True):
     """One tapped frame as the core hands it over."""
 
     sequence: int

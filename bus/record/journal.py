@@ -43,7 +43,7 @@ class Recorded(Struct, frozen=True):
     """What a body was packed of just now; None: it is to be read."""
 
 
-class _About(NamedTuple):
+class _About(Struct, frozen=True):
     """What the entry says, and the correlation fields of its event."""
 
     session_id: str

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from bench.ledger_drills.rig import medium, running, start, write
 from hobus.bus.errors import LedgerError
@@ -99,9 +100,9 @@ def misplaced(_patch: pytest.MonkeyPatch, writer: Writer) -> None:
 ENTRIES, BODIES, HEADER = "entries lie at their places", "bodies lie at the places", "a frame's header tells"
 CASES: list[tuple[Spoil, str, bool]] = [
     (ahead, "a batch begins behind the head", False),
-    (batches(lambda sealed: sealed._replace(entries=sealed.entries[:-1])), "every entry has its chain value", False),
-    (batches(lambda sealed: sealed._replace(bodies=[*sealed.bodies, bytes(17)])), BODIES, False),
-    (batches(lambda sealed: sealed._replace(bodies=sealed.bodies[:-1])), BODIES, False),
+    (batches(lambda sealed: replace(sealed, entries=sealed.entries[:-1])), "every entry has its chain value", False),
+    (batches(lambda sealed: replace(sealed, bodies=[*sealed.bodies, bytes(17)])), BODIES, False),
+    (batches(lambda sealed: replace(sealed, bodies=sealed.bodies[:-1])), BODIES, False),
     (frames(lambda built, _: built._replace(chains=built.chains[:-1])), "every entry has its chain value", False),
     (frames(lambda built, _: built._replace(chains=[bytes(32)] * 3)), "the chain goes on", False),
     (frames(lambda built, given: built._replace(data=build_frame(*given[:2], given[2][::-1], *given[3:]).data)), ENTRIES, False),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -206,7 +206,7 @@ class StageRun(Struct):
         return _Began(len(self.fragments), self.account.chars, self.account.now())
 
 
-class _Began(NamedTuple):
+class _Began(Struct, frozen=True):
     """How things stood when a stage began."""
 
     fragments: int

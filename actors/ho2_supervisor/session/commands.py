@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from hobus.actors.ho2_supervisor.session.state import (
     CallStatus,
     Rejected,
@@ -49,7 +51,7 @@ def received(state: SessionState, command: HostCommand, principal: str) -> Verdi
         return Rejected(f"command {state.received_command.command_id} is not decided yet")
     if command.command_id in state.applied_command_ids:
         return Rejected(f"command {command.command_id} was applied already")
-    return state._replace(received_command=command, received_from=principal)
+    return replace(state, received_command=command, received_from=principal)
 
 
 def rejected(state: SessionState, command_id: str) -> Verdict:
@@ -57,7 +59,7 @@ def rejected(state: SessionState, command_id: str) -> Verdict:
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")
-    return state._replace(received_command=None, received_from="")
+    return replace(state, received_command=None, received_from="")
 
 
 def applied(state: SessionState, command_id: str, at: str) -> Verdict:
@@ -71,7 +73,7 @@ def applied(state: SessionState, command_id: str, at: str) -> Verdict:
     remembered = [*state.applied_command_ids, command_id]
     if state.applied_commands_max is not None:
         remembered = remembered[max(0, len(remembered) - state.applied_commands_max) :]
-    return verdict._replace(received_command=None, received_from="", applied_command_ids=remembered)
+    return replace(verdict, received_command=None, received_from="", applied_command_ids=remembered)
 
 
 def cancelling(state: SessionState, reason: str) -> Verdict:
@@ -87,14 +89,15 @@ def cancelling(state: SessionState, reason: str) -> Verdict:
     path = ("Running", "Cancelling") if state.lifecycle == "Idle" else ("Cancelling",)
     if walk(state.lifecycle, *path) is None:
         return Rejected(f"no_active_run: nothing to cancel in lifecycle {state.lifecycle}")
-    stopping = run._replace(
+    stopping = replace(
+        run,
         cancel_reason=reason,
         pause_requested=False,
         waiting_since=None,
         lease=None,
         config=run.config or resolve_run_config(state.session_config, run.overrides, run.model),
     )
-    return epochs_raised(state)._replace(lifecycle="Cancelling", run=stopping)
+    return replace(epochs_raised(state), lifecycle="Cancelling", run=stopping)
 
 
 # --- whom it is for -----------------------------------------------------------------------------------------------
@@ -143,7 +146,8 @@ def _steer(state: SessionState, command: HostCommand, at: str) -> Verdict:
 
 def _follow_up(state: SessionState, command: HostCommand, _at: str) -> Verdict:
     ref = text_ref(state.session_id, command.command_id)
-    return state._replace(
+    return replace(
+        state,
         pending_follow_up=[*state.pending_follow_up, ref],
         follow_up_by=state.follow_up_by | {ref: state.received_from},
     )
@@ -191,9 +195,9 @@ def _decided(state: SessionState, run: RunState, name: str, status: CallStatus |
         waiting = "none" if batch is None or not batch.held else ", ".join(batch.held)
         return Rejected(f"call_not_open: no call {name} waits for an approval; waiting: {waiting}")
     call_id = position_of(name)
-    decided = run._replace(tool_batch=batch.with_status(call_id, status or batch.call_status[call_id]))
+    decided = replace(run, tool_batch=batch.with_status(call_id, status or batch.call_status[call_id]))
     if len(batch.held) > 1 or state.lifecycle != "WaitingInput":
-        return state._replace(run=decided)
+        return replace(state, run=decided)
     return _goes_on(state, decided, at)
 
 
@@ -203,7 +207,7 @@ def _goes_on(state: SessionState, run: RunState, at: str) -> SessionState:
     if run.waiting_since is not None:
         waited = max(0.0, parse_iso(at) - parse_iso(run.waiting_since))
         deadline_at = iso(parse_iso(deadline_at) + waited)
-    return state._replace(lifecycle="Running", run=run._replace(waiting_since=None, deadline_at=deadline_at))
+    return replace(state, lifecycle="Running", run=replace(run, waiting_since=None, deadline_at=deadline_at))
 
 
 # --- leases -------------------------------------------------------------------------------------------------------

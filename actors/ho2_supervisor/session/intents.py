@@ -6,7 +6,8 @@ its words.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hobus.bus.messages.base import Count
 from hobus.bus.messages.ids import Sequence, intent_id
@@ -15,10 +16,10 @@ from hobus.bus.record.session_facts import IntentClosed, IntentConflict, IntentD
 IntentFact = IntentDeclared | IntentSuperseded | IntentClosed | IntentConflict
 
 
-class Intents(NamedTuple):
+class Intents(Struct, frozen=True, array_like=True):
     """Of one session; no part of it is ever changed in place."""
 
-    active: list[IntentDeclared] = []  # noqa: RUF012 - replaced, never changed; in the order of their declaration
+    active: list[IntentDeclared] = []
     next_seq: Sequence = 1
     conflict_count: Count = 0
     newest_conflict: IntentConflict | None = None
@@ -57,7 +58,7 @@ def _declared(intents: Intents, event: IntentDeclared, session_id: str) -> Inten
     expected = intent_id(session_id, intents.next_seq)
     if event.intent_id != expected:
         return f"intent {event.intent_id[:80]}, the next one is {expected}"
-    return intents._replace(active=[*intents.active, event], next_seq=intents.next_seq + 1)
+    return replace(intents, active=[*intents.active, event], next_seq=intents.next_seq + 1)
 
 
 def _over(intents: Intents, event: IntentSuperseded | IntentClosed, session_id: str) -> Intents | str:
@@ -65,10 +66,10 @@ def _over(intents: Intents, event: IntentSuperseded | IntentClosed, session_id: 
         return f"intent {event.intent_id[:80]} is not active"
     if isinstance(event, IntentSuperseded) and event.superseded_by_intent_id != intent_id(session_id, intents.next_seq):
         return f"superseded by {event.superseded_by_intent_id[:80]}, which is not the next one"
-    return intents._replace(active=[intent for intent in intents.active if intent.intent_id != event.intent_id])
+    return replace(intents, active=[intent for intent in intents.active if intent.intent_id != event.intent_id])
 
 
 def _in_doubt(intents: Intents, event: IntentConflict) -> Intents | str:
     if event.active_intent_ids != intents.active_ids or event.chosen not in intents.active_ids:
         return "a conflict names the active intents, and chooses one of them"
-    return intents._replace(conflict_count=intents.conflict_count + 1, newest_conflict=event)
+    return replace(intents, conflict_count=intents.conflict_count + 1, newest_conflict=event)

@@ -7,7 +7,10 @@ an order brought; but nothing that begins an order opens it again once it has en
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 OrderStatus = Literal["open", "dispatched", "executing", "completed", "failed"]
 ESCALATED = "escalated"
@@ -15,7 +18,7 @@ ESCALATED = "escalated"
 _OPEN: tuple[OrderStatus, ...] = ("open", "dispatched", "executing")
 
 
-class OrderLife(NamedTuple):
+class OrderLife(Struct, frozen=True, array_like=True):
     """One order."""
 
     wo_id: str
@@ -51,22 +54,22 @@ class OrderLives:
     def dispatched(self, wo_id: str, form: Mapping[str, Any]) -> None:
         """The order was given out; `form`: the whole order, as a journal holds it."""
         life = self._of(wo_id, form)
-        self._lives[wo_id] = life._replace(status="dispatched") if life.status == "open" else life
+        self._lives[wo_id] = replace(life, status="dispatched") if life.status == "open" else life
 
     def started(self, wo_id: str) -> None:
         """Somebody is at it."""
         life = self._of(wo_id)
         if life.is_open:
-            self._lives[wo_id] = life._replace(status="executing")
+            self._lives[wo_id] = replace(life, status="executing")
 
     def ended(self, wo_id: str, at: str, *, failure: str) -> None:
         """It ended then; `failure`: the code, empty for one that completed."""
         status: OrderStatus = "failed" if failure else "completed"
-        self._lives[wo_id] = self._of(wo_id)._replace(status=status, ended_at=at, reason=failure)
+        self._lives[wo_id] = replace(self._of(wo_id), status=status, ended_at=at, reason=failure)
 
     def escalated(self, wo_id: str, at: str, form: Mapping[str, Any] | None = None) -> None:
         """The answer that it brought was given up."""
-        self._lives[wo_id] = self._of(wo_id, form)._replace(status="failed", ended_at=at, reason=ESCALATED)
+        self._lives[wo_id] = replace(self._of(wo_id, form), status="failed", ended_at=at, reason=ESCALATED)
 
     def forget(self, kept_max: int, active_intent_ids: Collection[str]) -> None:
         """Let go: completed orders, those of an intent that is over, beyond a bound the oldest."""
@@ -85,7 +88,8 @@ class OrderLives:
         life = self._lives[wo_id] if wo_id in self._lives else OrderLife(wo_id)
         if form is None:
             return life
-        return life._replace(
+        return replace(
+            life,
             wo_type=form.get("wo_type", ""),
             intent_id=form.get("intent_id"),
             planned_at=form.get("planned_at", ""),

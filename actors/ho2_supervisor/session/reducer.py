@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from hobus.actors.ho2_supervisor.session import commands, intents
 from hobus.actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
@@ -58,7 +60,7 @@ def reduce(state: SessionState, event: SessionEvent) -> Reduced:
     if event.event.kind in _UNSTAMPED:
         return Reduced(after)
     at = event.event.at
-    stamped = after._replace(updated_at=at, created_at=state.created_at or at)
+    stamped = replace(after, updated_at=at, created_at=state.created_at or at)
     return Reduced(stamped, ("run_stops",) if after.lifecycle == "Cancelling" != state.lifecycle else ())
 
 
@@ -83,7 +85,8 @@ def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None
 def _session_started(state: SessionState, event: events.SessionStarted) -> Verdict:
     if state.is_started:
         return Rejected("the session has started already")
-    return state._replace(
+    return replace(
+        state,
         agent_id=event.agent_id,
         principal=event.principal,
         session_config=event.session_config,
@@ -95,7 +98,7 @@ def _session_started(state: SessionState, event: events.SessionStarted) -> Verdi
 def _took_over(state: SessionState, event: events.TookOver) -> Verdict:
     if event.tenure != state.tenure + 1:
         return Rejected(f"tenure {event.tenure} does not follow {state.tenure}")
-    return state._replace(tenure=event.tenure, owner=event.instance)
+    return replace(state, tenure=event.tenure, owner=event.instance)
 
 
 def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
@@ -103,8 +106,8 @@ def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
         return Rejected("the session is not open")
     if state.run is not None:
         return Rejected(f"run {state.run_id} is active")
-    return state._replace(
-        status="closed", pending_follow_up=[], follow_up_by={}, intents=state.intents._replace(active=[])
+    return replace(
+        state, status="closed", pending_follow_up=[], follow_up_by={}, intents=replace(state.intents, active=[])
     )
 
 
@@ -121,8 +124,8 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
         waiting = [
             ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
         ]
-        return state._replace(open_calls=None, pending_follow_up=waiting, failed=None)
-    return epochs_raised(state)._replace(run=None, lifecycle="Idle", open_calls=None, failed=None)
+        return replace(state, open_calls=None, pending_follow_up=waiting, failed=None)
+    return replace(epochs_raised(state), run=None, lifecycle="Idle", open_calls=None, failed=None)
 
 
 def _intent(state: SessionState, event: intents.IntentFact) -> Verdict:
@@ -130,7 +133,7 @@ def _intent(state: SessionState, event: intents.IntentFact) -> Verdict:
     if not state.is_started or state.status == "closed":
         return Rejected("session_closed: the session is not open")
     after = intents.after(state.intents, event, state.session_id)
-    return Rejected(after) if isinstance(after, str) else state._replace(intents=after)
+    return Rejected(after) if isinstance(after, str) else replace(state, intents=after)
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -164,7 +167,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
     waiting = [ref for ref in state.pending_follow_up if ref != event.input_ref]
     said_by = {ref: by for ref, by in state.follow_up_by.items() if ref in waiting}
     following = {"pending_follow_up": waiting, "follow_up_by": said_by}
-    return state._replace(run=run, failed=None, next_run_seq=state.next_run_seq + 1, **following)
+    return replace(state, run=run, failed=None, next_run_seq=state.next_run_seq + 1, **following)
 
 
 def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
@@ -172,7 +175,7 @@ def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
     if run is None or state.lifecycle != "Idle" or lifecycle is None:
         return Rejected(f"no requested run to start (lifecycle {state.lifecycle})")
     config = resolve_run_config(state.session_config, run.overrides, run.model)
-    return state._replace(lifecycle=lifecycle, run=run._replace(config=config))
+    return replace(state, lifecycle=lifecycle, run=replace(run, config=config))
 
 
 def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
@@ -190,8 +193,8 @@ def _goes_on(state: SessionState, event: events.RunAttached) -> Verdict:
     lease = run.lease and run.lease.model_copy(
         update={"expires_at": iso(parse_iso(event.at) + (run.lease_terms.ttl_secs if run.lease_terms else 0))}
     )
-    again = run._replace(deadline_at=event.deadline_at, lease=lease, last_heartbeat_at=lease and event.at)
-    return state._replace(lifecycle="Idle" if run.config is None else "Running", run=again, failed=None)
+    again = replace(run, deadline_at=event.deadline_at, lease=lease, last_heartbeat_at=lease and event.at)
+    return replace(state, lifecycle="Idle" if run.config is None else "Running", run=again, failed=None)
 
 
 def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
@@ -204,7 +207,7 @@ def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
     if state.run is not None and state.run.is_in_flight:
         return Rejected(_IN_FLIGHT)
     ended = _run_ended(state, event.input_id, "Completed")
-    return ended if isinstance(ended, Rejected) else ended._replace(open_calls=event.open_calls)
+    return ended if isinstance(ended, Rejected) else replace(ended, open_calls=event.open_calls)
 
 
 def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
@@ -233,7 +236,7 @@ def _waits(state: SessionState, event: events.LifecycleChanged) -> Verdict:
     batch = None if run is None else run.tool_batch
     if run is None or batch is None or not batch.held or walk(state.lifecycle, "WaitingInput") is None:
         return Rejected(f"nothing to wait for (lifecycle {state.lifecycle})")
-    return state._replace(lifecycle="WaitingInput", run=run._replace(waiting_since=event.at))
+    return replace(state, lifecycle="WaitingInput", run=replace(run, waiting_since=event.at))
 
 
 def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
@@ -243,8 +246,8 @@ def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
         return Rejected(f"no pause was asked for that may begin now (lifecycle {state.lifecycle})")
     if run.open_orders:
         return Rejected("not at a step boundary: effects are in flight")
-    paused = run._replace(pause_requested=False, waiting_since=run.waiting_since or event.at)
-    return state._replace(lifecycle="Paused", run=paused)
+    paused = replace(run, pause_requested=False, waiting_since=run.waiting_since or event.at)
+    return replace(state, lifecycle="Paused", run=paused)
 
 
 # --- steps, orders, tool batches ----------------------------------------------------------------------------------
@@ -260,14 +263,15 @@ def _step_started(state: SessionState, run: RunState, event: events.StepStarted)
     fault = _step_fault(run, event.step_id, new_round=event.new_round)
     if fault:
         return Rejected(f"step {event.step_id}, the next one is {fault}")
-    began = run._replace(
+    began = replace(
+        run,
         turn_id=event.step_id.turn_id,
         step_id=event.step_id,
         tool_batch=None,
         step_orders=[],
         pending_steer=[] if event.new_round else run.pending_steer,
     )
-    return state._replace(step_epoch=state.step_epoch + 1, run=began)
+    return replace(state, step_epoch=state.step_epoch + 1, run=began)
 
 
 def _order_dispatched(state: SessionState, run: RunState, event: events.OrderDispatched) -> Verdict:
@@ -390,14 +394,14 @@ def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdi
     lifecycle = walk(state.lifecycle, *started, terminal, "Idle")
     if lifecycle is None:
         return Rejected(f"{state.lifecycle} -> {terminal} is not in the table")
-    return state._replace(lifecycle=lifecycle, run=None)
+    return replace(state, lifecycle=lifecycle, run=None)
 
 
 def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
     """Of a run that only ran out of time everything is kept: it goes on if its input is asked for again."""
     ended = _run_ended(state, event.input_id, "Failed")
     is_late = event.code in OUT_OF_TIME_CODES | _OUT_OF_TIME_AT_THE_MODEL
-    return ended if isinstance(ended, Rejected) or not is_late else ended._replace(failed=state.run)
+    return ended if isinstance(ended, Rejected) or not is_late else replace(ended, failed=state.run)
 
 
 _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, final
 
 from msgspec import Struct, field
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
 from hobus.bus.messages.base import Count, Record, Timestamp, canonical_bytes
@@ -71,7 +71,7 @@ class ActiveToolBatch(Record):
         return self.results_ref is not None
 
 
-class RunState(NamedTuple):
+class RunState(Struct, frozen=True, array_like=True):
     """What the active run is at; gone with its end."""
 
     run_id: RunId
@@ -111,7 +111,7 @@ class RunState(NamedTuple):
         return bool(self.open_orders) or (self.tool_batch is not None and not self.tool_batch.is_settled)
 
 
-class SessionState(NamedTuple):
+class SessionState(Struct, frozen=True, array_like=True):
     """Everything a session is, after a prefix of its journal. No part of it is ever changed in place."""
 
     session_id: SessionId
@@ -122,7 +122,7 @@ class SessionState(NamedTuple):
     session_config: SessionConfig = SessionConfig()
     max_in_flight_effects: Count = 0
     run: RunState | None = None
-    pending_follow_up: list[str] = []  # noqa: RUF012 - replaced, never changed
+    pending_follow_up: list[str] = []
     created_at: Timestamp | None = None
     updated_at: Timestamp | None = None
 
@@ -134,8 +134,8 @@ class SessionState(NamedTuple):
     owner: str = ""
     received_command: HostCommand | None = None  # it came, and is neither applied nor rejected yet
     received_from: str = ""  # its principal
-    follow_up_by: dict[str, str] = {}  # noqa: RUF012 - replaced, never changed; ref -> who said it, of those that wait
-    applied_command_ids: list[str] = []  # noqa: RUF012 - the same
+    follow_up_by: dict[str, str] = {}
+    applied_command_ids: list[str] = []
     applied_commands_max: Count | None = None
     open_calls: OpenCalls | None = None  # of the newest answered turn
     failed: RunState | None = None  # the newest run, if it ran out of time and nothing came since: it may go on
@@ -191,7 +191,7 @@ class SessionState(NamedTuple):
 
 def of_run(state: SessionState, run: RunState, **changes: Any) -> SessionState:
     """The state with its run changed so."""
-    return state._replace(run=run._replace(**changes))
+    return replace(state, run=replace(run, **changes))
 
 
 def resolve_run_config(
@@ -216,7 +216,7 @@ def named_template(base: SessionConfig, overrides: SessionConfig | None) -> str 
 
 def epochs_raised(state: SessionState) -> SessionState:
     """Both epochs one higher: every receipt of what was issued before is stale from now on."""
-    return state._replace(session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)
+    return replace(state, session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)
 
 
 def state_bytes(state: SessionState) -> bytes:

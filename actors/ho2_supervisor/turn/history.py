@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -201,7 +200,7 @@ def one_line(text: str, chars_max: int) -> str:
     return line if len(line) <= chars_max else line[: max(0, chars_max - 1)] + "…"
 
 
-class ShownTurn(NamedTuple):
+class ShownTurn(Struct, frozen=True):
     """A turn as a prompt shows it, or the lines of all that stand before the first whole one."""
 
     source_id: str

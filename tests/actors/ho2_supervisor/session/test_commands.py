@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session import commands as rules
@@ -68,7 +69,7 @@ def paused() -> SessionState:
     """A run that stands at a step boundary since second 3."""
     state = applied(running(), session.Pause())
     state = fold(state, events.LifecycleChanged(lifecycle="Paused", at=at(3)))
-    return state._replace(applied_command_ids=[])
+    return replace(state, applied_command_ids=[])
 
 
 def held(*calls: str) -> SessionState:
@@ -106,7 +107,7 @@ def test_a_follow_up_is_taken_by_the_run_that_names_it_and_in_order() -> None:
     """Accepted also without a run; the second one cannot begin before the first."""
     state = applied(started(), session.FollowUp(text=""))
     first = state.pending_follow_up[0]
-    state = state._replace(pending_follow_up=[first, "other/1"])
+    state = replace(state, pending_follow_up=[first, "other/1"])
     second = requested("f2").model_copy(update={"input_ref": "other/1"})
     assert reduced(state, second).rejection is not None
     after = fold(state, requested("f1").model_copy(update={"input_ref": first}))
@@ -136,21 +137,21 @@ def test_resume_goes_on_and_gives_the_waited_time_back() -> None:
     assert (outcome.state.lifecycle, (outcome.state.run and outcome.state.run.waiting_since)) == ("Running", None)
     assert before is not None
     assert outcome.state.deadline_at == iso(parse_iso(before) + 5)
-    asked = applied(running(), session.Pause())._replace(applied_command_ids=[])
+    asked = replace(applied(running(), session.Pause()), applied_command_ids=[])
     assert applied(asked, session.Resume()).pause_requested is False
 
 
 @pytest.mark.parametrize("state", [running(), paused(), held("001")], ids=["Running", "Paused", "WaitingInput"])
 def test_cancel_raises_both_epochs_and_tells_who_drives(state: SessionState) -> None:
     """From then on receipts of earlier orders are stale, and no effect is issued."""
-    state = state._replace(applied_command_ids=[])
+    state = replace(state, applied_command_ids=[])
     outcome = decided(state, session.Cancel(reason="enough"))
     after = outcome.state
     assert outcome.effects == ("run_stops",)
     assert (after.lifecycle, (after.run and after.run.cancel_reason)) == ("Cancelling", "enough")
     assert (after.session_epoch, after.step_epoch) == (state.session_epoch + 1, state.step_epoch + 1)
     assert reduced(after, step(after)).rejection is not None
-    assert refused(after._replace(applied_command_ids=[]), session.Cancel()) == "cancelling"
+    assert refused(replace(after, applied_command_ids=[]), session.Cancel()) == "cancelling"
 
 
 def test_a_call_that_was_cancelled_in_flight_is_ignored_as_stale() -> None:
@@ -170,7 +171,7 @@ def test_a_call_that_was_cancelled_in_flight_is_ignored_as_stale() -> None:
 def test_approvals_let_calls_run_one_by_one_and_the_last_one_ends_the_waiting() -> None:
     """A held call cannot be dispatched; a denied one has failed; the run goes on when none is left."""
     state = held("001", "002")
-    state = applied(state, session.Approve(call_id="001"))._replace(applied_command_ids=[])
+    state = replace(applied(state, session.Approve(call_id="001")), applied_command_ids=[])
     assert state.lifecycle == "WaitingInput"
     outcome = decided(state, session.Deny(call_id="002"), when=5)
     batch = outcome.state.tool_batch
@@ -178,7 +179,7 @@ def test_approvals_let_calls_run_one_by_one_and_the_last_one_ends_the_waiting() 
     assert (batch.held, batch.call_status["002"].code) == ([], rules.DENIED)
     assert (batch.may_run("001"), batch.may_run("002")) == (True, False)
     assert outcome.state.lifecycle == "Running"
-    again = outcome.state._replace(applied_command_ids=[])
+    again = replace(outcome.state, applied_command_ids=[])
     assert refused(again, session.Approve(call_id="001")) == "call_not_open"
 
 
@@ -187,7 +188,7 @@ def test_a_heartbeat_moves_both_ends_of_the_lease() -> None:
     state = applied(leased(), session.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4)))
     assert state.lease is not None
     assert (state.lease.expires_at, commands.lease_expiry(state)) == (at(14), at(8))
-    state = state._replace(applied_command_ids=[])
+    state = replace(state, applied_command_ids=[])
     assert refused(state, session.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4))) == "not_newer"
     assert refused(state, session.LeaseHeartbeat(lease_id="LEASE-x-1", heartbeat_at=at(5))) == "wrong_lease"
     assert refused(state, session.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(8))) == "lease_expired"
@@ -259,5 +260,5 @@ def test_commands_come_one_at_a_time_and_count_once() -> None:
 
 def test_remembered_command_ids_are_bounded() -> None:
     """The newest ones stay."""
-    state = started()._replace(applied_commands_max=2, applied_command_ids=["a", "b"])
+    state = replace(started(), applied_commands_max=2, applied_command_ids=["a", "b"])
     assert applied(state, session.FollowUp(text="")).applied_command_ids == ["b", "c1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session import reducer
 from hobus.actors.ho2_supervisor.session.journal import envelope
@@ -172,7 +173,7 @@ def test_second_receipt_is_journaled_and_ignored() -> None:
     state = fold(state, order := dispatched(state), ended(order.wo_id))
     outcome = reduced(state, ended(order.wo_id))
     assert outcome.rejection is None
-    assert outcome.state == state._replace(updated_at=outcome.state.updated_at)
+    assert outcome.state == replace(state, updated_at=outcome.state.updated_at)
 
 
 def test_batch_dispatches_at_most_what_may_be_in_flight() -> None:
@@ -262,7 +263,7 @@ def test_receipt_after_the_run_was_cleared_is_journaled_and_ignored() -> None:
     cleared = fold(state, FAILED)
     outcome = reduced(cleared, late)
     assert outcome.rejection is None
-    assert outcome.state == cleared._replace(updated_at=outcome.state.updated_at)
+    assert outcome.state == replace(cleared, updated_at=outcome.state.updated_at)
 
 
 def test_receipt_for_a_call_that_was_never_asked_is_rejected() -> None:
@@ -331,7 +332,7 @@ def test_degraded_turn_of_another_input_leaves_the_run_alone() -> None:
     """TurnDegraded is legal in every state; only its own input's run ends."""
     state = running()
     after = fold(state, degraded("i7"))
-    assert after == state._replace(updated_at=after.updated_at)
+    assert after == replace(state, updated_at=after.updated_at)
 
 
 def test_degraded_turn_may_come_first_in_a_stream() -> None:
