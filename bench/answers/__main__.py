@@ -204,8 +204,13 @@ def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: i
             found[name] += calls_for(city, door.ask(messages, tools=True).get("tool_calls") or [])
     times: dict[str, list[float]] = {"plain": [], "new": []}
     for one in asked[:FIRST_WORDS]:
-        times["plain"].append(plain.first_words_ms(plainly(one.text)))
-        times["new"].append(ours.first_words_ms([{"role": "user", "content": one.text}], BESIDE))
+        for name, door, messages, model in (
+            ("plain", plain, plainly(one.text), ""),
+            ("new", ours, [{"role": "user", "content": one.text}], BESIDE),
+        ):
+            time.sleep(0.1)  # what the turn before asks beside its answer has begun
+            kept.wait_until_idle()
+            times[name].append(door.first_words_ms(messages, model))
     found["plain_first_words_ms"], found["first_words_ms"] = (
         round(statistics.median(times[name]), 1) for name in ("plain", "new")
     )

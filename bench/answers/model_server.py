@@ -43,6 +43,7 @@ def main(model: str, cache: str) -> None:
     params.sampling.temp, params.sampling.seed = 0.0, 1
     params.chat_template = (Path(__file__).parent / "templates" / f"{model}.jinja").read_text()
     params.use_jinja, params.antiprompt = True, STOPS[model]
+    params.swa_full = True  # else nothing of a prompt is kept of a model that looks at a window
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     sys.stdin.read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,11 @@ class Recorder:
     address: str = ""
     requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     usages: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def wait_until_idle(self) -> None:
+        """Return once every request has ended; a client may have left before."""
+        while len(self.usages) < len(self.requests):
+            time.sleep(0.01)
 
 
 @contextmanager
