@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 PRODUCT = ("actors", "bus", "config", "gateway_service", "hobus", "launch", "ledger_service")
 EXTRAS = (
-    "launch/cli/chat", "launch/cli/tap", "launch/http", "launch/lab", "launch/packages", "launch/sessions", "launch/worker",
+    "launch/app", "launch/cli/chat", "launch/cli/tap", "launch/http", "launch/lab", "launch/packages", "launch/sessions", "launch/worker",
     "launch/filters",
 )  # fmt: skip
 """Rooms that no cluster needs."""
@@ -31,7 +31,7 @@ PAGES = {
     "CHANGELOG": ("CHANGELOG.md",),
     "protocol": ("bus/PROTOCOL.md",),
     "configuration": ("docs/configuration.md",),
-    "begin": ("docs/first-hour.md", "docs/your-own-agent.md", "docs/faq.md", "docs/glossary.md"),
+    "begin": ("docs/first-hour.md", "docs/your-own-agent.md", "docs/python.md", "docs/faq.md", "docs/glossary.md"),
     "use": tuple(f"docs/{name}.md" for name in (
         "chat", "steering", "sessions", "tools", "providers", "memory", "attention", "http",
     )),

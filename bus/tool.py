@@ -12,7 +12,8 @@
     [project.entry-points."hobus.tools"]
     open_ticket = "my_package.tools:open_ticket"
 
-The name of the entry point is the tool's id. The function stays a plain function; it runs in a killable tool process, a
+The name of the entry point is the tool's id. Without a package, `"open_ticket = /path/to/tools.py:open_ticket"` among
+`tools.entry_points` says the same. The function stays a plain function; it runs in a killable tool process, a
 `def` alone in it, an `async def` beside others that wait. What it returns is shown as JSON; an `Image` or a `File`,
 alone or anywhere in it, is kept and shown as what it is. Standard library alone: tool processes load this and
 nothing else of the bus. See docs/tools.md.
@@ -24,7 +25,7 @@ import mimetypes
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from msgspec import Struct, field
 
@@ -108,15 +109,37 @@ class Declared(Struct, frozen=True):
     parameters: Mapping[str, Any] | None
 
 
+def entry_of(entry: str) -> tuple[str, str]:
+    """Name and target of one of `tools.entry_points`; without a target it is the name of an installed entry point."""
+    name, _, target = entry.partition("=")
+    return name.strip(), target.strip()
+
+
+@overload
+def tool(function: F) -> F: ...
+
+
+@overload
 def tool(
     *,
-    idempotent: bool,
-    writes: bool,
+    idempotent: bool = ...,
+    writes: bool = ...,
+    description: str | None = ...,
+    parameters: Mapping[str, Any] | None = ...,
+    timeout: float | None = ...,
+) -> Callable[[F], F]: ...
+
+
+def tool(  # noqa: PLR0913 - what is told of a tool, each by its name
+    function: F | None = None,
+    *,
+    idempotent: bool = False,
+    writes: bool = True,
     description: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     timeout: float | None = None,
-) -> Callable[[F], F]:
-    """Makes a function a tool.
+) -> F | Callable[[F], F]:
+    """Make a function a tool: `@tool` with the careful defaults, or `@tool(idempotent=True, writes=False)`.
 
     `idempotent`: running it twice is as good as once, so that a call is made again after a crash. `writes`: it changes
     something, so that an agent needs its exact name among its permissions. The description is the docstring unless
@@ -128,4 +151,4 @@ def tool(
         setattr(function, MARK, Declared(idempotent, writes, timeout, description, parameters))
         return function
 
-    return marked
+    return marked if function is None else marked(function)

@@ -92,7 +92,7 @@ class Approval(Asset):
     )
 
 
-class Agent(Asset):
+class AgentFile(Asset):
     """Who answers: `config/agents/<agent_id>.json`."""
 
     agent_id: AgentId = Field(description="its name, as the file's: what `--agent` takes")
@@ -150,7 +150,7 @@ class Agent(Asset):
         """Whether a client sent this of its own accord, for itself."""
         return own_words(message).startswith(self.errands)
 
-    def on_errand(self) -> Agent:
+    def on_errand(self) -> AgentFile:
         """The agent as it answers such a message."""
         return self.model_copy(update={"tools": (), "classification": "off"})
 

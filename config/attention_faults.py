@@ -7,7 +7,7 @@ from functools import partial
 
 from hobus.bus.record.catalog import EVENT_TYPES
 from hobus.config import limits
-from hobus.config.assets import BUDGET_SETTINGS, Agent, BudgetPurpose, Contract, Framework, RequiredContext
+from hobus.config.assets import BUDGET_SETTINGS, AgentFile, BudgetPurpose, Contract, Framework, RequiredContext
 from hobus.config.attention_rules import (
     USES,
     ambiguous,
@@ -40,7 +40,7 @@ _GIVES_NOTHING = ("tier_select", "structuring", "halting")
 def attention_faults(
     config: AdminConfig,
     templates: Mapping[str, Template],
-    agents: Mapping[str, Agent],
+    agents: Mapping[str, AgentFile],
     contracts: Mapping[str, Contract],
     frameworks: Mapping[str, Framework],
 ) -> list[str]:
@@ -67,7 +67,7 @@ def _template_faults(
     template: Template,
     config: AdminConfig,
     frameworks: Mapping[str, Framework],
-    agents: Mapping[str, Agent],
+    agents: Mapping[str, AgentFile],
 ) -> Iterator[str]:
     budget = config.budget
     purposes: list[BudgetPurpose] = [USES[contract][0] for contract in prompts_of(template)]
@@ -196,7 +196,7 @@ def path_fault(path: str) -> str:
     return "leads outside by `..`; write it without" if ".." in path.split("/") else ""
 
 
-def _agent_faults(agent: Agent, templates: Mapping[str, Template]) -> Iterator[str]:
+def _agent_faults(agent: AgentFile, templates: Mapping[str, Template]) -> Iterator[str]:
     unknown = [template_id for template_id in agent.attention if template_id not in templates]
     for template_id in unknown:
         known = ", ".join(templates) or "none"

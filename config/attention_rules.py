@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from hobus.bus.errors import ConfigError
-from hobus.config.assets import BUDGET_SETTINGS, Agent, BudgetPurpose, Contract
+from hobus.config.assets import BUDGET_SETTINGS, AgentFile, BudgetPurpose, Contract
 from hobus.config.attention_template import (
     ANSWERS,
     CLASSIFICATIONS,
@@ -37,7 +37,7 @@ USES: Mapping[Prompts, tuple[BudgetPurpose, tuple[str, ...]]] = {
 
 
 def choose(
-    templates: Mapping[str, Template], agent: Agent, override: str | None = None, *, contract: Prompts = ANSWERS
+    templates: Mapping[str, Template], agent: AgentFile, override: str | None = None, *, contract: Prompts = ANSWERS
 ) -> Template | None:
     """The template that fills this agent's contexts of prompts under this contract; None: no selectors match.
 
@@ -56,7 +56,7 @@ def choose(
 
 
 def candidates(
-    listed: Sequence[Template], templates: Mapping[str, Template], agent: Agent, contract: Prompts
+    listed: Sequence[Template], templates: Mapping[str, Template], agent: AgentFile, contract: Prompts
 ) -> list[Template]:
     """Of the agent's own list, if any of it is for such prompts, else of all."""
     own = [template for template in listed if contract in prompts_of(template)]
@@ -74,7 +74,7 @@ def override_fault(templates: Mapping[str, Template], template_id: str) -> str:
     return "" if template_id in templates else f"there is no attention template {template_id[:64]!r}; there are {there}"
 
 
-def override_warning(template: Template, agent: Agent) -> str:
+def override_warning(template: Template, agent: AgentFile) -> str:
     """What to say of a template that was asked for by name for answers of this agent; empty: it applies anyway."""
     if ANSWERS in prompts_of(template) and matches(template.applies_to, agent):
         return ""
@@ -89,7 +89,7 @@ def tokens_of(tokens: Tokens, budget: BudgetConfig) -> int:
 
 
 def context_tokens(
-    template: Template, budget: BudgetConfig, agent: Agent, *, purpose: BudgetPurpose = "projection"
+    template: Template, budget: BudgetConfig, agent: AgentFile, *, purpose: BudgetPurpose = "projection"
 ) -> int:
     """What a context of this agent that this template fills may take; what names the cap has that of the agent."""
     cap, named = agent.budget_tokens(purpose, budget), template.budget.max_context_tokens
@@ -104,14 +104,14 @@ def _named(templates: Mapping[str, Template], template_id: str, who: str) -> Tem
     return template
 
 
-def most_specific(templates: Iterable[Template], agent: Agent, contract: Prompts) -> list[Template]:
+def most_specific(templates: Iterable[Template], agent: AgentFile, contract: Prompts) -> list[Template]:
     """Of those whose selectors all match; more than one: they are equally specific."""
     matching = [one for one in templates if contract in prompts_of(one) and matches(one.applies_to, agent)]
     top = max((specificity(template.applies_to) for template in matching), default=None)
     return [template for template in matching if specificity(template.applies_to) == top]
 
 
-def matches(selectors: AppliesTo, agent: Agent) -> bool:
+def matches(selectors: AppliesTo, agent: AgentFile) -> bool:
     """Whether every selector that is stated has the agent."""
     pairs = (
         (selectors.framework_id, agent.framework_id),
@@ -126,7 +126,7 @@ def specificity(selectors: AppliesTo) -> Specificity:
     return bool(selectors.framework_id), bool(selectors.agent_class), bool(selectors.tier)
 
 
-def ambiguous(agent: Agent, templates: Sequence[Template]) -> str:
+def ambiguous(agent: AgentFile, templates: Sequence[Template]) -> str:
     """That these apply to it equally, and what to do."""
     named = " and ".join(template.template_id for template in templates)
     return (

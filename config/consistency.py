@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from hobus.bus import limits
 from hobus.bus.messages.work_order import DOMAIN_TAGS
-from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract
+from hobus.config.assets import BUDGET_SETTINGS, AgentFile, Contract
 from hobus.config.limits import ENTRY_MAX_BYTES, FILES_MAX_BYTES, SAID_MAX_BYTES
 from hobus.config.model_choice import choice_fault, choose_model
 from hobus.config.prompt_contracts import SHIPPED, contract_faults, contract_id_of
@@ -32,7 +32,7 @@ _MEMORY_DIR = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 def inconsistencies(
     config: AdminConfig,
-    agents: Mapping[str, Agent],
+    agents: Mapping[str, AgentFile],
     contracts: Mapping[str, Contract],
     prompt_packs: Collection[str],
     frameworks: Collection[str],
@@ -186,7 +186,7 @@ def _provider_faults(path: str, provider_id: str, gateway: GatewayConfig) -> Ite
         yield f"{path}: no provider {provider_id!r}; configured: {_names(gateway.providers)}"
 
 
-def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Collection[str]) -> Iterator[str]:
+def _agent_faults(agent: AgentFile, config: AdminConfig, frameworks: Collection[str]) -> Iterator[str]:
     if agent.framework_id not in frameworks:
         yield f"framework_id: no framework {agent.framework_id!r}; known: {_names(frameworks)}"
     for purpose, key in agent.budget.items():
@@ -204,7 +204,7 @@ def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Collection[str]
             yield f"permissions.providers: no provider {provider!r}; configured: {known}"
 
 
-def _named_model_faults(agent: Agent, gateway: GatewayConfig, contracts: Mapping[str, Contract]) -> Iterator[str]:
+def _named_model_faults(agent: AgentFile, gateway: GatewayConfig, contracts: Mapping[str, Contract]) -> Iterator[str]:
     """What the agent or a contract of its prompts names, and it cannot have or may not use."""
     for purpose in SHIPPED:
         choice = choose_model(gateway, agent, contracts.get(contract_id_of(agent, purpose)))
@@ -222,7 +222,7 @@ def _path_faults(paths: Iterable[str]) -> Iterator[str]:
             yield f"permissions.paths.{number}: {root[:200]!r} leads elsewhere by `..`; write the place itself"
 
 
-def _is_permitted(agent: Agent, tool: str) -> bool:
+def _is_permitted(agent: AgentFile, tool: str) -> bool:
     """Of a wildcard it is enough that something below it is permitted: the rest is refused call by call."""
     if agent.permissions.allows("tools", tool):
         return True

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.base import canonical_bytes, pack
 from hobus.config import files, mcp_block
-from hobus.config.assets import Agent, Asset, Contract, FileInForce, Framework, Package, Spec
+from hobus.config.assets import AgentFile, Asset, Contract, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.file_limits import Limits, file_max_bytes, limits_of, too_long, too_many
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ALONE, GovernedFile, Kind, Layers
@@ -27,7 +27,7 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.schema import AdminConfig
 
 _MODELS: dict[Kind, tuple[type[Asset], str]] = {
-    "agent": (Agent, "agent_id"),
+    "agent": (AgentFile, "agent_id"),
     "contract": (Contract, "contract_id"),
     "template": (Template, "template_id"),
     "framework": (Framework, "framework_id"),
@@ -47,7 +47,7 @@ class Governed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     config: AdminConfig
-    agents: dict[str, Agent]
+    agents: dict[str, AgentFile]
     contracts: dict[str, Contract]
     prompt_packs: dict[str, str]
     templates: dict[str, Template]

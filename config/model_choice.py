@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.session import ModelChoice, NamedBy, SessionConfig
-from hobus.config.assets import Agent, Contract
+from hobus.config.assets import AgentFile, Contract
 from hobus.config.sections.gateway import GatewayConfig, Route
 
 _NONE = "(none)"
@@ -19,7 +19,7 @@ _FOR_ALL = frozenset({"request", "session", "agent"})
 
 def choose_model(  # noqa: PLR0913 - one per place that may name a model
     gateway: GatewayConfig,
-    agent: Agent | None,
+    agent: AgentFile | None,
     contract: Contract | None,
     *,
     request: SessionConfig | None = None,
@@ -59,7 +59,7 @@ def named_route(choice: ModelChoice) -> tuple[str | None, str | None]:
     return (choice.provider, choice.model) if choice.named_by in _FOR_ALL else (None, None)
 
 
-def choice_fault(choice: ModelChoice, agent: Agent, gateway: GatewayConfig) -> SessionFault | None:
+def choice_fault(choice: ModelChoice, agent: AgentFile, gateway: GatewayConfig) -> SessionFault | None:
     """Why a choice cannot be had, or this agent may not use it; None: it can and may."""
     instance, who = gateway.providers.get(choice.provider), f"named by the {choice.named_by}"
     if instance is None:
@@ -84,7 +84,7 @@ def choice_fault(choice: ModelChoice, agent: Agent, gateway: GatewayConfig) -> S
     return None if agent.permissions.allows("models", choice.model) else _forbidden(agent, "models", choice.model, who)
 
 
-def _forbidden(agent: Agent, kind: str, name: str, who: str) -> SessionFault:
+def _forbidden(agent: AgentFile, kind: str, name: str, who: str) -> SessionFault:
     return SessionFault(
         "FORBIDDEN",
         f"agent {agent.agent_id} may not use {kind[:-1]} {name[:80]} ({who}): name another one, or add it to "

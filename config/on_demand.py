@@ -32,7 +32,7 @@ SECTIONS = {
 FIGURES = frozenset({"bus", "ledger", "launcher", "host"})
 """Sections that are read without their models, which take longer to load than most questions to answer."""
 ASSETS = {
-    "agents": "Agent", "contracts": "Contract", "frameworks": "Framework", "specs": "Spec", "packages": "Package",
+    "agents": "AgentFile", "contracts": "Contract", "frameworks": "Framework", "specs": "Spec", "packages": "Package",
     "files": "FileInForce",
 }  # fmt: skip
 """What is governed beside the settings, by id -> its model."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from hobus.bus.messages.ids import DEGRADED
-from hobus.config.assets import Agent, Contract, ContractPurpose
+from hobus.config.assets import AgentFile, Contract, ContractPurpose
 from hobus.config.attention_template import ANSWERS, CLASSIFICATIONS, CONSOLIDATIONS, Prompts
 
 SHIPPED: Mapping[ContractPurpose, Prompts] = {
@@ -54,17 +54,17 @@ GIVEN: Mapping[ContractPurpose, Given] = {
 }
 
 
-def contract_id_of(agent: Agent, purpose: ContractPurpose) -> str:
+def contract_id_of(agent: AgentFile, purpose: ContractPurpose) -> str:
     """The contract that it names for this purpose, else the shipped one."""
     return agent.contracts.get(purpose, SHIPPED[purpose])
 
 
-def purposes_of(agent: Agent, contract_id: str) -> list[ContractPurpose]:
+def purposes_of(agent: AgentFile, contract_id: str) -> list[ContractPurpose]:
     """What this agent's prompts under a contract are for; of a sound agent one purpose, or none."""
     return [purpose for purpose in SHIPPED if contract_id_of(agent, purpose) == contract_id]
 
 
-def contract_faults(agent: Agent, contracts: Mapping[str, Contract]) -> Iterator[str]:
+def contract_faults(agent: AgentFile, contracts: Mapping[str, Contract]) -> Iterator[str]:
     """Every fault of the contracts that an agent names, in words with the fix."""
     for purpose, contract_id in agent.contracts.items():
         path, contract = f"contracts.{purpose}", contracts.get(contract_id)
@@ -78,7 +78,7 @@ def contract_faults(agent: Agent, contracts: Mapping[str, Contract]) -> Iterator
         yield from (f"{path}: {contract_id}: {fault}" for fault in _faults_of(contract, agent, purpose))
 
 
-def _faults_of(contract: Contract, agent: Agent, purpose: ContractPurpose) -> Iterator[str]:
+def _faults_of(contract: Contract, agent: AgentFile, purpose: ContractPurpose) -> Iterator[str]:
     if contract.agent_class not in (None, agent.agent_class):
         yield f"agent_class: is for {contract.agent_class}, the agent is {agent.agent_class}; leave it out there"
     if contract.tier not in (None, TIER):
@@ -109,7 +109,7 @@ def _is_object(contract: Contract) -> bool:
 
 
 def unused(
-    contracts: Mapping[str, Contract], packs: Mapping[str, Any], agents: Mapping[str, Agent]
+    contracts: Mapping[str, Contract], packs: Mapping[str, Any], agents: Mapping[str, AgentFile]
 ) -> tuple[list[str], list[str]]:
     """Contracts that are no agent's, and prompt packs that are of none that is used.
 

@@ -18,7 +18,7 @@ from hobus.bus.messages.base import digest_of, pack, unpack
 from hobus.bus.messages.session import ModelChoice, SessionConfig
 from hobus.bus.messages.work_order import CLASSIFICATION, CONSOLIDATION
 from hobus.bus.record.entry import Provenance
-from hobus.config.assets import Agent, Contract, ContractPurpose, FileInForce, Framework, Package, Spec
+from hobus.config.assets import AgentFile, Contract, ContractPurpose, FileInForce, Framework, Package, Spec
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ALONE, Layers
 from hobus.config.load import Further, Governed, ReadLayers, read
@@ -39,7 +39,7 @@ class Snapshot:
     digest: str
     """`sha256:<64 hex>` of the canonical bytes."""
     config: AdminConfig = field(compare=False)
-    agents: Mapping[str, Agent] = field(compare=False)
+    agents: Mapping[str, AgentFile] = field(compare=False)
     contracts: Mapping[str, Contract] = field(compare=False)
     prompt_packs: Mapping[str, str] = field(compare=False)
     templates: Mapping[str, Template] = field(compare=False)
@@ -90,7 +90,7 @@ class Snapshot:
 
     def model_for(
         self,
-        agent: Agent | None,
+        agent: AgentFile | None,
         purpose: ContractPurpose,
         *,
         request: SessionConfig | None = None,

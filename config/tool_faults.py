@@ -11,11 +11,13 @@ from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from hobus.bus.messages.control import SEPARATOR
-from hobus.config.assets import Agent
+from hobus.bus.tool import entry_of
+from hobus.config.assets import AgentFile
 from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret, secret_argument, secret_in_query
 from hobus.config.sections.tools import HttpServer, McpServerConfig, ToolsConfig
 
 TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_TARGET = re.compile(r"/[^\0]+\.py:[A-Za-z_][A-Za-z0-9_.]*")
 """What every model provider takes as the name of a tool."""
 
 OWN_SOURCES = ("builtin", "python")
@@ -33,7 +35,7 @@ def is_meant(tool: str, listed: Sequence[str]) -> bool:
     return any(tool == one or fnmatchcase(tool, one) for one in listed)
 
 
-def tool_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> list[str]:
+def tool_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> list[str]:
     """Every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
     return [
         *_entry_point_faults(tools),
@@ -44,13 +46,20 @@ def tool_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> list[str]:
 
 
 def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
-    for number, name in enumerate(tools.entry_points):
+    names = [entry_of(entry)[0] for entry in tools.entry_points]
+    for number, (name, entry) in enumerate(zip(names, tools.entry_points, strict=True)):
+        target = entry_of(entry)[1]
         if TOOL_ID.fullmatch(name) is None or SEPARATOR in name:
             yield (
                 f"tools.entry_points.{number}: a tool's name has 1 to 64 letters, digits, `-` and single `_`; "
                 "rename the entry point"
             )
-        elif name in tools.entry_points[:number]:
+        elif "=" in entry and _TARGET.fullmatch(target) is None:
+            yield (
+                f"tools.entry_points.{number}: {target[:80]!r} is no `/path/to/file.py:function`; "
+                "write the whole path of a Python file and the name of a function in it"
+            )
+        elif name in names[:number]:
             yield f"tools.entry_points.{number}: {name!r} is named twice; remove one"
 
 
@@ -122,7 +131,7 @@ def _url_fault(url: str) -> str:
     return ""
 
 
-def _agent_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> Iterator[str]:
+def _agent_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator[str]:
     for agent_id, agent in agents.items():
         for tool in agent.tools:
             server, separator, _ = tool.partition(SEPARATOR)

@@ -16,7 +16,7 @@ from hobus.bus.messages.gateway import Prompt, ScopeBudget
 from hobus.bus.messages.work_order import BudgetMode
 from hobus.bus.record.payloads.prompts import BudgetCrossed, agent_scope, order_scope, provider_scope, session_scope
 from hobus.bus.record.payloads.prompts import ScopeFigures as Scope
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.sections.gateway import Route
 from hobus.config.sections.turns import BudgetConfig
 from hobus.gateway_service.pricing import Settlement
@@ -166,7 +166,7 @@ def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_or
 # --- what a prompt draws on ---------------------------------------------------------------------------------------
 
 
-def scopes_of(prompt: Prompt, route: Route, agent: Agent, config: BudgetConfig) -> list[tuple[str, int]]:
+def scopes_of(prompt: Prompt, route: Route, agent: AgentFile, config: BudgetConfig) -> list[tuple[str, int]]:
     """Scope names with their limits, the narrowest first: its order's own, the agent's settings, the provider's."""
     order = [] if prompt.token_budget is None else [(order_scope(prompt.work_order_id), prompt.token_budget)]
     return [

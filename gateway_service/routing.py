@@ -13,7 +13,7 @@ from typing import Any
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.window import remember
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
 from hobus.gateway_service import limits
 from hobus.gateway_service.breaker import said_by
@@ -169,7 +169,7 @@ def pause_s(fault: GatewayError, sends: int, draw: float) -> float:
     return max(step * (0.5 + draw / 2), asked / 1000 if isinstance(asked, int) else 0.0)
 
 
-def chain_of(route: Route, agent: Agent, config: GatewayConfig) -> list[Route]:
+def chain_of(route: Route, agent: AgentFile, config: GatewayConfig) -> list[Route]:
     """The route itself, then those that follow it (`gateway.fallbacks`) and that the agent may use."""
     asked = route.provider_id, route.model_id
     following = next((link.routes for link in config.fallbacks if (link.provider_id, link.model_id) == asked), [])

@@ -10,7 +10,7 @@ from typing import Any
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ids import DEGRADED, order_of_call
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.json_schema import SchemaFault, Validator, validator_of
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.limits import KEY_MAX_CHARS
@@ -43,7 +43,7 @@ def demand_own_key(prompt: Prompt, message_id: str) -> None:
         )
 
 
-def authorise(prompt: Prompt, role: str, route: Route, agents: Mapping[str, Agent], *, is_degraded: bool) -> None:
+def authorise(prompt: Prompt, role: str, route: Route, agents: Mapping[str, AgentFile], *, is_degraded: bool) -> None:
     """Raises GatewayError(FORBIDDEN) unless this role may invoke, and this agent may use this provider and model."""
     if role not in (_HOSTS_ROLES if is_degraded or isinstance(prompt, VectorPrompt) else _PROMPT_ROLES):
         kind = "a degraded call" if is_degraded else "a prompt"

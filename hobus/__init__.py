@@ -1,4 +1,4 @@
-"""What programs use: `from hobus import Client` (over HTTP), `ClusterClient` (over the bus, on the same machine).
+"""What programs use: `Agent`, `tool`, and `Cluster`, which starts one; `Client` (HTTP), `ClusterClient` (the bus).
 
 Each has a sister with `Async` before its name, for programs with an event loop; all of them raise `HobusError` alone.
 What offers tools to agents imports `tool`, `Invocation`, `ToolFault`, `Image` and `File`. A name is loaded when it is
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
     from hobus.bus.tool import File, Image, Invocation, ToolFault, tool
+    from hobus.launch.app.agent import Agent
+    from hobus.launch.app.cluster import AsyncCluster, Cluster
     from hobus.launch.sessions.client_errors import ClusterError, HobusError, HttpError, RequestError
     from hobus.launch.sessions.cluster_client import AsyncClusterClient, ClusterClient
     from hobus.launch.sessions.http_client import AsyncClient, Client
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
     from hobus.launch.sessions.summary import SessionRow
 
 __all__ = [
+    "Agent",
     "AsyncClient",
+    "AsyncCluster",
     "AsyncClusterClient",
     "Client",
+    "Cluster",
     "ClusterClient",
     "ClusterError",
     "CommandVerdict",
@@ -46,6 +51,8 @@ __all__ = [
 _FROM = {
     "hobus.bus.messages.session": ("CommandVerdict", "SessionView", "TurnResult"),
     "hobus.bus.tool": ("File", "Image", "Invocation", "ToolFault", "tool"),
+    "hobus.launch.app.agent": ("Agent",),
+    "hobus.launch.app.cluster": ("AsyncCluster", "Cluster"),
     "hobus.launch.sessions.client_errors": ("ClusterError", "HobusError", "HttpError", "RequestError"),
     "hobus.launch.sessions.cluster_client": ("AsyncClusterClient", "ClusterClient"),
     "hobus.launch.sessions.http_client": ("AsyncClient", "Client"),

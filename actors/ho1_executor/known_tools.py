@@ -21,7 +21,7 @@ from hobus.bus.json_text import object_in
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, SEPARATOR, SourceRow, ToolWord
 from hobus.bus.paging import read_tools
 from hobus.bus.port import Bus
-from hobus.config.assets import Agent, names
+from hobus.config.assets import AgentFile, names
 from hobus.config.json_schema import input_schema_fault
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.tools import ToolsConfig
@@ -57,11 +57,11 @@ class KnownTools:
         self._others: Mapping[str, ToolWord] = {}
         self._read: dict[str, tuple[ToolWord, ToolDefinition | None]] = {}  # words that were wanted, and what they are
         self._sources: Sequence[SourceRow] = ()
-        self._wanted: dict[str, tuple[Agent, Sequence[str], dict[str, str]]] = {}  # agent id -> its last order's
+        self._wanted: dict[str, tuple[AgentFile, Sequence[str], dict[str, str]]] = {}  # agent id -> its last order's
         self._asked_at: float | None = None
         self._absent_since: dict[str, float] = {}  # sources that have been waited for
 
-    async def allowed_by(self, allowed: Sequence[str], agent: Agent, *, within_s: float) -> KnownToOrder:
+    async def allowed_by(self, allowed: Sequence[str], agent: AgentFile, *, within_s: float) -> KnownToOrder:
         """What this agent's order may offer; what may come is waited for, an absence `bus.service_grace_ms` at most."""
         wanted = self._wanted_by(allowed, agent)
         ends_at = self._bus.clock.monotonic() + within_s
@@ -78,7 +78,7 @@ class KnownTools:
             self._absent_since.pop(source, None)
         return KnownToOrder(known, tuple(missing), tuple(wanted))
 
-    def _wanted_by(self, allowed: Sequence[str], agent: Agent) -> dict[str, str]:
+    def _wanted_by(self, allowed: Sequence[str], agent: AgentFile) -> dict[str, str]:
         """`wanted_by`, made anew only when something changed."""
         if not allowed:
             return {}
@@ -139,12 +139,12 @@ class KnownTools:
         return name.endswith("*") and any(row.name == source and row.state == "ready" for row in self._sources)
 
 
-def wanted_by(allowed: Iterable[str], agent: Agent, tools: ToolsConfig) -> dict[str, str]:
+def wanted_by(allowed: Iterable[str], agent: AgentFile, tools: ToolsConfig) -> dict[str, str]:
     """What an order allows and its agent may use: tool ids and `<server>__*`, each with its source.
 
     The source is empty where the configuration names none; `*` means everything that is configured.
     """
-    configured = dict.fromkeys(tools.entry_points, PYTHON)
+    configured = dict.fromkeys(tools.python_tools, PYTHON)
     configured |= {f"{server}{SEPARATOR}*": server for server in tools.mcp_servers}
     found: dict[str, str] = {}
     for name in allowed:

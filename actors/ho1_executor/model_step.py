@@ -39,7 +39,7 @@ from hobus.bus.messages.ids import call_key
 from hobus.bus.messages.transcript import UNKNOWN
 from hobus.bus.messages.work_order import CUT, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
-from hobus.config.assets import Agent, why_withheld
+from hobus.config.assets import AgentFile, why_withheld
 from hobus.config.json_schema import SchemaFault, validator_of
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import GatewayConfig
@@ -168,7 +168,7 @@ class ModelStep(Struct, frozen=True):
         verdict, most = judge_output(checked, response.content), OUTPUT_ERRORS_MAX
         return replace(verdict, faults=verdict.faults[:most]) if checked.is_asked_for else verdict
 
-    async def _known(self, job: Job, agent: Agent | None) -> KnownToOrder:
+    async def _known(self, job: Job, agent: AgentFile | None) -> KnownToOrder:
         """The tools there are; waiting for some takes at most half of the run's time, and no longer than a restart."""
         if agent is None:
             return KnownToOrder({})
@@ -177,7 +177,7 @@ class ModelStep(Struct, frozen=True):
             job.order.constraints.tools_allowed, agent, within_s=min(restart_s, job.due_s / 2)
         )
 
-    def _standing(self, agent: Agent | None, snapshot: Snapshot) -> Inputs:
+    def _standing(self, agent: AgentFile | None, snapshot: Snapshot) -> Inputs:
         key = (snapshot.digest, "" if agent is None else agent.agent_id)
         if key not in self.standing:
             own = {} if agent is None else {"system": [Segment(name="system", text=agent.system_prompt)]}

@@ -17,7 +17,7 @@ from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import Exchange, Segment, ToolSpec, WorkOrder
-from hobus.config.assets import Agent, names
+from hobus.config.assets import AgentFile, names
 from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
 
 _parsed = lru_cache(maxsize=64)(parse_pack)
@@ -83,9 +83,9 @@ class Offers:
     """Made anew only when something changed: of an agent nearly every order that allows tools is told the same."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[Agent, list[str], list[ToolDefinition], Offer]] = {}  # by agent id
+        self._last: dict[str, tuple[AgentFile, list[str], list[ToolDefinition], Offer]] = {}  # by agent id
 
-    def to(self, order: WorkOrder, agent: Agent | None, known: Mapping[str, ToolDefinition]) -> Offer:
+    def to(self, order: WorkOrder, agent: AgentFile | None, known: Mapping[str, ToolDefinition]) -> Offer:
         """What the model of this order is told of the agent's own tools."""
         allowed = order.constraints.tools_allowed
         if agent is None or not allowed:
@@ -99,7 +99,7 @@ class Offers:
         return last[3]
 
 
-def withheld_tools(order: WorkOrder, agent: Agent, specs: Mapping[str, ToolDefinition]) -> list[str]:
+def withheld_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDefinition]) -> list[str]:
     """Tools that this order allows and its agent has, and that no model is told of: wildcards give none that writes."""
     allowed = order.constraints.tools_allowed
     return [
@@ -109,7 +109,7 @@ def withheld_tools(order: WorkOrder, agent: Agent, specs: Mapping[str, ToolDefin
     ]
 
 
-def offered_tools(order: WorkOrder, agent: Agent, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
+def offered_tools(order: WorkOrder, agent: AgentFile, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
     """What the model is told about: tools that this order allows and its agent may use.
 
     In the order's order; what one of its wildcards names, by id, so that it is the same whoever has which of them.

@@ -22,7 +22,7 @@ from hobus.bus.messages.ledger import Ack, Entry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, ToolFile, WorkOrder
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
-from hobus.config.assets import Agent, names, why_withheld
+from hobus.config.assets import AgentFile, names, why_withheld
 from hobus.config.json_schema import Validator, validator_of, with_defaults
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import Snapshot
@@ -87,7 +87,7 @@ class ToolStep(Struct, frozen=True):
         code = "tool_failed" if tool.idempotent and output.code == "unknown_outcome" else output.code
         raise WorkOrderFault(code, output.text)
 
-    def _checked(self, order: WorkOrder, snapshot: Snapshot) -> tuple[ToolCall, ToolDefinition, Agent]:
+    def _checked(self, order: WorkOrder, snapshot: Snapshot) -> tuple[ToolCall, ToolDefinition, AgentFile]:
         call = order.tool_call
         if call is None:
             raise WorkOrderFault("tool_invalid_args", f"{order.wo_id} is a tool_call order without a call")
@@ -105,7 +105,7 @@ class ToolStep(Struct, frozen=True):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
         return call, tool, agent
 
-    def _more_tools(self, agent: Agent) -> list[dict[str, Any]]:
+    def _more_tools(self, agent: AgentFile) -> list[dict[str, Any]]:
         """What the agent may use beyond the built-in tools, which tool processes know by themselves."""
         return [
             {"tool_id": tool_id, "description": tool.description, "idempotent": tool.idempotent}
@@ -190,7 +190,7 @@ def _validator_of(tool: ToolDefinition) -> Validator:
     return validator_of(tool.parameters)
 
 
-def _refusal(agent_id: str, agent: Agent | None, tool: ToolDefinition) -> str:
+def _refusal(agent_id: str, agent: AgentFile | None, tool: ToolDefinition) -> str:
     """Which permission is missing, and where it would stand."""
     if agent is not None and agent.is_withheld(tool.tool_id, writes=tool.writes):
         return why_withheld(agent_id, tool.tool_id)

@@ -238,6 +238,11 @@ class TurnResult(Message, wire="session.turn_result"):
     retry_after_ms: Annotated[int | None, Meta(description="when its provider may be asked again")] = None
     reason: Annotated[str, Meta(description="degraded: who had not answered and why, for the user")] = ""
 
+    @property
+    def text(self) -> str:
+        """As `response`."""
+        return self.response
+
 
 class StartSession(Message, wire="session.start"):
     """Client -> host and host -> HO2: begin (or find again) a session; idempotent by session_id."""

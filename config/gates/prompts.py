@@ -13,7 +13,7 @@ from typing import Any
 
 from hobus.bus.errors import ConfigError
 from hobus.bus.messages.work_order import Segment
-from hobus.config.assets import Agent, BudgetPurpose, Contract
+from hobus.config.assets import AgentFile, BudgetPurpose, Contract
 from hobus.config.gates.finding import Finding
 from hobus.config.prompt_contracts import purposes_of, unused
 from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
@@ -24,7 +24,7 @@ def prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
     config: AdminConfig,
     contracts: Mapping[str, Contract],
     packs: Mapping[str, str],
-    agents: Mapping[str, Agent],
+    agents: Mapping[str, AgentFile],
     paths: Mapping[str, str],
     *,
     run_before: Collection[str] = (),
@@ -48,7 +48,10 @@ def prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
 
 
 def unused_parts(
-    contracts: Mapping[str, Contract], packs: Mapping[str, str], agents: Mapping[str, Agent], paths: Mapping[str, str]
+    contracts: Mapping[str, Contract],
+    packs: Mapping[str, str],
+    agents: Mapping[str, AgentFile],
+    paths: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Notes: what no prompt will ever be made with."""
     no_contracts, no_packs = unused(contracts, packs, agents)
@@ -95,7 +98,7 @@ def _input_findings(contract: Contract, pack: PromptPack, place: str) -> Iterato
 
 
 def _budget_findings(
-    contract: Contract, pack: PromptPack, place: str, config: AdminConfig, agents: Mapping[str, Agent]
+    contract: Contract, pack: PromptPack, place: str, config: AdminConfig, agents: Mapping[str, AgentFile]
 ) -> Iterator[Finding]:
     """What the pack says and what may be answered have to leave room in the budget of every agent that uses it.
 

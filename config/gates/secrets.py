@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.gates.finding import Finding
 from hobus.config.own_settings import settings_in
 from hobus.config.schema import AdminConfig
@@ -15,7 +15,7 @@ _MEND = "put it into the environment or a file, and write `env:NAME` or `file:PA
 
 
 def secrets(
-    config: AdminConfig, packs: Mapping[str, str], agents: Mapping[str, Agent], paths: Mapping[str, str]
+    config: AdminConfig, packs: Mapping[str, str], agents: Mapping[str, AgentFile], paths: Mapping[str, str]
 ) -> Iterator[Finding]:
     """A setting that holds one fails; a text of a prompt that looks like one is a warning: it may be an example."""
     whole: dict[str, Any] = config.model_dump(mode="json")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from hobus.bus.settings import NonNegative, Positive, Section
+from hobus.bus.tool import entry_of
 
 
 class McpServerSettings(Section):
@@ -70,7 +71,8 @@ class ToolsConfig(Section):
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
     approval: list[str] = Field(description="tools whose calls wait for an approval; shell patterns allowed")
     entry_points: list[str] = Field(
-        description="tools of installed packages, by their names in the group `hobus.tools`"
+        description="Python tools: a name in the group `hobus.tools` of an installed package, or `name = "
+        "/path/to/file.py:function`"
     )
     environment: list[str] = Field(
         description="variables that Python tools get besides launcher.environment, shell patterns allowed"
@@ -83,6 +85,11 @@ class ToolsConfig(Section):
         description="what a server of a pasted `mcpServers` block gets besides, by name"
     )
     mcp_profile: str = Field(description="of these, the one of a pasted server that names none")
+
+    @property
+    def python_tools(self) -> dict[str, str]:
+        """Entry by the name of its tool."""
+        return {entry_of(entry)[0]: entry for entry in self.entry_points}
 
 
 class GovernanceConfig(Section):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hobus.bus.errors import ConfigError
+from hobus.bus.tool import entry_of
 from hobus.config.difference import NOT_THERE, Difference, differences
 from hobus.config.files import ADMIN_CONFIG
 from hobus.config.secret_refs import file_refs
@@ -110,7 +111,7 @@ def changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
     if not started:
         return []
     since = min(started)
-    found = [f"the code of {name}" for name in tools.entry_points if _newest(_modules_of(name)) > since]
+    found = [f"the code of {name}" for name, entry in tools.python_tools.items() if _newest(_modules_of(entry)) > since]
     refs = sorted(set(file_refs(tools.model_dump(mode="json"))))
     return [*found, *(f"file:{path}" for path in refs if _newest([Path(path).expanduser()]) > since)]
 
@@ -126,8 +127,11 @@ def _newest(files: Iterator[Path] | list[Path]) -> float:
     return newest
 
 
-def _modules_of(name: str) -> Iterator[Path]:
-    """Of the package, or the module, that the entry point leads to; nothing of it is imported."""
+def _modules_of(entry: str) -> Iterator[Path]:
+    """Of the package, the module or the file that the entry leads to; nothing of it is imported."""
+    name, target = entry_of(entry)
+    if target:
+        yield Path(target.rpartition(":")[0])
     for point in entry_points(group=_GROUP, name=name):
         spec = importlib.util.find_spec(point.module.partition(".")[0])
         if spec is not None and spec.submodule_search_locations:

@@ -83,16 +83,17 @@ def _writing(servers: Mapping[str, McpServerConfig]) -> list[tuple[str, str]]:
 
 def _entry_points(config: AdminConfig, given: Mapping[str, str]) -> dict[str, tuple[str, bool]]:
     """Name -> why it is no tool, and whether it writes; loaded in a process of their own, as workers do."""
-    names = list(config.tools.entry_points)
+    tools = config.tools.python_tools
     found: dict[str, tuple[str, bool]] = {}
-    while left := names[len(found) :]:
-        found |= zip(left, _loaded(left, config.tools, for_tools(config, given)), strict=False)
+    while left := list(tools)[len(found) :]:
+        loaded = _loaded([tools[name] for name in left], config.tools, for_tools(config, given))
+        found |= zip(left, loaded, strict=False)
     return found
 
 
-def _loaded(names: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> list[tuple[str, bool]]:
+def _loaded(entries: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> list[tuple[str, bool]]:
     """Of one after the other, up to the first that ends the process; of all, where they take too long."""
-    command = [sys.executable, "-P", "-m", _MODULE, str(DEFINITION_MAX_BYTES), *names]
+    command = [sys.executable, "-P", "-m", _MODULE, str(DEFINITION_MAX_BYTES), *entries]
     limit_s = tools.timeout_ms / 1000
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, this package's own module
@@ -101,11 +102,11 @@ def _loaded(names: list[str], tools: ToolsConfig, env: Mapping[str, str]) -> lis
     except subprocess.TimeoutExpired:
         return [
             (f"they did not all load within {limit_s} s (tools.timeout_ms); make its package load sooner", False)
-        ] * len(names)
+        ] * len(entries)
     found: list[tuple[str, bool]] = []
     with suppress(ValueError, RecursionError):
-        found = [tuple(json.loads(line)) for line in done.stdout.splitlines()[: len(names)]]
-    return found if len(found) == len(names) else [*found, (_ENDED, False)]
+        found = [tuple(json.loads(line)) for line in done.stdout.splitlines()[: len(entries)]]
+    return found if len(found) == len(entries) else [*found, (_ENDED, False)]
 
 
 def configured(config: AdminConfig) -> list[DoctorFinding]:

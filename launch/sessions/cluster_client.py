@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 from msgspec import convert
 
@@ -62,7 +62,7 @@ class AsyncClusterClient(AsyncSessions):
         self._timeout_s = timeout_s
 
     @classmethod
-    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> AsyncClusterClient:
+    async def open(cls, home: str | Path = ".hobus", *, timeout_s: float = 600.0) -> Self:
         """Connected to the cluster that runs in this home; `timeout_s` bounds each call with all its tries.
 
         Raises HobusError when there is none, or its broker does not answer.

@@ -23,7 +23,7 @@ from hobus.launch.cluster.home import Home, HomeLock, claim, holder, make_privat
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, next_command
 
 
-class Cluster(Record):
+class JoinedCluster(Record):
     """Whose worker this is."""
 
     address: str
@@ -81,11 +81,11 @@ class WorkerHome:
     def _key(self) -> Path:
         return self.home.root / "worker.key"
 
-    def cluster(self) -> Cluster | None:
+    def cluster(self) -> JoinedCluster | None:
         """Whose worker it is; None before it has joined. Raises CommandError for a damaged file or a cluster's home."""
         self._demand_no_cluster()
         try:
-            return Cluster.model_validate_json(self._file.read_bytes())
+            return JoinedCluster.model_validate_json(self._file.read_bytes())
         except FileNotFoundError:
             return None
         except ValueError:
@@ -94,11 +94,11 @@ class WorkerHome:
                 hint=f"remove it, then: {next_command('worker join TOKEN', self.home.root)}",
             ) from None
 
-    def joined(self, cluster: Cluster) -> None:
+    def joined(self, cluster: JoinedCluster) -> None:
         """Keeps durably whose worker this is. Raises OSError."""
         disk.write_private(self._file, cluster.model_dump_json(indent=1).encode() + b"\n")
 
-    def ends(self, cluster: Cluster) -> CurveEnds:
+    def ends(self, cluster: JoinedCluster) -> CurveEnds:
         """Both ends of its connection. Raises CommandError when its key is gone: a new one is enrolled nowhere."""
         if not self._key.exists():
             raise RefusedFault(

@@ -24,7 +24,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault
 from hobus.launch.console.output import note
 from hobus.launch.limits import WATCH_INTERVAL_MS
-from hobus.launch.worker.home import Cluster, WorkerHome
+from hobus.launch.worker.home import JoinedCluster, WorkerHome
 
 NEW_TOKEN = "on the cluster's host: hobus token create"  # noqa: S105 - a sentence
 
@@ -64,7 +64,7 @@ def refused(code: str, detail: str) -> CommandError:
     return RefusedFault(f"the cluster refused this worker ({code}): {detail}", hint=hint)
 
 
-async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> Cluster:
+async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> JoinedCluster:
     """The worker is enrolled. Raises CommandError: refused, or nobody answers."""
     broker_key = curve.text(token.broker_key)
     ends = CurveEnds(token.address, broker_key, curve.pair_of(curve.text(token.secret)))
@@ -88,7 +88,7 @@ async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, cl
     finally:
         link.close()
         zeromq.close()
-    return Cluster(address=token.address, broker_key=broker_key.decode(), name=joined.name)
+    return JoinedCluster(address=token.address, broker_key=broker_key.decode(), name=joined.name)
 
 
 class _Asking:

@@ -37,7 +37,7 @@ from hobus.launch.limits import DRAIN_SHARE, WATCH_INTERVAL_MS
 from hobus.launch.logs import writing
 from hobus.launch.process.roles import Made
 from hobus.launch.process.roles.ho1 import make_elsewhere
-from hobus.launch.worker.home import Cluster, WorkerHome
+from hobus.launch.worker.home import JoinedCluster, WorkerHome
 from hobus.launch.worker.join import join, not_let_in, other_cluster, refused, snapshot_of
 
 _FOR_EVER_S = 1e9
@@ -116,7 +116,7 @@ def _bootstrap(home: WorkerHome) -> Snapshot:
     return home.newest_snapshot() or load_snapshot()
 
 
-def _work(home: WorkerHome, cluster: Cluster, slots: int | None, handed: int | None) -> Mapping[str, str] | None:
+def _work(home: WorkerHome, cluster: JoinedCluster, slots: int | None, handed: int | None) -> Mapping[str, str] | None:
     """None when it was told to end; what it was given, when it is to be run anew."""
     snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
     if snapshot is None:
@@ -142,7 +142,7 @@ def check_slots(slots: int | None) -> None:
 class _Life:
     """One incarnation: its connection, and why it ends."""
 
-    def __init__(self, home: WorkerHome, cluster: Cluster, snapshot: Snapshot) -> None:
+    def __init__(self, home: WorkerHome, cluster: JoinedCluster, snapshot: Snapshot) -> None:
         self._home = home
         self._cluster = cluster
         self._snapshot = snapshot

@@ -162,7 +162,8 @@ FACTS: dict[str, tuple[str, ...]] = {
     "arguments of a library's class, for programs that have no configuration of ours: whoever calls it decides": (
         "hobus.launch.sessions.http_client.(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)", "hobus.launch.sessions.http_client._FIRST_ANSWER_S", "hobus.launch.sessions.http_client.AsyncClient.__init__(timeout_s)",
         "hobus.launch.sessions.http_client.Client.__init__(timeout_s)", "hobus.launch.sessions.cluster_client.AsyncClusterClient.open(timeout_s)",
-        "hobus.launch.sessions.cluster_client.ClusterClient.__init__(timeout_s)",
+        "hobus.launch.sessions.cluster_client.ClusterClient.__init__(timeout_s)", "hobus.launch.app.cluster.Cluster.__init__(timeout_s)",
+        "hobus.launch.app.cluster.AsyncCluster.open(timeout_s)",
     ),
     "units, and what words mean: an hour, a million, a kilobyte, an order of stages": (
         "hobus.actors.ho2_supervisor.turn.recall._DAY_S", "hobus.actors.ho2_supervisor.learning.consolidation._HOUR_S",

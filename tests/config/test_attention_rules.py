@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hobus.bus.errors import ConfigError
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.attention_rules import choose, context_tokens, override_fault, override_warning, tokens_of
 from hobus.config.attention_template import Template
 from hobus.config.files import SHIPPED_ROOT, Layers
@@ -25,7 +25,7 @@ def template(template_id: str, **applies_to: Any) -> Template:
     return Template.model_validate({**PLAIN, "template_id": template_id, "applies_to": applies_to})
 
 
-def chosen(*templates: Template, agent: Agent = ADMIN, override: str | None = None) -> str | None:
+def chosen(*templates: Template, agent: AgentFile = ADMIN, override: str | None = None) -> str | None:
     """The id of the one that applies."""
     found = choose({one.template_id: one for one in templates}, agent, override)
     return None if found is None else found.template_id

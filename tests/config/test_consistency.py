@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.limits import CLIENT_OPEN_MAX_BYTES
-from hobus.config.assets import Agent, Contract
+from hobus.config.assets import AgentFile, Contract
 from hobus.config.consistency import BUDGET_KEYS, inconsistencies, snapshot_faults
 from hobus.config.limits import FILES_MAX_BYTES, SAID_MAX_BYTES
 from hobus.config.load import read
@@ -22,7 +22,7 @@ def changed(section: str, **values: object) -> AdminConfig:
 
 
 def faults(
-    config: AdminConfig = GOVERNED.config, agent: Agent | None = None, contract: Contract | None = None
+    config: AdminConfig = GOVERNED.config, agent: AgentFile | None = None, contract: Contract | None = None
 ) -> list[str]:
     """The faults of the shipped parts with one replaced."""
     agents = dict(GOVERNED.agents) | ({agent.agent_id: agent} if agent else {})
@@ -30,9 +30,9 @@ def faults(
     return inconsistencies(config, agents, contracts, GOVERNED.prompt_packs, GOVERNED.frameworks)
 
 
-def admin(**values: object) -> Agent:
+def admin(**values: object) -> AgentFile:
     """ADMIN with some fields replaced."""
-    return Agent.model_validate(GOVERNED.agents["ADMIN"].model_dump() | values)
+    return AgentFile.model_validate(GOVERNED.agents["ADMIN"].model_dump() | values)
 
 
 def test_shipped_parts_fit_together() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hobus.config.assets import Agent, Contract
+from hobus.config.assets import AgentFile, Contract
 from hobus.config.consistency import inconsistencies
 from hobus.config.load import read
 from hobus.config.prompt_contracts import GIVEN, SHIPPED, contract_id_of, unused
@@ -15,9 +15,11 @@ GOVERNED = read().governed()
 POET = "PRC-POET-001"
 
 
-def poet(purpose: str = "synthesize", contract_id: str = POET, **others: str) -> Agent:
+def poet(purpose: str = "synthesize", contract_id: str = POET, **others: str) -> AgentFile:
     """ADMIN with a contract of its own for one purpose."""
-    return Agent.model_validate(GOVERNED.agents["ADMIN"].model_dump() | {"contracts": {purpose: contract_id, **others}})
+    return AgentFile.model_validate(
+        GOVERNED.agents["ADMIN"].model_dump() | {"contracts": {purpose: contract_id, **others}}
+    )
 
 
 def contract(purpose: str = "synthesize", **changed: Any) -> Contract:
@@ -26,7 +28,7 @@ def contract(purpose: str = "synthesize", **changed: Any) -> Contract:
     return Contract.model_validate(shipped | {"contract_id": POET} | changed)
 
 
-def faults(agent: Agent, own: Contract | None) -> list[str]:
+def faults(agent: AgentFile, own: Contract | None) -> list[str]:
     """Of the shipped parts with this agent, and with this contract beside them."""
     contracts = dict(GOVERNED.contracts) | ({} if own is None else {own.contract_id: own})
     agents = {**GOVERNED.agents, agent.agent_id: agent}

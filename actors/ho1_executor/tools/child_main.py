@@ -129,7 +129,8 @@ class ToolProcess:
 
     async def _result(self, asked: Mapping[str, Any]) -> ToolResult:
         if asked["op"] == "describe":
-            return described(asked["tool_id"], self.settings["definition_max_bytes"])
+            entry = self.settings["entry_points"].get(asked["tool_id"], asked["tool_id"])
+            return described(entry, self.settings["definition_max_bytes"])
         if asked["tool_id"] in self._faults:
             return not_done("tool_failed", self._faults[asked["tool_id"]])
         context = dict(asked["context"])
@@ -143,7 +144,7 @@ class ToolProcess:
             return
         module = importlib.import_module(ENTRY_POINTS)
         try:
-            self._tools[name] = module.load(name)
+            self._tools[name] = module.load(self.settings["entry_points"][name])
         except module.BadEntryPoint as bad:
             self._faults[name] = f"{name} cannot be loaded: {bad}"
 
@@ -231,11 +232,11 @@ def serve(descriptor: int, streams: StandardStreams) -> None:
             process.serve_alone(runner)
 
 
-def described(name: str, max_bytes: int) -> ToolResult:
+def described(entry: str, max_bytes: int) -> ToolResult:
     """What an entry point is, or why it is none."""
     module = importlib.import_module(ENTRY_POINTS)
     try:
-        return ToolResult(ok=True, code="", text=module.description_of(name, max_bytes))
+        return ToolResult(ok=True, code="", text=module.description_of(entry, max_bytes))
     except module.BadEntryPoint as bad:
         return not_done("tool_failed", str(bad))
 

@@ -51,14 +51,15 @@ class ChildToolRunner:
         brought what they are.
         """
         self._tools = tuple(sorted(tools))
-        self.entry_points = tuple(settings.entry_points)
+        self.entry_points = settings.python_tools
         """The names that `describe` knows."""
         self._settings = settings
         self._environment: Mapping[str, str] = {}
         self._fields = {
             "view": view, "registry": registry, "checks": checks or {}, "said_max_bytes": SAID_MAX_BYTES,
             "files_max_bytes": FILES_MAX_BYTES, "definition_max_bytes": limits.DEFINITION_MAX_BYTES,
-            **settings.model_dump(include={"output_max_bytes", "entry_points", "limits"}),
+            **settings.model_dump(include={"output_max_bytes", "limits"}),
+            "entry_points": self.entry_points,
         }  # fmt: skip
         self._nursery = Nursery()
         self._alone = {name for name, tool in tools.items() if tool.is_alone} | set(self.entry_points)

@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -27,7 +28,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.bus.tool import MARK, Declared, Invocation
+from hobus.bus.tool import MARK, Declared, Invocation, entry_of
 from hobus.config.json_schema import input_schema_fault
 
 
@@ -123,10 +124,39 @@ class BadEntryPoint(Exception):
     """It cannot be a tool; the message says why and what fixes it."""
 
 
-def load(name: str) -> ToolDefinition:
-    """The tool of this name. Raises BadEntryPoint, whatever its package does."""
+def load(entry: str) -> ToolDefinition:
+    """The tool of one of `tools.entry_points`. Raises BadEntryPoint, whatever its package does."""
+    name, target = entry_of(entry)
     if name in BUILTIN:
         raise BadEntryPoint("a built-in tool has this name; rename the entry point")
+    return definition_of(name, _from_file(target) if target else _from_package(name))
+
+
+def _from_file(target: str) -> Any:
+    """What stands under `/path/to/file.py:name`; a file in a package is imported as that package's."""
+    path, _, name = target.rpartition(":")
+    file = Path(path)
+    if not file.is_file():
+        raise BadEntryPoint(f"there is no file {path}; it has to be on the machine of each worker")
+    folder, module = file.resolve().parent, file.stem
+    while (folder / "__init__.py").is_file():
+        folder, module = folder.parent, f"{folder.name}.{module}"
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))  # as where Python runs the file: what lies beside it is imported, too
+    try:
+        found: Any = import_module(module)
+        if (loaded := getattr(found, "__file__", None)) is None or not file.samefile(loaded):
+            raise BadEntryPoint(f"another module is called {module} ({loaded}); rename {path}")
+        for part in name.split("."):
+            found = getattr(found, part)
+    except BadEntryPoint:
+        raise
+    except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
+        raise BadEntryPoint(f"{target} cannot be imported ({_why(error)}); fix that file") from None
+    return found
+
+
+def _from_package(name: str) -> Any:
     found = list(entry_points(group=GROUP, name=name))
     if not found:
         known = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})[:20]) or "none"
@@ -135,10 +165,9 @@ def load(name: str) -> ToolDefinition:
         packages = ", ".join(sorted({point.dist.name for point in found if point.dist is not None}))
         raise BadEntryPoint(f"several packages have it ({packages}); uninstall all but one")
     try:
-        function = found[0].load()
+        return found[0].load()
     except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
         raise BadEntryPoint(f"{found[0].value} cannot be imported ({_why(error)}); fix its package") from None
-    return definition_of(name, function)
 
 
 def definition_of(name: str, function: Any) -> ToolDefinition:
@@ -172,9 +201,9 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
     )
 
 
-def description_of(name: str, max_bytes: int) -> str:
+def description_of(entry: str, max_bytes: int) -> str:
     """What a worker has to know of an entry point, as JSON text. Raises BadEntryPoint."""
-    tool = load(name)
+    tool = load(entry)
     try:
         text = json.dumps(
             {name: getattr(tool, name) for name in DESCRIBED},
@@ -234,7 +263,7 @@ def _place(error: BaseException) -> str:
 
 
 def main() -> None:
-    """`python -m` this module, MAX_BYTES NAME...: of each [why it is no tool, whether it writes], a line of JSON.
+    """`python -m` this module, MAX_BYTES ENTRY...: of each [why it is no tool, whether it writes], a line of JSON.
 
     Each as soon as it is known: one that ends the process has no line, and those before it have theirs.
     """
@@ -242,9 +271,9 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)  # what a package prints while it is imported is no part of the answer
     os.dup2(nowhere, 2)
-    for name in sys.argv[2:]:
+    for entry in sys.argv[2:]:
         try:
-            told = json.loads(description_of(name, int(sys.argv[1])))
+            told = json.loads(description_of(entry, int(sys.argv[1])))
             found = input_schema_fault(told["parameters"]), told["writes"]
         except BadEntryPoint as bad:
             found = str(bad), False

@@ -12,7 +12,7 @@ from typing import Any
 
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.registries import rows_of
 from hobus.config.secret_refs import redacted
 from hobus.config.snapshot import Snapshot
@@ -46,7 +46,7 @@ def _registry(name: str, snapshot: Snapshot, *fields: str) -> list[dict[str, str
     return [{field: row.fields[field] for field in fields} for row in rows_of(name, snapshot.manifests, {})]
 
 
-def permitted_tools(agent: Agent, tools: Mapping[str, ToolDefinition]) -> list[str]:
+def permitted_tools(agent: AgentFile, tools: Mapping[str, ToolDefinition]) -> list[str]:
     """The tools, of these, that an agent has and may use, sorted."""
     return sorted(tool_id for tool_id, tool in tools.items() if agent.may_use(tool_id, writes=tool.writes))
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from hobus.bus.record.payloads.orders import ContextAssembled, StageTrace
 from hobus.bus.record.text_parts import TextPart, merged
-from hobus.config.assets import Agent, BudgetPurpose, Contract
+from hobus.config.assets import AgentFile, BudgetPurpose, Contract
 from hobus.config.attention_rules import USES
 from hobus.config.attention_template import Prompts
 from hobus.config.prompt_contracts import SHIPPED, purposes_of
@@ -29,7 +29,7 @@ _CLOSING = (TextPart(None, _END),)
 class AttentionRequest(Struct, frozen=True):
     """For whom a context is assembled, and under which contract its prompt stands."""
 
-    agent: Agent
+    agent: AgentFile
     contract: Contract
     session_id: str
     work_order_id: str

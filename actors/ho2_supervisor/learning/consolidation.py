@@ -26,7 +26,7 @@ from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.text_parts import TextPart
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.attention_template import CONSOLIDATIONS
 from hobus.config.model_choice import named_route
 from hobus.config.prompt_contracts import contract_id_of
@@ -44,7 +44,7 @@ _HOUR_S = 3600
 class Crossing(Struct, frozen=True):
     """An open gate, and everything that a consolidation of it rests on."""
 
-    agent: Agent
+    agent: AgentFile
     run_id: RunId  # of the turn that named it
     gate: GateResult
     evidence: Accumulator
@@ -139,7 +139,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
     )
 
 
-def excerpts_room(agent: Agent, config: AdminConfig) -> int:
+def excerpts_room(agent: AgentFile, config: AdminConfig) -> int:
     """Characters of all excerpts together: half of the order's budget by estimate, so that the rest of it fits, too."""
     return agent.budget_tokens("consolidate", config.budget) * config.attention.chars_per_token // 2
 
@@ -246,7 +246,7 @@ def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_versio
     )
 
 
-def pack_version(snapshot: Snapshot, agent: Agent) -> str:
+def pack_version(snapshot: Snapshot, agent: AgentFile) -> str:
     """Which words asked for the line: the prompt pack, under its contract's version."""
     contract = snapshot.contracts.get(contract_id_of(agent, "consolidate"))
     return "" if contract is None else f"{contract.prompt_pack_id}@{contract.version}"

@@ -40,7 +40,7 @@ from hobus.bus.messages.work_order import Receipt, WorkOrder
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ConsolidationDispatched, QualityGate
 from hobus.bus.record.payloads.prompts import PromptReceived
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.attention_rules import tokens_of
 from hobus.config.attention_template import OfTurn
 from hobus.config.prompt_contracts import contract_id_of
@@ -101,7 +101,7 @@ class Consolidations:
             reason = fault.detail.removeprefix(f"{artifact.artifact_id}: ")
             raise LineRefused(fault.code, reason, artifact.context_line) from None
 
-    async def _agent_of(self, message: Consolidate) -> Agent:
+    async def _agent_of(self, message: Consolidate) -> AgentFile:
         """Whose session it is, as the record says: the message's word only routes it."""
         [completed] = await self._client.lookup([completed_id(message.run_id)])
         agent = None if completed is None else self._resources.snapshot.agents.get(completed.provenance.agent_id)
@@ -109,7 +109,7 @@ class Consolidations:
             raise RuntimeFault("not_found", f"run {message.run_id} was not completed for an agent that is configured")
         return agent
 
-    async def _crossing(self, message: Consolidate, agent: Agent, signal_id: str, trace: str) -> Crossing | None:
+    async def _crossing(self, message: Consolidate, agent: AgentFile, signal_id: str, trace: str) -> Crossing | None:
         """The gate as it is now; None when there is nothing to do (any more)."""
         now, run = iso(self._bus.now()), message.run_id
         event_id = signal_event_id(run.session_id, run.run_seq, signal_id)  # memory knows whose it is

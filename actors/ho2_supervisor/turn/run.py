@@ -23,7 +23,7 @@ from hobus.bus.messages.ids import BESIDE_CALL_ID, StepId, TurnId, iso, lease_id
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.attention_rules import override_fault, override_warning
 
 
@@ -31,7 +31,7 @@ class Run:
     """The active run of one session, at one attempt to drive it."""
 
     def __init__(
-        self, task: RunTask, memo: RunMemo, agent: Agent, *, resources: Resources, learning: Learning | None
+        self, task: RunTask, memo: RunMemo, agent: AgentFile, *, resources: Resources, learning: Learning | None
     ) -> None:
         if memo.input_text is None:
             raise LedgerError("erased", f"the text of input {memo.requested.input_id} is erased")

@@ -39,7 +39,7 @@ from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.work_order import CUT, Exchange, OutputResult, Receipt, Segment, ToolCall, WorkOrder
 from hobus.bus.record.text_parts import TextPart
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.model_choice import choice_fault, named_route
 from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig
@@ -357,7 +357,7 @@ def _criteria(config: AdminConfig) -> dict[str, Any]:
     return {"requires_response_text": gate.requires_response_text, "min_response_length": gate.min_response_length}
 
 
-def history_limits(config: AdminConfig, *agents: Agent) -> HistoryLimits:
+def history_limits(config: AdminConfig, *agents: AgentFile) -> HistoryLimits:
     """How much of the past a prompt of any of these agents may show, from the configuration."""
     tokens = [agent.budget_tokens("history", config.budget) for agent in agents]
     return HistoryLimits(

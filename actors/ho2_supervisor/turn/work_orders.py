@@ -23,7 +23,7 @@ from hobus.bus.messages.work_order import (
     WorkOrderType,
     moved,
 )
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.prompt_contracts import contract_id_of
 
 CREATED_BY = "ho2"
@@ -36,7 +36,7 @@ class OrderContext(Struct, frozen=True):
 
     step_id: StepId
     fence: Fence
-    agent: Agent
+    agent: AgentFile
     package_id: str
     config_digest: str
     planned_at: str
@@ -116,7 +116,7 @@ def offers_tools(order: WorkOrder) -> bool:
     return bool(order.constraints.tools_allowed or order.constraints.caller_tools)
 
 
-def planned(agent: Agent, *sources: object, fence: Fence, **own: Any) -> WorkOrder:
+def planned(agent: AgentFile, *sources: object, fence: Fence, **own: Any) -> WorkOrder:
     """An order for this agent; `own` parts, and others that a source has under the same name."""
     about = {"session_id": fence.run_id.session_id, "fence": fence, "state": "planned", "created_by": CREATED_BY}
     return made_of(WorkOrder, *sources, agent, **about, **own)

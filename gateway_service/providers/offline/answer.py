@@ -1,13 +1,14 @@
 """Answers by rules: ask the tools that a message names, tell what they brought, look back, or say what cannot be done.
 
-Any tool can be asked for by name: `use <tool id> {json arguments}`, one per line. Pure.
+Any tool can be asked for by name: `use <tool id> {json arguments}`, one per line, or, where it takes one text,
+`use <tool id> for <text>`. Pure.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hobus.gateway_service.providers.offline.grammar import Grammar
@@ -22,7 +23,7 @@ HELP = (
     "docs/providers.md)."
 )
 _NO_MESSAGE = f"{SELF}. The prompt shows me no message, so there is nothing that I could answer."
-_LINE = re.compile(r"use[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*(\{.*\})?[ \t]*", re.IGNORECASE)
+_LINE = re.compile(r"use[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*(?:(\{.*\})|for[ \t]+(\S.*))?[ \t]*", re.IGNORECASE)
 _CALLS_MAX, _SHOWN, _QUOTED_CHARS, _CHAIN_CHARS = 64, 12, 300, 16
 _ERROR = re.compile(r"error ([A-Za-z_]+): ?(.*)", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
@@ -111,7 +112,7 @@ def _reduced(reading: Reading) -> str:
     )
 
 
-def named_in(text: str, offered: Collection[str]) -> tuple[str, tuple[ToolWanted, ...]] | None:
+def named_in(text: str, offered: Mapping[str, Mapping[str, Any]]) -> tuple[str, tuple[ToolWanted, ...]] | None:
     """The calls that a message of that form names, or why there are none; None for any other message."""
     found = [_LINE.fullmatch(line.strip()) for line in text.splitlines() if line.strip()]
     calls: list[ToolWanted] = []
@@ -119,13 +120,17 @@ def named_in(text: str, offered: Collection[str]) -> tuple[str, tuple[ToolWanted
         if match is None or len(found) > _CALLS_MAX:
             return None
         tool_id, arguments = match[1], _object(match[2])
+        if match[3] and (takes := offered.get(tool_id)) is not None:
+            texts = [name for name, one in takes.get("properties", {}).items() if one.get("type") == "string"]
+            needed = takes.get("required") or texts[:1]
+            arguments = {needed[0]: match[3]} if len(needed) == 1 and needed[0] in texts else None
         if tool_id not in offered:
             # "use short words" is no tool: only what names one of something is taken for an order.
             given = ", ".join(sorted(offered)[:_SHOWN]) or "none"
             is_name = "__" in tool_id or match[2] is not None
             return (f"I was not given a tool {tool_id}. I was given {given}.", ()) if is_name else None
         if arguments is None:
-            return f"What follows {tool_id} is no JSON object, so I did not use it.", ()
+            return f"What follows {tool_id} is no JSON object with its arguments, so I did not use it.", ()
         calls.append(ToolWanted(tool_id, arguments))
     return ("", tuple(calls)) if calls else None
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hobus.config.assets import BUDGET_SETTINGS, Agent
+from hobus.config.assets import BUDGET_SETTINGS, AgentFile
 from hobus.config.files import SHIPPED, SHIPPED_ROOT
 from hobus.config.prompt_contracts import SHIPPED as SHIPPED_CONTRACTS
 from hobus.config.prompt_contracts import contract_id_of
@@ -82,7 +82,7 @@ def _snapshot_of(home: Home) -> Snapshot:
 
 
 def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
-    one: Agent = snapshot.agents[name]
+    one: AgentFile = snapshot.agents[name]
     own = home.config / "agents" / f"{name}.json"
     return {
         "agent_id": name,
@@ -105,7 +105,7 @@ def _brought_by(name: str, snapshot: Snapshot) -> str:
     return SHIPPED if is_shipped else snapshot.files[f"agents/{name}.json"].package_id or SHIPPED
 
 
-def _version(name: str, one: Agent, snapshot: Snapshot) -> dict[str, str | None]:
+def _version(name: str, one: AgentFile, snapshot: Snapshot) -> dict[str, str | None]:
     """Which one it is, whose, and under whose rules; None: nobody's, or of a package without a version."""
     file = snapshot.files[f"agents/{name}.json"]
     package, framework = snapshot.packages.get(file.package_id), snapshot.frameworks.get(one.framework_id)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from hobus.config.assets import Agent, Approval, Permissions
+from hobus.config.assets import AgentFile, Approval, Permissions
 from hobus.config.files import ADMIN_CONFIG, GovernedFile, Layers, find
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home, make_private
@@ -281,7 +281,7 @@ def config_document(agent: str) -> str:
 
 def agent_lines() -> Iterator[tuple[str, str]]:
     """Each line that the file of an agent has, and what it is for."""
-    for name, field in Agent.model_fields.items():
+    for name, field in AgentFile.model_fields.items():
         yield name, str(field.description)
     for block, model in (("permissions", Permissions), ("approval", Approval)):
         for name, field in model.model_fields.items():

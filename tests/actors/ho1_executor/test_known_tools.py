@@ -17,7 +17,7 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.actors.ho1_executor.tools.sources import word_of
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.control import AnnounceTools, SourceRow, ToolWord
-from hobus.config.assets import Agent
+from hobus.config.assets import AgentFile
 from hobus.config.sections.tools import StdioServer, ToolsConfig
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
@@ -32,7 +32,7 @@ def announced(*tool_ids: str) -> AnnounceTools:
     return AnnounceTools(tools=words, sources=[])
 
 
-def agent(*tools: str, permitted: Sequence[str] = ("*",)) -> Agent:
+def agent(*tools: str, permitted: Sequence[str] = ("*",)) -> AgentFile:
     """One that has these tools."""
     given = shipped_snapshot().agents["ADMIN"]
     permissions = given.permissions.model_copy(update={"tools": tuple(permitted)})

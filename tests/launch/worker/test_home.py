@@ -11,9 +11,9 @@ from bench.builders import shipped_snapshot
 from hobus.bus.errors import ConfigError
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console.errors import CommandError
-from hobus.launch.worker.home import Cluster, WorkerHome
+from hobus.launch.worker.home import JoinedCluster, WorkerHome
 
-ME = Cluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remote-1")
+ME = JoinedCluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remote-1")
 
 
 def snapshots(count: int):

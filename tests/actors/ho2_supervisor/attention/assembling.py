@@ -10,13 +10,13 @@ from bench.builders import shipped_snapshot
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, plain
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
-from hobus.config.assets import Agent, Contract
+from hobus.config.assets import AgentFile, Contract
 from hobus.config.attention_template import Template
 from hobus.config.schema import AdminConfig
 
 AT = "2026-01-31T12:00:00.000000Z"
 SESSION = "11111111-2222-5333-8444-555555555555"
-ADMIN: Agent = shipped_snapshot().agents["ADMIN"]
+ADMIN: AgentFile = shipped_snapshot().agents["ADMIN"]
 SYNTHESIZE: Contract = shipped_snapshot().contracts["PRC-SYNTHESIZE-001"]
 
 

@@ -1,0 +1,97 @@
+"""An agent as a program writes it, compiled to the files that `hobus init --agent` makes: the same gates judge them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hobus.bus.tool import MARK
+from hobus.launch.sessions.client_errors import RequestError
+
+Tool = Callable[..., Any] | str
+"""A function with `@tool`, or the name of a built-in tool or one of an MCP server (`<server>__*`: all of that)."""
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who answers. Raises RequestError for what cannot be one, with the mend.
+
+    `name`: letters, digits and `_`; in capitals it is the agent's id. `instructions`: its system prompt, or a `Path` to
+    it. `tools`: what it has, and may use. `approval`: those of them whose calls wait for a person. `model`:
+    `PROVIDER/MODEL`, else that of the cluster (`gateway.default_route`: as shipped, the offline model).
+    """
+
+    name: str
+    instructions: str | Path
+    tools: Sequence[Tool] = ()
+    approval: Sequence[Tool] = ()
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        if _NAME.fullmatch(self.name) is None:
+            raise _invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
+        for one in (*self.tools, *self.approval):
+            if not isinstance(one, str):
+                entry_of_function(one)
+        names = [_name_of(one) for one in self.tools]
+        if doubled := {name for name in names if names.count(name) > 1}:
+            raise _invalid(f"{self.name}: {', '.join(sorted(doubled))} is named twice among its tools; rename one")
+        if lacking := [name for name in map(_name_of, self.approval) if name not in names]:
+            raise _invalid(f"{self.name}: {lacking[0]} waits for an approval and is none of its tools; add it to tools")
+        if self.model is not None and not all(self.model.partition("/")):
+            raise _invalid(f"{self.name}: the model {self.model!r}: expected PROVIDER/MODEL, such as offline/rules")
+
+    @property
+    def agent_id(self) -> str:
+        """Its name as the cluster has it."""
+        return self.name.upper()
+
+    def to_files(self) -> dict[str, dict[str, Any]]:
+        """Documents by their paths in a home's `config/`, which make this agent there. Raises RequestError, OSError."""
+        said = self.instructions
+        text = said.read_text(encoding="utf-8") if isinstance(said, Path) else inspect.cleandoc(said)
+        names = [_name_of(one) for one in self.tools]
+        agent: dict[str, Any] = {
+            "agent_id": self.agent_id, "agent_class": "RESIDENT", "framework_id": "FMWK-107", "tier": "hot",
+            "system_prompt": text, "attention": [], "tools": names, "budget": {},
+            "permissions": {"tools": names, "providers": ["*"], "models": ["*"], "paths": []},
+        }  # fmt: skip
+        if self.model is not None:
+            provider, _, model = self.model.partition("/")
+            agent["model"] = {"provider_id": provider, "model_id": model}
+        tools = {
+            "entry_points": [entry_of_function(one) for one in self.tools if not isinstance(one, str)],
+            "approval": [_name_of(one) for one in self.approval],
+        }
+        return {f"agents/{self.agent_id}.json": agent, "admin_config.json": {"tools": tools}}
+
+
+def entry_of_function(function: Callable[..., Any]) -> str:
+    """The function as one of `tools.entry_points`: tool processes import the file in which it stands.
+
+    Raises RequestError for one that is no tool, or that another process cannot import.
+    """
+    name = getattr(function, "__qualname__", repr(function))
+    if not callable(function) or not hasattr(function, MARK):
+        raise _invalid(f"{name} is no tool; write @tool above its `def`")
+    file = inspect.unwrap(function).__code__.co_filename
+    if "<locals>" in name:
+        raise _invalid(f"{name} stands inside a function, where no tool process finds it; move it to the top of {file}")
+    if not Path(file).is_file():
+        raise _invalid(
+            f"{name} stands in no file ({file}), as in a notebook's cell; move it to a .py file, and import it"
+        )
+    return f"{_name_of(function)} = {Path(file).resolve()}:{name}"
+
+
+def _name_of(tool: Tool) -> str:
+    return tool if isinstance(tool, str) else tool.__name__
+
+
+def _invalid(said: str) -> RequestError:
+    return RequestError("invalid_input", said)

@@ -1,0 +1,136 @@
+"""A program of ten lines starts a cluster, is answered by its own agent with its own tool, and leaves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.cluster import eventually
+from hobus import AsyncCluster, Cluster, HobusError
+from hobus.launch.app.agent import Agent
+from hobus.launch.cluster.home import holder, home_of
+from tests.launch.app.test_agent import weather
+
+pytestmark = pytest.mark.process
+
+PROGRAM = '''
+from hobus import Agent, Cluster, tool
+
+@tool
+def weather(city: str) -> str:
+    """Weather of a city, in one line."""
+    return f"Sunny in {city}"
+
+clerk = Agent("clerk", instructions="Answer in one sentence.", tools=[weather])
+
+if __name__ == "__main__":
+    with Cluster(agents=[clerk]) as cluster:
+        print(cluster.ask("Use weather for Paris").text)
+'''
+CLERK = Agent("clerk", instructions="Answer in one sentence.", tools=[weather])
+
+
+def run(directory: Path, program: str) -> subprocess.Popen[str]:
+    """The program, with a directory of its own for what is temporary."""
+    (directory / "app.py").write_text(program)
+    env = os.environ | {"TMPDIR": str(directory / "tmp")}
+    (directory / "tmp").mkdir()
+    return subprocess.Popen(
+        [sys.executable, "app.py"],
+        cwd=directory,
+        env=env,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def lives_in(directory: Path) -> list[int]:
+    """Processes that have a file of this directory open."""
+    found: list[int] = []
+    for process in psutil.process_iter():
+        try:
+            if any(file.path.startswith(str(directory)) for file in process.open_files()):
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_the_program_works_word_for_word(tmp_path: Path) -> None:
+    """As the issue has it, on the base install, without a key; nothing is left."""
+    with run(tmp_path, PROGRAM) as program:
+        out, err = program.communicate(timeout=120)
+    assert (out, err, program.returncode) == ('weather: "Sunny in Paris"\n', "", 0)
+    assert not list((tmp_path / "tmp").iterdir()) and not lives_in(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_program_that_is_ended_takes_its_cluster_with_it(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C in order, its home removed; after SIGKILL the cluster sees that nobody needs it."""
+    waits = PROGRAM.replace('print(cluster.ask("Use weather for Paris").text)', 'print("up", flush=True); input()')
+    with run(tmp_path, waits) as program:
+        assert program.stdout is not None and program.stdout.readline() == "up\n"
+        assert lives_in(tmp_path)
+        program.send_signal(number)
+        program.communicate(timeout=120)
+    eventually(lambda: not lives_in(tmp_path))
+    assert bool(list((tmp_path / "tmp").iterdir())) == (number == signal.SIGKILL)
+
+
+def test_a_fault_of_the_file_is_told_with_its_place(tmp_path: Path) -> None:
+    """A tool that cannot be loaded ends the start in a sentence, and nothing runs."""
+    broken = PROGRAM.replace('    """Weather of a city, in one line."""\n', "")
+    with run(tmp_path, broken) as program:
+        _out, err = program.communicate(timeout=120)
+    assert program.returncode == 1 and "nothing says what it does; give it a docstring" in err
+    assert not list((tmp_path / "tmp").iterdir()) and not lives_in(tmp_path)
+
+
+def test_a_home_is_kept_and_joined(tmp_path: Path) -> None:
+    """Its sessions go on with the next cluster; who joins a running one leaves it running, with the same agents alone."""
+    home = tmp_path / "home"
+    with Cluster(home, agents=[CLERK]) as cluster:
+        first = cluster.ask("use weather for Rome")
+        with Cluster(home, agents=[CLERK]) as joined:
+            assert joined.ask("use weather for Oslo", session_id=first.session_id).text == 'weather: "Sunny in Oslo"'
+        with (
+            pytest.raises(HobusError, match="runs with another agents/CLERK") as refused,
+            Cluster(home, agents=[Agent("clerk", instructions="Be rude.")]),
+        ):
+            pass
+        assert "hobus down" in refused.value.hint
+        assert cluster.ask("use weather for Bonn").text == 'weather: "Sunny in Bonn"'
+    assert holder(home_of(home)) is None
+    settings = json.loads((home / "config" / "admin_config.json").read_text())
+    assert settings["host"]["agent_id"] == "CLERK" and len(settings["tools"]["entry_points"]) == 1
+    with Cluster(home) as again:
+        assert again.home == home
+        assert again.ask("use weather for Kiel", session_id=first.session_id).session_id == first.session_id
+
+
+async def test_the_same_with_an_event_loop(tmp_path: Path) -> None:
+    """Beside other tasks, which go on while it starts and stops."""
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0.01)
+            ticks += 1
+
+    ticking = asyncio.get_running_loop().create_task(tick())
+    async with await AsyncCluster.open(agents=[CLERK]) as cluster:
+        home = cluster.home
+        assert (await cluster.ask("use weather for Rome")).text == 'weather: "Sunny in Rome"'
+    ticking.cancel()
+    assert ticks > 10 and not home.exists()
