@@ -89,7 +89,7 @@ def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, A
                 )
         approval += own["approval"]
         wanted |= files
-    settings = _document(home.config / ADMIN_CONFIG)
+    settings = _document(home, ADMIN_CONFIG)
     tools = settings.get("tools", {})
     theirs = {entry_of(entry)[0]: entry for entry in tools.get("entry_points", ())}
     wanted[ADMIN_CONFIG] = settings | {
@@ -100,17 +100,18 @@ def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, A
             "approval": list(dict.fromkeys([*tools.get("approval", ()), *approval])),
         },
     }
-    return {name: document for name, document in wanted.items() if document != _document(home.config / name)}
+    return {name: document for name, document in wanted.items() if document != _document(home, name)}
 
 
-def _document(path: Path) -> dict[str, Any]:
-    """Empty where there is none."""
+def _document(home: Home, name: str) -> dict[str, Any]:
+    """Of the home's `config/`; empty where there is none."""
+    path = home.config / name
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return {}
     except (ValueError, TypeError):
-        raise CommandError(f"{path} is no JSON object", hint="hobus config check says where it is wrong") from None
+        raise CommandError(f"{path} is no JSON object", hint=next_command("config check", home.root)) from None
 
 
 class Cluster(ClusterClient):
