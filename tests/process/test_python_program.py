@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bench.cluster import Cluster as Cluster_
 from bench.cluster import eventually
 from hobus import AsyncCluster, Cluster, HobusError
 from hobus.launch.app.agent import Agent
@@ -116,6 +117,32 @@ def test_a_home_is_kept_and_joined(tmp_path: Path) -> None:
     with Cluster(home) as again:
         assert again.home == home
         assert again.ask("use weather for Kiel", session_id=first.session_id).session_id == first.session_id
+
+
+def test_the_same_file_on_the_command_line(cluster: Cluster_, tmp_path: Path) -> None:
+    """Asked with a cluster for the while; written into the home of one that stays, and taken in once it changed."""
+    app = tmp_path / "app.py"
+    app.write_text(PROGRAM)
+    once = cluster("ask", "--app", str(app), "Use weather for Oslo")
+    assert (once.code, once.out) == (0, 'weather: "Sunny in Oslo"\n'), once.err
+    assert holder(cluster.home) is None
+    assert cluster("up", str(app), "--wait").code == 0
+    assert "Sunny in Rome" in cluster("ask", "Use weather for Rome").out
+    app.write_text(PROGRAM.replace("Sunny", "Rainy").replace("one sentence", "two"))
+    refused = cluster("ask", "--app", str(app), "Use weather for Rome")
+    assert refused.code == 1 and "agents/CLERK.json" in refused.err and "hobus down" in refused.err
+    assert cluster("up", str(app), "--wait").code == 0 and cluster("reload").code == 0
+    assert "Rainy in Rome" in cluster("chat", str(app), stdin=b"Use weather for Rome\n").out
+
+
+def test_a_file_that_is_no_app_is_told(cluster: Cluster_, tmp_path: Path) -> None:
+    """In a sentence, and nothing starts."""
+    app = tmp_path / "app.py"
+    app.write_text("def x(:")
+    for words in (("up", str(app), "--wait"), ("ask", "--app", str(app), "hi"), ("chat", str(app))):
+        told = cluster(*words)
+        assert told.code == 2 and "app.py:1" in told.err and "Traceback" not in told.err, told.err
+    assert holder(cluster.home) is None
 
 
 async def test_the_same_with_an_event_loop(tmp_path: Path) -> None:

@@ -135,24 +135,32 @@ def load(entry: str) -> ToolDefinition:
 def _from_file(target: str) -> Any:
     """What stands under `/path/to/file.py:name`; a file in a package is imported as that package's."""
     path, _, name = target.rpartition(":")
-    file = Path(path)
-    if not file.is_file():
+    if not Path(path).is_file():
         raise BadEntryPoint(f"there is no file {path}; it has to be on the machine of each worker")
+    found = module_of(Path(path))
+    try:
+        for part in name.split("."):
+            found = getattr(found, part)
+    except AttributeError as error:
+        raise BadEntryPoint(f"{target} cannot be imported ({_why(error)}); fix that file") from None
+    return found
+
+
+def module_of(file: Path) -> Any:
+    """The module that a file is, imported. Raises BadEntryPoint, whatever the file does."""
     folder, module = file.resolve().parent, file.stem
     while (folder / "__init__.py").is_file():
         folder, module = folder.parent, f"{folder.name}.{module}"
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))  # as where Python runs the file: what lies beside it is imported, too
     try:
-        found: Any = import_module(module)
+        found = import_module(module)
         if (loaded := getattr(found, "__file__", None)) is None or not file.samefile(loaded):
-            raise BadEntryPoint(f"another module is called {module} ({loaded}); rename {path}")
-        for part in name.split("."):
-            found = getattr(found, part)
+            raise BadEntryPoint(f"another module is called {module} ({loaded}); rename {file}")
     except BadEntryPoint:
         raise
     except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
-        raise BadEntryPoint(f"{target} cannot be imported ({_why(error)}); fix that file") from None
+        raise BadEntryPoint(f"{file} cannot be imported ({_why(error)}); fix that file") from None
     return found
 
 

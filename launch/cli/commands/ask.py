@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 
@@ -14,11 +15,13 @@ from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from hobus.launch.cli.answer_view import AnswerView, PlainView, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.commands.cluster_options import (
+    agent_of_app,
     known_agent,
     known_wishes,
     seconds_to_wait,
     text_given,
     with_agent,
+    with_app,
     with_wishes,
 )
 from hobus.launch.cli.commands.options import DURATION, with_home
@@ -40,6 +43,7 @@ from hobus.launch.sessions.which import full_session_id
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
 @with_wishes
+@with_app
 @click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this message; the same key gets the same answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the TurnResult as one JSON object.")
@@ -48,6 +52,7 @@ def ask(  # noqa: PLR0913 - one per option
     *,
     home: Home,
     text: str,
+    app: Path | None,
     session: str | None,
     agent: str | None,
     template: str | None,
@@ -63,6 +68,7 @@ def ask(  # noqa: PLR0913 - one per option
     said on stderr with the command that lets it go on; when the time is over then, the exit code is 4, and the same can
     be asked again.
     """
+    agent = agent_of_app(home, app, agent, session)
     place = cluster_of(home)
     config = place.snapshot.config
     wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)

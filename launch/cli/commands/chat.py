@@ -8,6 +8,7 @@ import sys
 from collections.abc import Awaitable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,6 +25,7 @@ from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Talk, TypedLine, said
 from hobus.launch.cli.commands.cluster_options import (
+    agent_of_app,
     known_agent,
     known_wishes,
     seconds_to_wait,
@@ -47,6 +49,7 @@ _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 
 
 @click.command()
+@click.argument("app", required=False, type=click.Path(path_type=Path))
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
 @with_agent
 @with_wishes
@@ -57,6 +60,7 @@ _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 def chat(  # noqa: PLR0913 - one per option
     *,
     home: Home,
+    app: Path | None,
     session: str | None,
     agent: str | None,
     template: str | None,
@@ -67,11 +71,14 @@ def chat(  # noqa: PLR0913 - one per option
 ) -> int:
     """Talk with the agent; the session stays when you leave.
 
+    With APP, a Python file, its first agent answers; where no cluster runs, one is started and stopped again.
+
     In a terminal answers are shown as they are written; Ctrl-C stops waiting, Ctrl-D leaves, /help lists commands. Over
     a pipe each line is one turn and standard output holds the answers alone; the exit code is that of the worst turn. A
     line that is a command, such as /cost, is none there: what it tells goes to standard error. While a turn runs you
     can go on typing: /steer, /pause, /cancel and the like act on it at once, a message waits for its end.
     """
+    agent = agent_of_app(home, app, agent, session)
     is_live = streams_to_stdout() and not no_stream and not as_json
     talk = Talk(home, agent_id=agent, timeout_s=timeout_s, is_streamed=is_live)
     place = talk.place()

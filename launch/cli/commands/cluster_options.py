@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,7 +16,7 @@ from hobus.bus.messages.base import Message
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.errors import UsageFault, next_here, of_os_error
 from hobus.launch.sessions.turns import check_text, words_of
 
 if TYPE_CHECKING:
@@ -45,6 +47,28 @@ def with_agent(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command gets `agent: str | None` from `--agent`."""
     said = "The agent of a new session (hobus agent list); default: the configured one."
     return click.option("--agent", metavar="NAME", help=said)(command)
+
+
+with_app = click.option(
+    "--app",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A Python file whose first agent answers; where no cluster runs, one is started and stopped again.",
+)
+"""The command gets `app: Path | None`."""
+
+
+def agent_of_app(home: Home, app: Path | None, agent: str | None, session: str | None) -> str | None:
+    """The agent to ask; with an app its cluster runs in this home until the command ends. Raises CommandError."""
+    if app is None:
+        return agent
+    started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
+    agents = started.agents_in(app)
+    try:
+        click.get_current_context().with_resource(started.Started(home.root, agents))
+    except OSError as error:
+        raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
+    return agent or (None if session else str(agents[0].agent_id))
 
 
 def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | None = None) -> str | None:

@@ -12,7 +12,7 @@ from hobus.launch.cli.commands.options import DURATION, with_config_file, with_h
 from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, of_os_error
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.starting import start_detached, start_here
@@ -22,6 +22,7 @@ HTTP = "127.0.0.1:8420"
 
 
 @click.command()
+@click.argument("app", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--wait",
     is_flag=True,
@@ -46,6 +47,7 @@ HTTP = "127.0.0.1:8420"
 def up(  # noqa: PLR0913 - one per option
     *,
     home: Home,
+    app: Path | None,
     wait: bool,
     wait_timeout_s: float | None,
     detach: bool,
@@ -56,12 +58,15 @@ def up(  # noqa: PLR0913 - one per option
 ) -> int:
     """Start the cluster of a home; one that is up stays as it is, and what differs is said.
 
+    With APP, a Python file, the agents at its top are written into the home's config/ before.
     Without --wait or --detach it stays in the foreground: Ctrl-C drains it, a second Ctrl-C kills it.
     """
     if listen is not None:
         parts_of(listen)  # an empty one is no address either
     if http is not None:
         parts_of(http)
+    if app is not None:
+        _write(home, app)
     options = StartOptions(config_file=config_file, scale=scale, listen=listen, http=http)
     wait = wait or wait_timeout_s is not None
     if holder(home) is not None:
@@ -78,6 +83,15 @@ def up(  # noqa: PLR0913 - one per option
         names = inherited.names_of(config_file or home.config / ADMIN_CONFIG)
         inherited.execute(["up", "--home", str(home.root), *options.words()], names)
     return start_here(home, options)
+
+
+def _write(home: Home, app: Path) -> None:
+    """The agents of a Python file are in the home's `config/`. Raises CommandError."""
+    started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
+    try:
+        started.write_files(home, started.agents_in(app))
+    except OSError as error:
+        raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
 
 
 def _is_up(home: Home, options: StartOptions, *, wait: bool, wait_timeout_s: float | None) -> int:

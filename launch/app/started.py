@@ -1,0 +1,135 @@
+"""The files of a program's agents in a home, and the cluster that is started there for it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of
+from hobus.bus.tool import entry_of
+from hobus.config.files import ADMIN_CONFIG
+from hobus.launch.app.agent import Agent
+from hobus.launch.cluster.home import Home, holder, home_of, make_root
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.starting import start_detached
+from hobus.launch.launcher.stop import stop
+
+
+def agents_in(file: Path) -> list[Agent]:
+    """The agents at the top of a Python file, in its order; it is imported for that. Raises CommandError."""
+    if not file.is_file():
+        raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
+    try:
+        module = module_of(file.absolute())
+    except BadEntryPoint as bad:
+        raise UsageFault(str(bad)) from None
+    found = {id(one): one for one in vars(module).values() if isinstance(one, Agent)}
+    if not found:
+        raise UsageFault(f"{file} has no Agent at its top", hint='write clerk = Agent("clerk", instructions="…")')
+    return list(found.values())
+
+
+def write_files(home: Home, agents: Sequence[Agent]) -> list[str]:
+    """Names of the files in the home's `config/` that had to change for these agents. Raises CommandError, OSError."""
+    changed = _changed_files(home, agents)
+    make_root(home.root)
+    for name, document in changed.items():
+        path = home.config / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{json.dumps(document, indent=2)}\n", encoding="utf-8")
+    return list(changed)
+
+
+class Started:
+    """The cluster of a home: started here, and stopped by `end`; or one that runs already, and goes on."""
+
+    def __init__(self, home: str | Path | None, agents: Sequence[Agent]) -> None:
+        """Return when every process is ready, under these agents' files. Raises CommandError, OSError."""
+        self._temporary = tempfile.mkdtemp(prefix="hobus-") if home is None else None
+        self.home = home_of(Path(self._temporary or str(home)) / ("home" if home is None else ""))
+        self._is_ours = False
+        try:
+            self._begin(agents)
+        except BaseException:
+            self.end()
+            raise
+
+    def _begin(self, agents: Sequence[Agent]) -> None:
+        if holder(self.home) is not None:
+            if changed := _changed_files(self.home, agents):
+                raise CommandError(
+                    f"the cluster in {self.home.root} runs with another {', '.join(changed)} than these agents",
+                    hint=f"{next_command('down', self.home.root)} first, or leave these agents out",
+                )
+            return
+        write_files(self.home, agents)
+        code = start_detached(self.home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
+        self._is_ours = True
+        if code != exit_codes.OK:
+            raise CommandError("the cluster did not become ready", hint=f"its logs are in {self.home.logs}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """Stopped if it was started here, its home removed if it was made here; once more: nothing."""
+        try:
+            if self._is_ours:
+                self._is_ours = False
+                stop(self.home, quiet=True)
+        finally:
+            if self._temporary is not None:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
+    """Documents by their paths in the home's `config/` that differ from what is there.
+
+    In its settings the first agent answers who names none, and these tools are added to those that are there already.
+    """
+    if not agents:
+        return {}
+    wanted = dict[str, dict[str, Any]]()
+    entries, approval = dict[str, str](), list[str]()
+    for agent in agents:
+        files = agent.to_files()
+        own = files.pop(ADMIN_CONFIG)["tools"]
+        if f"agents/{agent.agent_id}.json" in wanted:
+            raise UsageFault(f"two agents are called {agent.agent_id}; rename one")
+        for entry in own["entry_points"]:
+            if entries.setdefault(name := entry_of(entry)[0], entry) != entry:
+                raise UsageFault(f"two tools are called {name}: {entry}, {entries[name]}; rename one")
+        approval += own["approval"]
+        wanted |= files
+    settings = _document(home, ADMIN_CONFIG)
+    tools = settings.get("tools", {})
+    theirs = {entry_of(entry)[0]: entry for entry in tools.get("entry_points", ())}
+    wanted[ADMIN_CONFIG] = settings | {
+        "host": {"agent_id": agents[0].agent_id} | settings.get("host", {}),
+        "tools": tools
+        | {
+            "entry_points": list((theirs | entries).values()),
+            "approval": list(dict.fromkeys([*tools.get("approval", ()), *approval])),
+        },
+    }
+    return {name: document for name, document in wanted.items() if document != _document(home, name)}
+
+
+def _document(home: Home, name: str) -> dict[str, Any]:
+    """Of the home's `config/`; empty where there is none."""
+    path = home.config / name
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, TypeError):
+        raise CommandError(f"{path} is no JSON object", hint=next_command("config check", home.root)) from None
