@@ -347,11 +347,13 @@ def zone(at: float) -> str:
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:
-    """JSON text; bytes as hexadecimal, models and dataclasses by the names of their fields, keys in their own order."""
+    """JSON text; bytes as hexadecimal, models, structs and dataclasses by their fields, keys in their own order."""
     return json.dumps(plain(value), ensure_ascii=False, indent=indent, default=_fields)
 
 
 def _fields(value: Any) -> Any:
+    if (names := getattr(value, "__struct_fields__", None)) is not None:
+        return plain({name: getattr(value, name) for name in names})
     return plain(asdict(value) if is_dataclass(value) else value.model_dump(mode="json"))  # type: ignore[arg-type]
 
 

@@ -4,6 +4,7 @@ import json
 import time
 import unicodedata
 
+import msgspec
 import pytest
 
 from hobus.launch.console import output
@@ -27,6 +28,9 @@ def test_sizes_read_as_people_say_them(count, text):
 def test_json_shows_bytes_as_hexadecimal():
     """Every value that a message can hold becomes JSON, at any depth."""
     assert json.loads(output.as_json({"a": [b"\x00\xff", {"b": b""}], "c": 1})) == {"a": ["00ff", {"b": ""}], "c": 1}
+    inner = msgspec.defstruct("Inner", [("data", bytes)])(b"\x01")
+    outer = msgspec.defstruct("Outer", [("inner", inner.__class__), ("many", tuple)])(inner, (inner,))
+    assert json.loads(output.as_json({"s": outer})) == {"s": {"inner": {"data": "01"}, "many": [{"data": "01"}]}}
 
 
 def test_a_table_without_a_terminal_has_no_colour(capsys):
