@@ -102,7 +102,7 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
         if name == "deaf":
             time.sleep(60)
     if name in ("steady", "endless"):
-        for step in range(8 if name == "steady" else 10_000):
+        for step in range(12 if name == "steady" else 10_000):
             if _cancelled[request_id].wait(0.2):
                 return
             token = params["_meta"]["progressToken"]

@@ -200,7 +200,7 @@ def test_a_narrow_window_and_one_of_few_rows(slow):
     assert text.count("Hello. Ask me about this system") == 1 and "⋮" not in text
 
 
-@pytest.mark.parametrize("actor", ["gateway/1", "ho1/1", "broker/1"])
+@pytest.mark.parametrize("actor", ["gateway/1", "broker/1"])
 def test_whoever_is_killed_while_an_answer_is_written_it_stands_once(slow, actor):
     """What was shown is taken back or completed; the turn is answered under its one input id, and the record is whole."""
     before = len(slow.entries("RunCompleted"))

@@ -239,7 +239,7 @@ def what_is_no_request_is_refused_or_cut_off(url, data):
     said = raw(url, data)
     assert b" 4" in said.split(b"\r\n")[0], said
     assert b"hobus-" not in said
-    assert time.monotonic() - began < HEAD_S + 4
+    assert time.monotonic() - began < HEAD_S + 9  # less than raw() waits for one word
 
 
 def slow_requests_end_and_harm_nobody(cluster, url, client, key):

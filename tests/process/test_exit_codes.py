@@ -21,6 +21,15 @@ UNKNOWN = [
     ["session", "show", "SES-00000000"],
     ["session", "steer", "SES-00000000", "x"],
 ]
+MISTAKES = [
+    (["ask", ""], "empty"),
+    (["ask", " "], "empty"),
+    (["ask", "hi", "--session", "x y"], "session"),
+    (["ask", "hi", "--input-id", "a b"], "--input-id"),
+    (["request", "ho1", "wo.execute", "{"], "not a wo.execute"),
+    (["request", "nobody", "wo.execute"], "nobody"),
+]
+TEXTS = [(b"x" * 10_000_000, "host.prompt_max_bytes"), (b"\xff\xfe", "UTF-8")]
 REFUSED = [
     ["request", "ho2", "session.start"],
 ]
@@ -31,9 +40,17 @@ LISTS = {
 
 
 def test_each_meaning_has_its_code_and_each_listing_a_named_list(cluster: Cluster):
-    """Unknown names and ids, what the policy or the state refuses; what is listed for programs."""
+    """Unknown names and ids, texts that are none, what the policy or the state refuses; what is listed for programs."""
     assert cluster.up().code == exit_codes.OK
     home = ("--home", str(cluster.home.root))
+    head = cluster.verify().head
+    for words, said in MISTAKES:
+        answer = hobus(*words, *home)
+        assert (answer.code, answer.out) == (exit_codes.USAGE, "") and said in answer.err, (words, answer)
+    for text, said in TEXTS:
+        answer = cluster("ask", "-", stdin=text)
+        assert (answer.code, answer.out) == (exit_codes.USAGE, "") and said in answer.err, answer.err
+    assert cluster.verify().head == head  # nothing was sent
     for words in UNKNOWN:
         answer = hobus(*words, *home)
         assert (answer.code, answer.out) == (exit_codes.USAGE, ""), (words, answer)

@@ -85,6 +85,11 @@ def test_a_launcher_that_stands_still_is_named_and_not_waited_for(cluster: Clust
         identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
     assert cluster("scale", "ho1=2").code == exit_codes.OK
     assert cluster("doctor").code == exit_codes.OK
+    # An operator drains one worker by a request: ps says so, though its process is as ready as before.
+    asked = cluster("request", "broker", "broker.drain", json.dumps({"instance": cluster.row("ho1/1").instance}))
+    assert asked.code == 0, asked.err
+    found = next(row for row in cluster("ps", "--json").json["actors"] if row["actor"] == "ho1/1")
+    assert found["state"] == "draining" and "broker.drain" in found["note"]
 
 
 def test_a_launcher_that_is_stopped_while_it_is_followed_ends_the_waiting(cluster: Cluster):
@@ -103,23 +108,6 @@ def test_a_launcher_that_is_stopped_while_it_is_followed_ends_the_waiting(cluste
     assert draining.returncode == exit_codes.UNREACHABLE and f"kill -CONT {run.launcher_pid}" in err.decode(), err
     assert asking.communicate(timeout=90)[0]
     eventually(lambda: cluster.row("ho2/1").state == "stopped")
-
-
-def test_without_its_broker_what_would_not_come_true_is_refused_at_once(cluster: Cluster):
-    """Drained, it stays away until it is told to start: that is said, nothing is started in vain, and it helps."""
-    cluster.up()
-    assert cluster("drain", "broker/1").code == exit_codes.OK
-    before = [(row.actor, row.pid) for row in cluster.run().children]
-    for words in ("scale ho1=2", "restart ho1/1", "drain ho1/1"):
-        refused = cluster(*words.split())
-        assert refused.code == exit_codes.REFUSED and "broker/1 is stopped" in refused.err, refused.err
-        assert "restart broker/1" in refused.err
-    assert [(row.actor, row.pid) for row in cluster.run().children] == before
-    taken = cluster("scale", "ho1=2", "--no-wait")
-    assert taken.code == exit_codes.OK and "restart broker/1" in taken.err
-    assert cluster("restart", "broker/1").code == exit_codes.OK
-    assert cluster("restart", "ho1/2").code == exit_codes.OK
-    assert cluster.ask("what packages are installed?")["outcome"] == "success"
 
 
 def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster):
@@ -165,13 +153,3 @@ def is_told_to_end(pid: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:"))
     return bool(int(pending.split()[1], 16) & 1 << (signal.SIGTERM - 1))
-
-
-def test_ps_shows_what_the_broker_drained(cluster: Cluster):
-    """An operator drains one worker by a request: ps says so, though its process is as ready as before."""
-    cluster.up()
-    instance = cluster.row("ho1/1").instance
-    asked = cluster("request", "broker", "broker.drain", json.dumps({"instance": instance}))
-    assert asked.code == 0, asked.err
-    found = next(row for row in cluster("ps", "--json").json["actors"] if row["actor"] == "ho1/1")
-    assert found["state"] == "draining" and "broker.drain" in found["note"]

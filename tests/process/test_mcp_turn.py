@@ -173,12 +173,9 @@ def count_in(cluster: Cluster, session: str = "") -> tuple[str, int, bool, str]:
     return result["session_id"], int(found[1]), "was started anew" in result["response"], found[2]
 
 
-@pytest.mark.parametrize("per", ["worker", "session"])
-def test_a_session_keeps_to_one_process_of_a_server_and_is_told_when_it_is_gone(
-    cluster: Cluster, tmp_path: Path, per: str
-):
-    """Two workers have one each, and a session's calls never jump; what another one put there is shared or not."""
-    server = scripted(tmp_path, reads=["*"], per=per)
+def test_a_session_keeps_to_one_process_of_a_server_and_is_told_when_it_is_gone(cluster: Cluster, tmp_path: Path):
+    """Two workers have one each, and a session's calls never jump; what another one put there is not shared."""
+    server = scripted(tmp_path, reads=["*"], per="session")
     server["command"].append("stateful")
     cluster.up(*configure(cluster, {"s": server}, tools=["s__*"], permitted=["s__*"]), "--scale", "ho1=2")
     wait_ready(cluster, "s", workers=2)
@@ -189,8 +186,7 @@ def test_a_session_keeps_to_one_process_of_a_server_and_is_told_when_it_is_gone(
     ]
     others = [count_in(cluster) for _ in range(2)]
     assert not any(is_gone for _, _, is_gone, _ in others)
-    if per == "session":
-        assert {count for _, count, _, _ in others} == {1} and len({where for *_, where in [*others, told[0]]}) == 3
+    assert {count for _, count, _, _ in others} == {1} and len({where for *_, where in [*others, told[0]]}) == 3
     psutil.Process(int(pid)).kill()
     assert count_in(cluster, session)[1:3] == (1, True)
     assert count_in(cluster, session)[1:3] == (2, False)
@@ -233,27 +229,28 @@ def test_restarting_a_worker_does_not_wait_for_its_servers(cluster: Cluster, tmp
     wait_ready(cluster, "s")
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_worker_on_another_host(cluster: Cluster, tmp_path: Path, elsewhere: bool):
+def test_a_worker_on_another_host(cluster: Cluster, tmp_path: Path):
     """It tells models of a server's tools also where it has not the server; calls go where they can run."""
-    servers = {"s": scripted(tmp_path, reads=["*"], elsewhere=elsewhere)}
-    words = configure(cluster, servers, tools=["s__*"], permitted=["s__*"], bus__listen="127.0.0.1:0")
-    cluster.up(*words)
-    wait_ready(cluster, "s")
+    able = {"here": {"ho1/1"}, "both": {"ho1/1", "ho1/remote-1"}}
+    for name in able:
+        (tmp_path / name).mkdir()
+    servers = {name: scripted(tmp_path / name, reads=["*"], elsewhere=name == "both") for name in able}
+    tools = [f"{name}__*" for name in able]
+    cluster.up(*configure(cluster, servers, tools=tools, permitted=tools, bus__listen="127.0.0.1:0"))
+    wait_ready(cluster, "here")
     with workers(tmp_path / "far") as started:
         started.append(FarWorker(tmp_path / "far" / "one", ["join", token_of(cluster), "--slots", "8"]))
         started[0].works()
-        if elsewhere:
-            wait_ready(cluster, "s", workers=2)
-        for _ in range(6):
-            assert "did effect" in cluster.ask(use("s__effect"))["response"]
-        ended = [entry.origin.partition("@")[0] for entry in cluster.entries("WO_COMPLETED")]
-        assert "ho1/remote-1" in ended
-        ran = {entry.origin.partition("@")[0] for entry in cluster.entries("TOOL_STARTED")}
-        able = {"ho1/1", "ho1/remote-1"} if elsewhere else {"ho1/1"}
-        assert ran <= able
-        (row,) = [row for row in tools_of(cluster)["tools"] if row["tool_id"] == "s__effect"]
-        assert {worker.partition("@")[0] for worker in row["workers"]} == able
+        wait_ready(cluster, "both", workers=2)
+        for name, workers_of in able.items():
+            before = len(cluster.entries("TOOL_STARTED"))
+            for _ in range(4):
+                assert "did effect" in cluster.ask(use(f"{name}__effect"))["response"]
+            ran = {entry.origin.partition("@")[0] for entry in cluster.entries("TOOL_STARTED")[before:]}
+            assert ran <= workers_of
+            (row,) = [row for row in tools_of(cluster)["tools"] if row["tool_id"] == f"{name}__effect"]
+            assert {worker.partition("@")[0] for worker in row["workers"]} == workers_of
+        assert "ho1/remote-1" in [entry.origin.partition("@")[0] for entry in cluster.entries("WO_COMPLETED")]
 
 
 def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(cluster: Cluster, tmp_path: Path):

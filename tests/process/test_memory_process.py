@@ -74,11 +74,6 @@ def test_what_was_learned_survives_a_sigkill_and_a_stop(cluster: Cluster):
     assert [entry.bodies[1] for entry in entries] == [b"was a misunderstanding"]
     assert "misunderstanding" not in repr([entry._replace(bodies=[]) for entry in entries])
     cluster.verify()
-
-
-def test_errors_say_what_is_wrong_and_what_is_next(cluster: Cluster):
-    """An unknown artifact, no artifact at all, another agent, no cluster."""
-    cluster.up()
     unknown = cluster("memory deactivate", "ART-unknown", "--reason", "no")
     assert unknown.code == exit_codes.USAGE and "ART-unknown" in unknown.err and "memory overlays" in unknown.err
     assert cluster("memory weight", "ART-x", "1.5", "--reason", "no").code == exit_codes.USAGE

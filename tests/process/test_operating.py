@@ -113,17 +113,8 @@ def test_a_drained_process_rests_until_it_is_restarted(cluster: Cluster):
     assert down.code == 0 and down.err == ""
 
 
-def test_a_failed_process_starts_again_on_command(cluster: Cluster):
-    """The crash budget is forgotten and the broker routes to it again."""
-    cluster.up(settings={"launcher.crash_budget": 1})
-    cluster.kill("ho1/1")
-    eventually(lambda: cluster.row("ho1/1").state == "failed")
-    assert cluster("restart", "ho1/1").code == 0
-    assert cluster.ask(PACKAGES)["outcome"] == "success"
-
-
 def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cluster):
-    """A frozen process cannot finish: after launcher.finish_ms and launcher.drain_ms it is killed."""
+    """A frozen process cannot finish: after launcher.finish_ms and launcher.drain_ms it is killed; `down` names it."""
     cluster.up(settings={"launcher.finish_ms": 300, "launcher.drain_ms": 300})
     frozen = cluster.row("gateway/1")
     identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
@@ -131,6 +122,11 @@ def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cl
     assert done.code == 0, done.err
     assert not identity.is_alive(frozen.pid, frozen.mark)
     assert cluster.ask(PACKAGES)["outcome"] == "success"
+    blocks = cluster.row("ho2/1")
+    identity.end(blocks.pid, blocks.mark, signal.SIGSTOP)
+    down = cluster("down")
+    assert down.code == 0 and "ho2/1" in down.err and "launcher.drain_ms" in down.err
+    assert not identity.is_alive(blocks.pid, blocks.mark)
 
 
 def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: Cluster):
@@ -203,17 +199,23 @@ def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
 
 
 def test_a_broker_that_rests_or_failed_is_started_again(cluster: Cluster):
-    """Commands reach the launcher without a broker too: nobody has to take the cluster down for it."""
+    """Commands reach the launcher without a broker too; what would not come true without one is refused at once, and helps."""
     cluster.up(settings={"launcher.crash_budget": 1})
     assert cluster("drain", "broker/1").code == 0 and states(cluster)["broker/1"] == "stopped"
-    refused = cluster("restart", "broker/1", "--kill", "--no-wait")
-    assert refused.code == 0, refused.err
+    before = [(row.actor, row.pid) for row in cluster.run().children]
+    for words in ("scale ho1=2", "restart ho1/1", "drain ho1/1"):
+        refused = cluster(*words.split())
+        assert refused.code == exit_codes.REFUSED and "broker/1 is stopped" in refused.err, refused.err
+        assert "restart broker/1" in refused.err
+    assert [(row.actor, row.pid) for row in cluster.run().children] == before
+    taken = cluster("restart", "broker/1", "--kill", "--no-wait")
+    assert taken.code == 0, taken.err
     eventually(lambda: states(cluster)["broker/1"] == "ready")
     assert cluster.ask(PACKAGES)["outcome"] == "success"
     cluster.kill("broker/1")
     eventually(lambda: states(cluster)["broker/1"] == "failed")
     scaled = cluster("scale", "ho1=2", "--no-wait")
-    assert scaled.code == 0 and "ho1/2" in states(cluster), scaled.err
+    assert scaled.code == 0 and "ho1/2" in states(cluster) and "restart broker/1" in scaled.err, scaled.err
     done = cluster("restart", "broker/1")
     assert done.code == 0, done.err
     assert cluster.ask(PACKAGES)["outcome"] == "success"

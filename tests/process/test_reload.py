@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,7 +141,7 @@ def test_a_process_that_is_killed_in_the_middle_costs_nothing(cluster: Cluster, 
     def change() -> dict[str, Any]:
         agent(cluster, "ADMIN", "You answer in the new way.")
         command = cluster.begin("reload", "--json")
-        time.sleep(0.75)  # python has started by then
+        eventually(lambda: cluster.run().reload is not None)
         cluster.kill(victim)
         out, err = command.communicate(timeout=60)
         assert command.returncode == 0, err
@@ -220,7 +219,7 @@ def test_one_that_a_process_does_not_start_under_is_taken_back_and_that_is_said(
     assert cluster.run().config_digest == former
     memory.unlink()
     aside.rename(memory)
-    eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=30)
+    eventually(lambda: all(row.state == "ready" for row in cluster.run().children))
     assert {row.actor for row in cluster.run().children} == before
     assert cluster.ask(QUESTION)["outcome"] == "success"
     assert reloaded(cluster)["started_anew"] == ["ho3", "ho2"]

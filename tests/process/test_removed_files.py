@@ -19,9 +19,9 @@ def test_without_its_logs_a_cluster_goes_on(cluster: Cluster) -> None:
     cluster.up()
     shutil.rmtree(cluster.home.logs)
     before = cluster.kill("ho1/1")
-    eventually(lambda: cluster.is_up("ho1/1", other_than=before.instance), within_s=20)
+    eventually(lambda: cluster.is_up("ho1/1", other_than=before.instance))
     assert cluster.home.log("ho1/1").exists()
-    eventually(lambda: "state_changed" in cluster.home.log("launcher").read_text(), within_s=20)
+    eventually(lambda: "state_changed" in cluster.home.log("launcher").read_text())
     assert cluster.ask("hello")["outcome"] == "success"
 
 
@@ -35,8 +35,8 @@ def test_sockets_that_were_removed_are_made_again(cluster: Cluster) -> None:
         sockets = [cluster.home.run / f"{name}.sock" for name in names]
         for socket in sockets:
             socket.unlink()
-        eventually(lambda sockets=sockets: all(socket.exists() for socket in sockets), within_s=30)
-        eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=20)
+        eventually(lambda sockets=sockets: all(socket.exists() for socket in sockets))
+        eventually(lambda: all(row.state == "ready" for row in cluster.run().children))
     assert cluster.ask("hello")["outcome"] == "success"
     assert cluster("scale", "ho1=2").code == 0
     assert cluster("tap", "--since", "10s", "--count", "1").code == 0
@@ -55,5 +55,5 @@ def test_who_slept_with_its_launcher_is_not_killed_for_it(cluster: Cluster) -> N
         identity.end(pid, mark, signal.SIGCONT)
         time.sleep(0.3)
     assert cluster.ask("hello")["outcome"] == "success"
-    eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=20)
+    eventually(lambda: all(row.state == "ready" for row in cluster.run().children))
     assert [row.restarts for row in cluster.run().children] == [row.restarts for row in before.children]

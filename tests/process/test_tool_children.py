@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -110,7 +109,7 @@ async def test_a_deadline_kills_the_process_and_all_it_started(
 ) -> None:
     """A busy loop, a tool that ignores SIGTERM and has a process of its own: gone when the output is there."""
     mark = tmp_path / "mark"
-    output = await run(runner, tool_id, timeout_s=1.0, path=str(mark))
+    output = await run(runner, tool_id, timeout_s=2.5, path=str(mark))
     assert (output.ok, output.code) == (False, "deadline_exceeded")
     pids = [int(path.read_text()) for path in tmp_path.iterdir()]
     assert len(pids) == (2 if tool_id == "stubborn" else 1)
@@ -122,11 +121,10 @@ async def test_a_cancel_kills_the_process(runner: ChildToolRunner, tmp_path: Pat
     mark = tmp_path / "mark"
     task = asyncio.get_running_loop().create_task(run(runner, "spin", path=str(mark)))
     await until(lambda: mark.exists() and bool(mark.read_text()))
-    before = time.monotonic()
     task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert time.monotonic() - before < 5.0
+    async with asyncio.timeout(30):  # a spinning tool would end by itself much later
+        with pytest.raises(asyncio.CancelledError):
+            await task
     # Its descriptors are closed, which was seen; the kernel takes the rest of it away a moment later.
     await until(lambda: not lives(int(mark.read_text())))
     assert int(mark.read_text()) not in runner.pids()
@@ -223,7 +221,7 @@ async def test_what_was_printed_before_the_end_of_a_process_is_there(
     runner: ChildToolRunner, tmp_path: Path, then: str, code: str
 ) -> None:
     """That is when it is needed most: every line that was whole."""
-    output = await run(runner, "print", timeout_s=2.0, then=then, path=str(tmp_path / "mark"))
+    output = await run(runner, "print", timeout_s=4.0, then=then, path=str(tmp_path / "mark"))
     whole = EVERY_WAY.rpartition("\n")[0] + "\n"
     assert (output.code, output.printed) == (code, EVERY_WAY + "before it spins\n" if then == "spin" else whole)
 

@@ -33,6 +33,8 @@ from hobus import tool
 async def waits(s: float, mark: str = "") -> str:
     "Waits, and says when it is stopped."
     print("waits", s)
+    if mark:
+        open(mark + ".begun", "w").close()
     try:
         await asyncio.sleep(s)
     except asyncio.CancelledError:
@@ -118,7 +120,7 @@ async def test_sixty_four_that_wait_take_as_long_as_one(runner: ChildToolRunner,
     results, took_s = await at_once(runner, 64, tool, s=2)
     assert {result.code for result in results} == {""}, results[0].text
     assert len({result.text for result in results}) == processes
-    assert took_s < 2 + 4  # the machine may be busy; one after the other it would be 128 s
+    assert took_s < 40  # the machine may be busy; one after the other it would be 128 s
     if tool == "waits":
         assert {result.printed for result in results} == {"waits 2.0\nwaited 2.0\n"}
 
@@ -136,13 +138,13 @@ async def test_beyond_children_max_a_def_waits_its_turn(runner: ChildToolRunner)
 async def test_a_cancel_or_a_time_out_ends_the_one_and_nobody_else(runner: ChildToolRunner, tmp_path: Path) -> None:
     """The tool hears of it; its process and the others in it go on."""
     loop, mark, late = asyncio.get_running_loop(), tmp_path / "mark", tmp_path / "late"
-    other = loop.create_task(run(runner, "waits", s=2))
+    other = loop.create_task(run(runner, "waits", s=4))
     task = loop.create_task(run(runner, "waits", s=60, mark=str(mark)))
-    await asyncio.sleep(0.3)
+    await until(Path(f"{mark}.begun").exists)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    over = await run(runner, "waits", s=60, mark=str(late), timeout_s=0.3)
+    over = await run(runner, "waits", s=60, mark=str(late), timeout_s=1.0)
     assert (over.code, over.printed) == ("deadline_exceeded", "waits 60.0\n")
     result = await other
     assert result.ok and result.text.strip('"') == mark.read_text() == late.read_text()
@@ -160,11 +162,14 @@ async def test_one_that_is_cancelled_before_its_first_step_harms_nobody(runner: 
     assert (await other).ok and runner.pids() == pids
 
 
-async def test_one_that_does_not_stop_is_killed_and_the_others_are_told_who_it_was(runner: ChildToolRunner) -> None:
+async def test_one_that_does_not_stop_is_killed_and_the_others_are_told_who_it_was(
+    runner: ChildToolRunner, tmp_path: Path
+) -> None:
     """As after a crash: what they did is not known."""
-    other = asyncio.get_running_loop().create_task(run(runner, "waits", s=60))
-    await asyncio.sleep(0.2)
-    assert (await run(runner, "deaf", s=60, timeout_s=0.3)).code == "deadline_exceeded"
+    mark = tmp_path / "mark"
+    other = asyncio.get_running_loop().create_task(run(runner, "waits", s=60, mark=str(mark)))
+    await until(Path(f"{mark}.begun").exists)
+    assert (await run(runner, "deaf", s=60, timeout_s=1.0)).code == "deadline_exceeded"
     result = await other
     assert (result.code, result.text) == (
         "unknown_outcome", "the process of waits was ended, since deaf in it did not stop",
@@ -176,11 +181,10 @@ async def test_one_that_blocks_its_loop_is_named_and_runs_alone_from_then_on(run
     """What comes meanwhile is answered elsewhere; what was there goes on afterwards."""
     with structlog.testing.capture_logs() as logged:
         before = asyncio.get_running_loop().create_task(run(runner, "waits", s=0.1))
-        blocking = asyncio.get_running_loop().create_task(run(runner, "blocks", s=3))
-        await until(lambda: any(line["event"] == "tool_blocks" for line in logged), limit_s=3)
-        began = time.monotonic()
+        blocking = asyncio.get_running_loop().create_task(run(runner, "blocks", s=5))
+        await until(lambda: any(line["event"] == "tool_blocks" for line in logged))
         assert (await run(runner, "waits", s=0)).ok
-        assert time.monotonic() - began < 2 and not blocking.done()
+        assert not blocking.done()
         assert (await before).text == (await blocking).text
     assert [line["tool"] for line in logged if line["event"] == "tool_blocks"] == ["blocks"]
     again, other = asyncio.gather(run(runner, "blocks", s=2), run(runner, "blocks", s=2)), run(runner, "waits", s=0)

@@ -152,8 +152,7 @@ def test_everything_that_was_asked_is_answered_whatever_was_said(seed: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(100, 200, 50))
-def test_more_words_to_more_sessions(first: int) -> None:
-    """A hundred further seeds."""
-    for seed in range(first, first + 50):
+def test_more_words_to_more_sessions() -> None:
+    """Thirty further seeds."""
+    for seed in range(100, 130):
         drill(seed)
