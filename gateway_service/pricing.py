@@ -80,14 +80,15 @@ def with_usage(
     prompt: Prompt, answer: PromptResponse, chars_per_token: int, *, thought_chars: int = 0
 ) -> PromptResponse:
     """The answer with its usage; what nobody counted, or as nothing, is estimated by lengths: never for free."""
+    thought = answer.reasoning_tokens or text_tokens(thought_chars, chars_per_token)
     if answer.input_tokens and answer.output_tokens:
-        return answer
+        return answer if thought == answer.reasoning_tokens else answer.model_copy(update={"reasoning_tokens": thought})
     length = len(answer.content) + _said_chars(answer.tool_calls) + thought_chars
     return answer.model_copy(
         update={
             "input_tokens": answer.input_tokens or input_tokens(prompt, chars_per_token),
             "output_tokens": answer.output_tokens or text_tokens(length, chars_per_token) or 1,
-            "reasoning_tokens": answer.reasoning_tokens or text_tokens(thought_chars, chars_per_token),
+            "reasoning_tokens": thought,
             "usage_is_estimated": True,
         }
     )

@@ -190,8 +190,9 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
             told.append({"role": role, "content": blocks})
         if blocks and message.segments and message.segments[0].name == HISTORY:
             kept = blocks[-1]
-    if kept:
-        kept["cache_control"] = _KEPT
+    if messages and messages[-1].role == "tool":  # the next round begins with all of this
+        told[-1]["content"][-1]["cache_control"] = _KEPT
+    kept |= {"cache_control": _KEPT}
     return told
 
 

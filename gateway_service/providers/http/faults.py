@@ -27,6 +27,10 @@ class AnswerRefused(Exception):
     """More came, or in another form, than anybody reads; the message names the limit and its setting."""
 
 
+class CallUnparsed(Exception):
+    """The model wrote a tool call that its server could not read; the message is the server's sentence."""
+
+
 _KEY_PART_CHARS = 8
 """So many characters of a key in a row are too many."""
 
@@ -110,6 +114,9 @@ _CONTEXT = re.compile(
 )
 """How servers say that a prompt, with its answer, is longer than the model can read."""
 
+_UNPARSED_CALL = re.compile(r"(error|failed to) pars(e|ing) tool call|tool_use_failed", re.IGNORECASE)
+"""How servers say that the model wrote a call that they could not read: Ollama, llama.cpp, Groq."""
+
 _LEAST_ERROR = 500
 _TOO_MANY = 429
 
@@ -130,9 +137,12 @@ class AskedProvider(Struct, frozen=True):
 def of_error(error: BaseException, asked: AskedProvider, *, is_sent: bool) -> GatewayError:
     """The fault of a call that ended with this error of an SDK, or of what lies below it; the key is in none of it.
 
-    `is_sent`: whether a byte of the request may have left.
+    `is_sent`: whether a byte of the request may have left. Raises CallUnparsed for a mistake of the model's.
     """
-    fault = _fault(error, asked, is_sent=is_sent)
+    try:
+        fault = _fault(error, asked, is_sent=is_sent)
+    except CallUnparsed as unparsed:
+        raise CallUnparsed(without_key(str(unparsed), asked.key)) from None
     detail = without_key(fault.detail, asked.key)
     return GatewayError(fault.code, detail, retryable=fault.retryable, facts=fault.facts)
 
@@ -184,6 +194,8 @@ def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedP
     if status != _TOO_MANY and _CONTEXT.search(_words(body)):
         fix = f"the prompt is longer than the window of {asked.model_id}: {window_mend(asked.provider_id)}"
         return GatewayError("CONTEXT_TOO_LONG", f"{who}: {fix}{said}", facts=facts)
+    if asked.prompt is not None and asked.prompt.tools and _UNPARSED_CALL.search(_words(body)):
+        raise CallUnparsed(f"{who}{said}")
     if status == _TOO_MANY:
         is_final = bool({_named(body, "code"), _named(body, "type")} & _FOREVER)
         fix = "its quota is used up: look at the account" if is_final else "it takes no more for now"

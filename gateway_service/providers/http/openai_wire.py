@@ -77,7 +77,10 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
         _count(reader, usage)
     if not choices:
         if not (is_chunk or usage):
-            raise ErrorSaid(event) if event.keys() & _ERROR_KEYS else BadAnswer("the answer holds no choices")
+            if event.keys() & _ERROR_KEYS:
+                raise ErrorSaid(event)
+            if not reader.is_streamed:  # Azure's first event tells of its filter alone
+                raise BadAnswer("the answer holds no choices")
         reader.is_whole = bool(reader.finish_reason)
         return
     part = "delta" if is_chunk else "message"

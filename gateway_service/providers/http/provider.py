@@ -19,6 +19,7 @@ import structlog
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.work_order import ToolCall
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits, pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
@@ -110,7 +111,7 @@ class HttpProvider:
     _windows: dict[str, int] | None = None
     _looking: asyncio.Future[None] | None = None
     _closes_alone: set[str] = field(default_factory=set[str])
-    """Models whose thinking was seen to begin without its opening."""
+    """Models whose newest answer began with thinking without its opening."""
 
     def __post_init__(self) -> None:
         # Each takes its own configuration alone.
@@ -127,12 +128,15 @@ class HttpProvider:
         client = await self._ready()
         if isinstance(prompt, VectorPrompt):
             return await self._vectors(client, prompt, model_id, timeout_s)
-        with self._asking(model_id, prompt):
-            reader = self._reader(prompt, model_id)
-            answer = await self._answer(client, prompt, reader, timeout_s, on_delta)
-            response = answer_without_key(answer, self._key)
-        if reader.content.has_closed_alone:
-            self._closes_alone.add(model_id)
+        reader = self._reader(prompt, model_id)
+        try:
+            with self._asking(model_id, prompt):
+                answer = await self._answer(client, prompt, reader, timeout_s, on_delta)
+                response = answer_without_key(answer, self._key)
+        except faults.CallUnparsed as fault:  # the model's to mend, as a call that came and cannot be read
+            call = ToolCall(call_id="1", tool_id=prompt.tools[0].tool_id, arguments={}, fault=str(fault))
+            response = PromptResponse(outcome="SUCCESS", tool_calls=[call], finish_reason="tool_calls")
+        (self._closes_alone.add if reader.content.has_closed_alone else self._closes_alone.discard)(model_id)
         return pricing.with_usage(prompt, response, self.chars_per_token, thought_chars=reader.thought_chars)
 
     async def _vectors(

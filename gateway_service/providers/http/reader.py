@@ -92,6 +92,8 @@ class AnswerReader:
     """Of its message, as it came: what a provider demands back beside the calls."""
     finish_reason: str = ""
     """Why the model stopped; empty: it has not."""
+    is_streamed: bool = True
+    """It comes in events; what an event lacks may be in another."""
     is_whole: bool = False
     """Nothing more is to come but its end."""
     _news: list[str] = field(default_factory=list[str])
@@ -107,6 +109,7 @@ class AnswerReader:
 
     def whole(self, answer: Any) -> PromptResponse:
         """The response of an answer that came at once. Raises BadAnswer, ErrorSaid."""
+        self.is_streamed = False
         self.add(answer)
         return self.response()
 

@@ -1,7 +1,8 @@
 """What a model says, parted from what it only thinks, and whole characters of it: pieces in, pieces out. Pure.
 
 Models write `<think>…</think>` before an answer. Of some a server's template writes the opening, so that the closing
-comes alone; an answer that is cut in its thinking has the opening alone. A tag that is quoted is text.
+comes alone; an answer that is cut in its thinking has the opening alone. A tag that is quoted, or that stands between
+two words of a sentence, is text.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import re
 
 OPENING, CLOSING = "<think>", "</think>"
-_CLOSING = re.compile(r"(?<![`'\"])</think>")
+_CLOSING = re.compile(r"(?<![`'\"])</think>(?!(?<=[ \t]</think>)[ \t]+\S)")
+_UNDECIDED = re.compile(r"[ \t]</think>[ \t]*\Z")
 _HIGH = re.compile("[\ud800-\udbff]$")
 
 
@@ -71,15 +73,19 @@ class SpokenText:
         return self._told(is_last=is_last) if closing else ""
 
     def _say(self, *, is_last: bool) -> str:
-        found = None if self.thought else _CLOSING.search(self._held)
-        if found is not None:
-            self.thought = [*self.said, self._held[: found.start()]]
+        before = self.said[-1][-1:] if self.said else ""  # what stands before a tag decides what it is
+        text = before + self._held
+        found = None if self.thought else _CLOSING.search(text)
+        if found is not None and (is_last or not _UNDECIDED.search(text)):
+            self.thought = [*self.said, text[len(before) : found.start()]]
             self.said, self.has_closed_alone = [], True
-            self._state, self._held = "begin", self._held[found.end() :]
+            self._state, self._held = "begin", text[found.end() :]
             return self._told(is_last=is_last)
         if not is_last and self._closes_alone and not self.thought:
             return ""
-        at = len(self._held) if is_last or self.thought else len(self._held) - _beginning(self._held)
+        at = len(self._held)
+        if not is_last and not self.thought:
+            at = at - _beginning(self._held) if found is None else found.start() - len(before)
         told, self._held = self._held[:at], self._held[at:]
         if told:
             self.said.append(told)

@@ -21,6 +21,7 @@ from bench.gateway.servers import (
     serving,
     streaming,
 )
+from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Sampling, Segment, ToolCall
 from hobus.gateway_service.providers.http import openai_wire
@@ -167,7 +168,17 @@ async def test_anthropic_is_asked_with_everything_that_the_prompt_says():
                 "role": "assistant",
                 "content": [{"type": "tool_use", "id": "call_1_001", "name": "time_now", "input": {}}],
             },
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1_001", "content": "one"}]},
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "call_1_001",
+                        "content": "one",
+                        "cache_control": {"type": "ephemeral"},
+                    },
+                ],
+            },
         ],
     }
 
@@ -441,3 +452,51 @@ async def test_an_answer_that_is_whole_does_not_wait_for_the_end_of_its_connecti
         async with asyncio.timeout(20):
             response = await ask(provider, on_delta=len, timeout_s=15)
     assert response.content == "hello" and response.usage_is_estimated is (usage == "untold")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"error": {"message": "error parsing tool call: raw='{\"a\":1,', err=unexpected end of JSON input"}},
+        {"error": {"code": 500, "message": "Failed to parse tool call arguments as JSON: [json.exception]"}},
+        {"error": {"message": "Failed to call a function.", "code": "tool_use_failed"}},
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_a_call_that_its_server_cannot_read_is_the_models_mistake(words, streamed):
+    """As one that came and cannot be read: the model is told, and no provider has failed."""
+    wanted = prompt(tools=[TOOL])
+    async with serving(answering(words, 500)) as server:
+        provider = instance(OPENAI, server.url)
+        answer = await ask(provider, wanted, on_delta=(lambda _: None) if streamed else None)
+    (call,) = answer.tool_calls
+    assert (answer.outcome, call.tool_id) == ("SUCCESS", "time.now") and "answered 500" in call.fault
+    async with serving(answering(words, 500)) as server:
+        with pytest.raises(GatewayError, match="it failed"):
+            await ask(instance(OPENAI, server.url))
+
+
+async def test_a_stream_may_begin_with_what_is_no_choice():
+    """Azure tells of its filter first; whole, such an answer is none."""
+    first = {"choices": [], "created": 0, "id": "", "model": "", "object": "", "prompt_filter_results": []}
+    async with serving(streaming([first, piece(content="7"), piece("stop")], end=DONE)) as server:
+        assert (await ask(instance(OPENAI, server.url), on_delta=lambda _: None)).content == "7"
+    async with serving(answering(first)) as server:
+        with pytest.raises(GatewayError, match="no choices"):
+            await ask(instance(OPENAI, server.url))
+
+
+async def test_a_model_streams_again_after_an_answer_that_closed_thinking_that_it_never_opened():
+    """It is held back for as long as its newest answer did so."""
+    texts = ["hm\n</think>\n\n7", "plain", "plain"]
+
+    async def behave(request, writer):
+        pieces = [piece(content=letter) for letter in texts[len(server.requests) - 1]]
+        await streaming([*pieces, piece("stop")], end=DONE)(request, writer)
+
+    async with serving(behave) as server:
+        provider, told = instance(OPENAI, server.url), []
+        for _ in texts:
+            told.append([])
+            await ask(provider, on_delta=told[-1].append)
+    assert (told[1], len(told[2])) == ([], len("plain"))

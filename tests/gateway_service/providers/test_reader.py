@@ -158,6 +158,8 @@ THINKS = "<think>hm, \nseven?</think>\n\nIt is 7."
         (["<think></think>\n\nIt is 7."], "It is 7.", ""),
         (["<think>a</think><think>b</think>7"], "7", "ab"),
         (["a tag: `</think>` ends it"], "a tag: `</think>` ends it", ""),
+        (list("the tag </think> ends it"), "the tag </think> ends it", ""),
+        (list("so it is. </think>\n\n7"), "7", "so it is. "),
         (["so <think> is a tag"], "so <think> is a tag", ""),
         (list("  1 < 2 and <thi"), "  1 < 2 and <thi", ""),
         (["7 \ud83d"], "7 �", ""),
