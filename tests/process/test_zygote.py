@@ -26,11 +26,18 @@ PACKAGES = "what packages are installed?"
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Cluster]:
-    """One whose zygote may die as often as tests like; each of them leaves a cluster that answers."""
+def lasting() -> Iterator[Cluster]:
+    """One whose zygote may die as often as tests like."""
     with standing({"launcher.crash_budget": 100}, "--scale", "ho1=2", "--scale", "ho2=2") as up:
         yield up
         assert up.defects() == [] and up.verify().tail == "clean"
+
+
+@pytest.fixture
+def shared(lasting: Cluster) -> Cluster:
+    """The same, whole again after what the test before did to it."""
+    eventually(lambda: (run := lasting.run()).zygote_state == "ready" and all(r.state == "ready" for r in run.children))
+    return lasting
 
 
 def restarts(cluster: Cluster) -> dict[str, int]:
