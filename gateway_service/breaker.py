@@ -27,11 +27,11 @@ _FAULTS = frozenset({"PROVIDER_ERROR", "PROVIDER_TIMEOUT"})
 
 
 class BreakerState(Struct, frozen=True):
-    """`failures`: in a row. `until`: an open one lets nothing pass before (any clock, that of the events)."""
+    """`failures`: in a row. `opened_at`: when it opened (any clock, that of the events); it rests from then."""
 
     state: State = "closed"
     failures: int = 0
-    until: float = 0.0
+    opened_at: float = 0.0
     probes: int = 0  # half open: in flight
     successes: int = 0  # half open: of probes
     era: int = 0  # rises with every change of state
@@ -42,12 +42,17 @@ def entered(breaker: BreakerState, now: float, config: BreakerConfig) -> tuple[B
     if breaker.state == "closed":
         return breaker, None
     if breaker.state == "open":
-        if now < breaker.until:
-            return breaker, breaker.until - now
+        if (rest_s := rest_of(breaker, now, config)) > 0:
+            return breaker, rest_s
         return replace(_changed(breaker, "half_open"), probes=1), None
     if breaker.probes >= config.probes:
         return breaker, limits.PROBE_RETRY_MS / 1000
     return replace(breaker, probes=breaker.probes + 1), None
+
+
+def rest_of(breaker: BreakerState, now: float, config: BreakerConfig) -> float:
+    """For how many seconds an open one lets nothing pass, by the settings of now; 0: a probe may."""
+    return max(0.0, breaker.opened_at + config.open_ms / 1000 - now)
 
 
 def ended(breaker: BreakerState, era: int, said: Said, now: float, config: BreakerConfig) -> BreakerState:
@@ -60,17 +65,17 @@ def ended(breaker: BreakerState, era: int, said: Said, now: float, config: Break
         if said == "nothing":
             return breaker
         failed = replace(breaker, failures=breaker.failures + 1)
-        return failed if failed.failures < config.failures else _opened(failed, now, config)
+        return failed if failed.failures < config.failures else _opened(failed, now)
     if said == "fault":
-        return _opened(replace(breaker, failures=breaker.failures + 1), now, config)
+        return _opened(replace(breaker, failures=breaker.failures + 1), now)
     successes = breaker.successes + (said == "success")
     if successes >= config.probes:
         return replace(_changed(breaker, "closed"), failures=0)
     return replace(breaker, probes=breaker.probes - 1, successes=successes)
 
 
-def _opened(breaker: BreakerState, now: float, config: BreakerConfig) -> BreakerState:
-    return replace(_changed(breaker, "open"), until=now + config.open_ms / 1000)
+def _opened(breaker: BreakerState, now: float) -> BreakerState:
+    return replace(_changed(breaker, "open"), opened_at=now)
 
 
 def _changed(breaker: BreakerState, state: State) -> BreakerState:

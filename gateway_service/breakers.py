@@ -23,7 +23,7 @@ from hobus.bus.record.payloads.prompts import BreakerChanged
 from hobus.bus.spool import RecordKeeper
 from hobus.config.sections.gateway import BreakerConfig, Route
 from hobus.gateway_service import breaker, records
-from hobus.gateway_service.breaker import BreakerState, Said
+from hobus.gateway_service.breaker import BreakerState, Said, rest_of
 
 _log = structlog.get_logger("gateway")
 _CLOSED = BreakerState()
@@ -123,7 +123,7 @@ class BreakerDesk:
         self._changes += 1
         _log.warning("breaker_changed", provider=key[0], model=key[1], before=before.state, after=after.state)
         wall, now = self.bus.now(), self.bus.clock.monotonic()
-        until_us = round((wall + max(0.0, after.until - now)) * 1_000_000)
+        until_us = round((wall + (rest_of(after, now, self.config) if after.state == "open" else 0.0)) * 1_000_000)
         payload = BreakerChanged(*key, before.state, after.state, after.failures, until_us)
         about, decision = f"{self.bus.instance}.{self._changes}", after.state.upper()
         entry = records.entry("BREAKER_CHANGED", about, payload=payload, decision=decision, reason=code, at=wall)

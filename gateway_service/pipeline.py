@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
+from math import inf
 
 import structlog
 from msgspec import Struct, field
@@ -189,7 +190,7 @@ class Pipeline(Struct, frozen=True):
             running.failed.add(fault, fault.facts.get("cost_usd"))
             running.provider_fault = fault if routing.may_follow(fault, config) else None
         pause_s = routing.pause_s(fault, tries.sends, self.shared.bus.clock.random())
-        if self._left(running, until) <= pause_s:
+        if min(self._left(running, until), self._due_in_s(ask)) <= pause_s:
             raise fault
         if tries.may_wait and routing.may_outlast(fault, self._waited_s(tries), config):
             with running.told_waiting():
@@ -286,6 +287,11 @@ class Pipeline(Struct, frozen=True):
         now, reserve_s = self.shared.bus.clock.monotonic(), self.config.gateway.fallback_reserve_ms / 1000
         left_s = self._left(running, now + left_s if left_s > 0 else None)
         return now + routing.time_for(left_s, following, reserve_s)
+
+    def _due_in_s(self, ask: PromptCall) -> float:
+        """What its turn has left: an order lives longer than anybody waits for the turn."""
+        due_at = ask.prompt.due_at
+        return inf if due_at is None else parse_iso(due_at) - self.shared.bus.now()
 
     def _left(self, running: InFlight, until: float | None = None) -> float:
         ends_at = running.deadline if until is None else min(until, running.deadline)

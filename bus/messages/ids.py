@@ -171,12 +171,12 @@ def call_id(position: int) -> str:
     return f"{position:03d}"
 
 
-def held_id(call: str, tool_id: str, arguments: dict[str, Any]) -> str:
-    """`<call>-<digest>`: names a call that waits for an approval with what it is to do.
+def held_id(call: str, tool_id: str, arguments: dict[str, Any], place: str) -> str:
+    """`<call>-<digest>`: names a call that waits for an approval with what it is to do; `place`: `<run>.<round>`.
 
-    An approval that was meant for other arguments, or another tool, at the same position fits no call.
+    An approval that was meant for other arguments, another tool, or the same call of another round fits no call.
     """
-    return f"{call}-{sha256(pack([tool_id, arguments])).hexdigest()[:_DIGEST_CHARS]}"
+    return f"{call}-{sha256(pack([tool_id, arguments, place])).hexdigest()[:_DIGEST_CHARS]}"
 
 
 def position_of(held: str) -> str:

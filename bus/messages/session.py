@@ -337,7 +337,7 @@ class TurnRequest(TurnInput, Message, wire="ho2.turn"):
 class HeldCall(Record):
     """A tool call that waits for an Approve or Deny."""
 
-    call_id: Annotated[str, Meta(description="`<position>-<digest of tool and arguments>`")]
+    call_id: Annotated[str, Meta(description="`<position>-<digest of tool, arguments and round>`")]
     tool_id: Annotated[str, Meta(description="name of the tool")]
     arguments: Annotated[dict[str, Any], Meta(description="as the model gave them")] = field(default_factory=dict)
 

@@ -19,7 +19,7 @@ from hobus.actors.session_host.turns import refusal_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.fair import key_principal
 from hobus.bus.messages.base import Record, fault_in
-from hobus.bus.messages.session import SessionConfig, TurnResult
+from hobus.bus.messages.session import SessionConfig, TurnResult, lasting_of
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.http import limits, openai_requests, transcript, turns
 from hobus.launch.http.context import Door
@@ -266,7 +266,9 @@ async def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
             code, why = refusal
             raise Problem(STATUS[code], code, why, param="messages" if asked.api == "chat" else "input")
     session_id = door.ownership.session_id(asked.principal, f"{asked.api}/{asked.input_id}")
-    await turns.start(door, session_id, principal=asked.principal, agent_id=asked.agent_id)
+    await turns.start(
+        door, session_id, principal=asked.principal, agent_id=asked.agent_id, config=lasting_of(asked.overrides)
+    )
     first = replace(asked, session_id=session_id, text=text, results=())
     return replace(chosen, asked=first, goes_on=False)
 

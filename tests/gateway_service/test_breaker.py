@@ -33,8 +33,8 @@ SETTINGS = {
     "attempts_max": 1,
     "outage_wait_ms": 0,
 }
-OPEN = BreakerState("open", 3, until=100.0, era=1)
-HALF = BreakerState("half_open", 3, until=100.0, probes=1, era=2)
+OPEN = BreakerState("open", 3, opened_at=90.0, era=1)
+HALF = BreakerState("half_open", 3, opened_at=90.0, probes=1, era=2)
 
 
 def enters(now: float) -> Callable[[BreakerState], BreakerState]:
@@ -57,28 +57,36 @@ def fault(era: int = 0, now: float = 0.0) -> Callable[[BreakerState], BreakerSta
     [
         (BreakerState(), enters(0), BreakerState()),
         (BreakerState(failures=1), fault(), BreakerState(failures=2)),
-        (BreakerState(failures=2), fault(now=5), BreakerState("open", 3, until=15.0, era=1)),
+        (BreakerState(failures=2), fault(now=5), BreakerState("open", 3, opened_at=5, era=1)),
         (BreakerState(failures=2), ends(0, "success", 5), BreakerState()),
         (BreakerState(failures=2), ends(0, "nothing", 5), BreakerState(failures=2)),
         (OPEN, enters(99.9), OPEN),
         (OPEN, enters(100.0), HALF),
         (OPEN, fault(era=0), OPEN),
         (OPEN, ends(0, "success", 50), OPEN),
-        (HALF, enters(101), BreakerState("half_open", 3, until=100.0, probes=2, era=2)),
+        (HALF, enters(101), BreakerState("half_open", 3, opened_at=90.0, probes=2, era=2)),
         (HALF, fault(era=1), HALF),
-        (HALF, ends(2, "fault", 101), BreakerState("open", 4, until=111.0, era=3)),
-        (HALF, ends(2, "nothing", 101), BreakerState("half_open", 3, until=100.0, era=2)),
-        (HALF, ends(2, "success", 101), BreakerState("half_open", 3, until=100.0, successes=1, era=2)),
+        (HALF, ends(2, "fault", 101), BreakerState("open", 4, opened_at=101, era=3)),
+        (HALF, ends(2, "nothing", 101), BreakerState("half_open", 3, opened_at=90.0, era=2)),
+        (HALF, ends(2, "success", 101), BreakerState("half_open", 3, opened_at=90.0, successes=1, era=2)),
         (
-            BreakerState("half_open", 3, until=100.0, probes=1, successes=1, era=2),
+            BreakerState("half_open", 3, opened_at=90.0, probes=1, successes=1, era=2),
             ends(2, "success", 101),
-            BreakerState("closed", 0, until=100.0, era=3),
+            BreakerState("closed", 0, opened_at=90.0, era=3),
         ),
     ],
 )
 def test_every_state_meets_every_event(breaker, event, after):
     """Borders hit exactly; a call from before the last change of state changes nothing."""
     assert event(breaker) == after
+
+
+def test_a_breaker_that_is_open_rests_by_the_settings_of_now():
+    """A shorter rest counts at once after a reload, and a longer one."""
+    for open_ms, rest_s in ((2000, 2.0), (20_000, 20.0)):
+        config = CONFIG.model_copy(update={"open_ms": open_ms})
+        assert entered(OPEN, 90.0, config) == (OPEN, rest_s)
+        assert entered(OPEN, 90.0 + rest_s, config)[0].state == "half_open"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +141,7 @@ def test_the_laws_hold_for_any_calls(steps):
             breaker, refusal = entered(breaker, now, CONFIG)
             assert (refusal is None) or before.state != "closed"
             if refusal is None:
-                assert before.state != "open" or now >= before.until
+                assert before.state != "open" or now >= before.opened_at + CONFIG.open_ms / 1000
                 flying.append(breaker.era)
             else:
                 assert breaker == before

@@ -11,6 +11,7 @@ import pytest
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.ids import iso
 from hobus.bus.messages.streams import StreamWaiting
 from tests.gateway_service.rig import Cluster, Counting, Scripted, check_attempts, of_type, payload
 
@@ -126,3 +127,27 @@ def test_who_listens_is_told_that_it_waits_and_that_it_goes_on(start: Start) -> 
     assert cluster.run(asked()).outcome == "SUCCESS"
     waits = [one.waiting for one in told if isinstance(one, StreamWaiting)]
     assert waits[:2] == ["Provider", None] and waits[-1] is None
+
+
+async def busy_for_long(_prompt: Prompt) -> PromptResponse:
+    """A provider that says to come back in six minutes."""
+    facts = {"status": 429, "unbilled": True, "retry_after_ms": 360_000}
+    raise GatewayError("PROVIDER_RATE_LIMITED", "429", retryable=True, facts=facts)
+
+
+def test_nobody_waits_for_a_rest_beyond_the_turns_own_time() -> None:
+    """An order lives longer than its turn is waited for: told at once when to come back."""
+    cluster = Cluster(Scripted(busy_for_long))
+    try:
+
+        async def turn() -> tuple[PromptResponse, float]:
+            began = cluster.world.loop.time()
+            due_at = iso(cluster.ho1.now() + 12)
+            response = await cluster.ask(prompt(due_at=due_at), timeout_s=7200)
+            return response, cluster.world.loop.time() - began
+
+        response, took_s = cluster.run(turn())
+        assert response.error_code == "PROVIDER_RATE_LIMITED" and took_s < 1
+        assert response.retry_after_ms == pytest.approx(360_000, abs=1000)
+    finally:
+        cluster.close()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 QUESTION = "what packages are installed?"
 FIRST_WORDS = "packages are installed:"
 HELD = "is the ledger intact?"
-CALL = held_id("001", "verify_ledger", {})
+CALL = held_id("001", "verify_ledger", {}, "1.2")
 ASKED = f"the turn waits for your approval of call {CALL}: verify_ledger {{}}"
 
 

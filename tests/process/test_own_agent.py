@@ -81,10 +81,10 @@ def approve_in_chat(home: Path, env: dict[str, str]) -> None:
     with typing("chat", "--home", str(home), "--agent", "CLERK", columns=120, env=env) as chat:
         chat.at_prompt()
         chat.type('use clerk_note {"text": "buy milk"}')
-        chat.until('the turn waits for your approval of call 001-3cc9e704e1ce: clerk_note {"text": "buy milk"}')
+        chat.until('the turn waits for your approval of call 001-92e10ddac0b3: clerk_note {"text": "buy milk"}')
         assert not (home.parent / "clerk" / "notes.txt").exists()
         chat.type("/approve")
-        chat.until("call 001-3cc9e704e1ce may run")
+        chat.until("call 001-92e10ddac0b3 may run")
         chat.until(" tokens · ")
         assert chat.leave() == exit_codes.OK
 

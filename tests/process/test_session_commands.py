@@ -183,7 +183,7 @@ def test_held_calls_are_approved_and_denied(tmp_path):
         (held,) = eventually(lambda: stands(cluster, session)["held_calls"])
         assert held["tool_id"] == "verify_ledger"
         assert "waits for an approval" in cluster("session show", session).out
-        for stale in ("007", "001", held_id("001", "verify_ledger", {"other": 1})):
+        for stale in ("007", "001", held_id("001", "verify_ledger", {"other": 1}, "1.2")):
             wrong = cluster("session approve", session, stale)
             assert wrong.code == exit_codes.REFUSED and "call_not_open" in wrong.err
         assert cluster("session approve", session).code == exit_codes.OK

@@ -20,7 +20,7 @@ from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, His
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, position_of
 from hobus.bus.messages.session import TurnResult
-from hobus.bus.messages.work_order import Exchange
+from hobus.bus.messages.work_order import Exchange, Segment
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, own_text
@@ -113,19 +113,19 @@ class RunMemo(Struct):
         self.texts |= {ref: text for ref, text in own.items() if text is not None}
 
     def rounds(self) -> tuple[Exchange, ...]:
-        """The rounds behind its answer in which tools were called, as its last order showed them; no notes on drafts.
+        """The rounds behind its answer with tool calls, or with a person's words; no drafts, no notes on them.
 
         None of a run that goes on from calls of its caller's: its turn's words say these.
         """
         asked = [order for order in self.orders.values() if order.get("wo_type") == "synthesize"]
         if not asked or self.requested.continues is not None:
             return ()
-        found = [Exchange.model_validate(one) for one in asked[-1].get("exchanges", ())]
-        return tuple(
-            one.model_copy(update={"said": [words for words in one.said if words.name == "steer"]})
-            for one in found
-            if one.tool_calls
-        )
+        kept: list[Exchange] = []
+        for one in [Exchange.model_validate(form) for form in asked[-1].get("exchanges", ())]:
+            steers = [words for words in one.said if words.name == "steer"]
+            if one.tool_calls or steers:
+                kept.append(one.model_copy(update={"said": steers} | ({} if one.tool_calls else {"text": Segment()})))
+        return tuple(kept)
 
     def _decided(self, before: SessionState) -> None:
         command, batch = before.received_command and before.received_command.command, before.tool_batch

@@ -72,7 +72,7 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
         parts = asked(self.input_ref, self.input_text)
         for one in self.rounds:
-            parts += _message("assistant", of(one.text), calls=one.tool_calls)
+            parts += _message("assistant", of(one.text), calls=one.tool_calls) if one.tool_calls else []
             for result in one.results:
                 parts += _message("tool", *_beginning(of(result)), call_id=result.name)
             for words in one.said:

@@ -33,7 +33,9 @@ async def settle(
     mistaken = {call.call_id: why for call in asked if (why := batch.mistake(call, invented)) is not None}
     may_run = [call for call in asked if call.call_id not in mistaken and names(context.agent.tools, call.tool_id)]
     to_ask = [call for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
-    held = [held_id(call.call_id, call.tool_id, call.arguments) for call in to_ask]
+    turn = context.step_id.turn_id
+    place = f"{turn.run_id.run_seq}.{turn.turn_seq}"
+    held = [held_id(call.call_id, call.tool_id, call.arguments, place) for call in to_ask]
     effects, session = run.effects, run.session
     needs_other = context.agent.approval.by == "other"
     issued = ToolBatchIssued(

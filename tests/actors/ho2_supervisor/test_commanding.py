@@ -183,6 +183,25 @@ def test_steer_is_observed_by_the_next_round_and_every_later_one() -> None:
         assert len(started) == 4
 
 
+def test_what_was_said_over_a_draft_stays_in_the_conversation() -> None:
+    """A later turn is shown it as its person's; the draft, which nobody was sent, is gone."""
+    with Rig(script=echo) as rig:
+        rig.pool.delay_s = slow(0.2)
+
+        async def run() -> None:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.turn("i1", "write a poem"))
+                await rig.until(at_work)
+                await rig.command(Steer(text="my dog is called Rex"), "s1")
+            await rig.turn("i2", "what is my dog called?")
+
+        rig.run(run())
+        told = text_of(rig.pool.orders[-1], "history")
+        assert told.startswith("user: write a poem\nuser: my dog is called Rex\nassistant: ")
+        assert told.count("assistant: ") == 1
+
+
 @cache
 def orders_of_a_steered_run(killed_in: int | None) -> dict[str, list[tuple[str, str]]]:
     """What each showed, whichever owner sent it; killed as soon as so many rounds have begun, or not at all."""
@@ -320,7 +339,12 @@ def test_held_calls_run_when_they_are_approved_and_others_at_once(is_killed: boo
                 rig.supervise()
                 rig.world.kill(rig.instances[0])
             assert (await rig.command(Approve(call_id="002"))).reason.startswith("call_not_open")
-            for stale in ("001", "003", held_id("001", "list_tools", {"name": "x"}), held_id("001", "rm", {})):
+            for stale in (
+                "001",
+                "003",
+                held_id("001", "list_tools", {"name": "x"}, "1.2"),
+                held_id("001", "rm", {}, "1.2"),
+            ):
                 assert (await rig.command(Approve(call_id=stale), stale)).reason.startswith("call_not_open"), stale
             assert (await rig.command(Deny(call_id=first.call_id, reason="not today"))).lifecycle == "WaitingInput"
             assert (await rig.command(Approve(call_id=first.call_id), "again")).outcome == "rejected"
@@ -334,6 +358,28 @@ def test_held_calls_run_when_they_are_approved_and_others_at_once(is_killed: boo
         )
         assert [call.status for call in result.tool_calls] == ["Failed", "Succeeded", "Succeeded"]
         assert [o.tool_call.call_id for o in rig.pool.orders if o.tool_call is not None] == ["002", "003"]
+
+
+def test_an_approval_releases_no_equal_call_of_a_later_round() -> None:
+    """One that comes twice, under another command's id, is of a call that is over."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type == "synthesize" and len(order.exchanges) < 2:
+            return calls("list_tools")
+        return one_tool(order)
+
+    with Rig(("tools.approval", ("list_t*",)), script=script) as rig:
+
+        async def run() -> None:
+            await rig.start_session()
+            (first,) = (await rig.asked("i1", QUESTION)).held_calls
+            assert (await rig.command(Approve(call_id=first.call_id), "a")).outcome == "applied"
+            (second,) = (await rig.asked("i1", QUESTION)).held_calls
+            assert (second.tool_id, second.arguments) == (first.tool_id, first.arguments)
+            assert (await rig.command(Approve(call_id=first.call_id), "b")).reason.startswith("call_not_open")
+            assert (await rig.command(Approve(call_id=second.call_id), "c")).outcome == "applied"
+
+        rig.run(run())
 
 
 # --- follow-ups -------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classif
 
 KEY, OTHER = "key/alice", "key/bob"
 HELD = ("tools.approval", ("list_packages",))
-PACKAGES = held_id("001", "list_packages", {"n": 1})
+PACKAGES = held_id("001", "list_packages", {"n": 1}, "1.2")
 
 
 def asks_for_packages(order: WorkOrder) -> Answer:

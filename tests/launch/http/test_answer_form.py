@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from bench.builders import shipped_snapshot
+from hobus.bus.record.journal import event_in
 from hobus.launch.http.openai_requests import schema_of
 from hobus.launch.http.problems import Problem
 from hobus.launch.sessions.http_client import HttpError
@@ -344,6 +345,21 @@ def test_a_model_that_names_another_agent_than_the_sessions_is_refused():
         assert len(door.requested()) == 3
     assert newest.outcome == "success"
     assert [(one.code, one.param) for one in refused] == [("agent_mismatch", "model")] * 4
+
+
+def test_the_provider_that_a_first_request_names_is_its_sessions():
+    """What goes on with it names the agent alone: no text of it goes to another provider."""
+
+    async def work():
+        client = door.openai()
+        await client.chat.completions.create(model="ADMIN/offline/offline-rules-1", messages=ASKS)
+        await client.responses.create(model="offline/offline-rules-1", input="hello")
+
+    with SimulatedDoor(SNAPSHOT) as door:
+        door.run(work())
+        begun = [event_in(entry) for entry in door.cluster.entries() if entry.event_type == "SESSION_START"]
+    named = [(one.event.session_config.provider, one.event.session_config.model) for one in begun]
+    assert named == [(None, "offline/offline-rules-1")] * 2
 
 
 def test_a_session_whose_provider_is_not_there_does_not_begin(door):

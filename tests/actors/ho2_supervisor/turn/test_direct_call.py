@@ -14,7 +14,7 @@ from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, one_tool
 from tests.rig import names
 
 CALLS = SessionConfig(calls_tool="list_tools")
-HELD = held_id("001", "list_tools", {})
+HELD = held_id("001", "list_tools", {}, "1.1")
 
 
 def called(rig: Rig, text: str = '{"n": 1}', input_id: str = "i1", wanted: SessionConfig = CALLS) -> Any:
