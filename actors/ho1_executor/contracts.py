@@ -178,6 +178,7 @@ NO_CALL = OutputVerdict(None, ("no tool is asked for, and one has to be",))
 JSON_ALONE = "one JSON object and nothing else, no code fence"
 WHOLE_TEXT = "the complete answer as text"
 A_CALL = "a call of one of the tools"
+NOTHING = "the model answered with nothing, each time that it was asked"
 
 
 def strip_fence(text: str) -> str:

@@ -14,6 +14,7 @@ from hobus.actors.ho1_executor.contracts import (
     JSON_ALONE,
     NO_CALL,
     NO_TOOLS,
+    NOTHING,
     WHOLE_TEXT,
     CheckedContract,
     OutputVerdict,
@@ -152,8 +153,8 @@ class ModelStep(Struct, frozen=True):
             is_last = number > self.config.ho1.repair_calls_max
             if is_last or is_spent(order, usage.total_tokens):
                 said = "; ".join(verdict.faults)
-                if response.reasoning_tokens and not response.content.strip():
-                    raise WorkOrderFault("answer_cut", all_thought(response))
+                if not (response.content.strip() or response.tool_calls or must_call):
+                    raise WorkOrderFault("answer_cut", all_thought(response) if response.reasoning_tokens else NOTHING)
                 if checked.is_asked_for or must_call:
                     raise WorkOrderFault("format_not_met", said)
                 raise WorkOrderFault("output_schema_invalid", f"{checked.contract.contract_id}: {said}")

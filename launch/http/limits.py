@@ -12,6 +12,8 @@ WRITE_TIMEOUT_MS = 30_000
 """A client that reads nothing of its answer for so long is cut off."""
 REFUSALS_MAX = 256
 """Refused connections that have not closed yet; further ones are closed without a word."""
+UNUSED_NAMED_MAX = 32
+"""Fields that one answer names as unused, in a header."""
 MESSAGES_MAX = 2000
 """Messages of a transcript."""
 TAIL_WAIT_MS = 5000

@@ -25,13 +25,6 @@ from hobus.launch.http.problems import Problem
 from hobus.launch.http.transcript import Called, TranscriptMessage, new_images
 from hobus.launch.sessions.images import GivenImage, given_image
 
-_IGNORED = frozenset(
-    {
-        "presence_penalty", "frequency_penalty", "logit_bias", "store",
-        "service_tier", "top_k", "truncation", "parallel_tool_calls", "verbosity", "prediction",
-        "attention_template", "run_overrides", "session_config",
-    }
-)  # fmt: skip
 _REFUSED = frozenset(
     {"functions", "function_call", "audio", "web_search_options", "background", "conversation", "prompt"}
 )
@@ -281,7 +274,7 @@ def _unsupported(param: str, what: str) -> Problem:
 
 
 def check(request: ChatRequest | ResponsesRequest) -> list[str]:
-    """The names of what is not kept. Raises Problem for what would change what the answer is."""
+    """The names of fields that nothing here uses. Raises Problem for what would change what the answer is."""
     extra: Mapping[str, Any] = request.model_extra or {}
     for name in sorted(_REFUSED & extra.keys()):
         if extra[name]:
@@ -295,7 +288,8 @@ def check(request: ChatRequest | ResponsesRequest) -> list[str]:
         raise _unsupported(other, f"{other} in this API: the form of an answer has another field")
     if any(kind != "text" for kind in request.modalities or ()):
         raise _unsupported("modalities", "anything but text")
-    return sorted(_IGNORED & extra.keys())
+    unused = sorted(name for name, value in extra.items() if value is not None and _NAME.fullmatch(name))
+    return unused[: limits.UNUSED_NAMED_MAX]
 
 
 # --- the form of an answer ------------------------------------------------------------------------------------------

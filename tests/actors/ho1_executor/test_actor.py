@@ -249,7 +249,7 @@ def test_no_repair_without_budget() -> None:
 def test_an_empty_answer_is_never_a_completed_order(content: str) -> None:
     """SUCCESS with nothing in it is asked for once more, then the order fails."""
     gateway = ScriptedGateway(answer(content), answer(content))
-    assert code_of(run_one(gateway, order())[0]) == "output_schema_invalid"
+    assert code_of(run_one(gateway, order())[0]) == "answer_cut"
     assert len(gateway.prompts) == 2
 
 

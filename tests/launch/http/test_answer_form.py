@@ -359,7 +359,7 @@ def test_the_provider_that_a_first_request_names_is_its_sessions():
         door.run(work())
         begun = [event_in(entry) for entry in door.cluster.entries() if entry.event_type == "SESSION_START"]
     named = [(one.event.session_config.provider, one.event.session_config.model) for one in begun]
-    assert named == [(None, "offline/offline-rules-1")] * 2
+    assert named == [(None, "offline/offline-rules-1"), ("offline", "offline-rules-1")]
 
 
 def test_a_session_whose_provider_is_not_there_does_not_begin(door):

@@ -301,11 +301,11 @@ def test_what_is_not_kept_is_named(door):
     async def work():
         return await door.openai().chat.completions.with_raw_response.create(
             model="offline/offline-rules-1", messages=[{"role": "user", "content": ASKED}], presence_penalty=1,
-            extra_body={"attention_template": "ATT-NOPE-001"},
+            extra_body={"attention_template": "ATT-NOPE-001", "min_p": 0.1, "made_up": {}, "bad\nname": 1, "top_k": None},
         )  # fmt: skip
 
     answer = door.run(work())
-    assert answer.headers["x-hobus-ignored"] == "attention_template,presence_penalty"
+    assert answer.headers["x-hobus-ignored"] == "attention_template,made_up,min_p,presence_penalty"
     assert answer.headers["x-hobus-outcome"] == "success"
 
 
