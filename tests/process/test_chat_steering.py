@@ -137,7 +137,8 @@ def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
             assert two.text.count("The ledger is intact") == one.text.count("The ledger is intact") == 1
             one.at_prompt()
             one.type(HELD)
-            one.until(ASKED, 2)
+            again = held_id("001", "verify_ledger", {}, "2.2")
+            one.until(f"the turn waits for your approval of call {again}: verify_ledger {{}}")
             one.type("/deny not now")
             one.until("verify_ledger failed (denied)")
             assert two.leave() == exit_codes.OK
