@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from hobus.launch.app.agent import Agent
-from hobus.launch.app.started import Started
+from hobus.launch.app.started import OwnCluster
 from hobus.launch.sessions.client_errors import as_hobus_errors
 from hobus.launch.sessions.cluster_client import AsyncClusterClient, ClusterClient
 
@@ -25,7 +25,7 @@ class Cluster(ClusterClient):
     ) -> None:
         """Return when every process is ready. Raises HobusError, which names what is wrong and its mend."""
         with as_hobus_errors():
-            self._started = Started(home, agents)
+            self._started = OwnCluster(home, agents)
         try:
             super().__init__(self._started.home.root, timeout_s=timeout_s)
         except BaseException:
@@ -48,7 +48,7 @@ class Cluster(ClusterClient):
 class AsyncCluster(AsyncClusterClient):
     """`Cluster` for programs with an event loop: `async with await AsyncCluster.open(agents=[…]) as cluster`."""
 
-    _started: Started
+    _started: OwnCluster
 
     @property
     def home(self) -> Path:
@@ -61,7 +61,7 @@ class AsyncCluster(AsyncClusterClient):
     ) -> Self:
         """As `Cluster`. Raises HobusError."""
         with as_hobus_errors():
-            started = await asyncio.to_thread(Started, home, agents)
+            started = await asyncio.to_thread(OwnCluster, home, agents)
         try:
             made = await super().open(started.home.root, timeout_s=timeout_s)
         except BaseException:

@@ -46,7 +46,7 @@ def write_files(home: Home, agents: Sequence[Agent]) -> list[str]:
     return list(changed)
 
 
-class Started:
+class OwnCluster:
     """The cluster of a home: started here, and stopped by `end`; or one that runs already, and goes on."""
 
     def __init__(self, home: str | Path | None, agents: Sequence[Agent]) -> None:

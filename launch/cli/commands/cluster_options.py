@@ -65,7 +65,7 @@ def agent_of_app(home: Home, app: Path | None, agent: str | None, session: str |
     started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
     agents = started.agents_in(app)
     try:
-        click.get_current_context().with_resource(started.Started(home.root, agents))
+        click.get_current_context().with_resource(started.OwnCluster(home.root, agents))
     except OSError as error:
         raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
     return agent or (None if session else str(agents[0].agent_id))
