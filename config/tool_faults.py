@@ -17,8 +17,8 @@ from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret
 from hobus.config.sections.tools import HttpServer, McpServerConfig, ToolsConfig
 
 TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_TARGET = re.compile(r"/[^\0]+\.py:[A-Za-z_][A-Za-z0-9_.]*")
 """What every model provider takes as the name of a tool."""
+_TARGET = re.compile(r"/[^\0]+\.py:[A-Za-z_][A-Za-z0-9_.]*")
 
 OWN_SOURCES = ("builtin", "python")
 """Where tools come from that are no server's."""

@@ -51,7 +51,9 @@ def entered(breaker: BreakerState, now: float, config: BreakerConfig) -> tuple[B
 
 
 def rest_of(breaker: BreakerState, now: float, config: BreakerConfig) -> float:
-    """For how many seconds an open one lets nothing pass, by the settings of now; 0: a probe may."""
+    """For how many seconds it lets nothing pass, by the settings of now; 0: a probe may, or it is not open."""
+    if breaker.state != "open":
+        return 0.0
     return max(0.0, breaker.opened_at + config.open_ms / 1000 - now)
 
 

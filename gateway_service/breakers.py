@@ -123,7 +123,7 @@ class BreakerDesk:
         self._changes += 1
         _log.warning("breaker_changed", provider=key[0], model=key[1], before=before.state, after=after.state)
         wall, now = self.bus.now(), self.bus.clock.monotonic()
-        until_us = round((wall + (rest_of(after, now, self.config) if after.state == "open" else 0.0)) * 1_000_000)
+        until_us = round((wall + rest_of(after, now, self.config)) * 1_000_000)
         payload = BreakerChanged(*key, before.state, after.state, after.failures, until_us)
         about, decision = f"{self.bus.instance}.{self._changes}", after.state.upper()
         entry = records.entry("BREAKER_CHANGED", about, payload=payload, decision=decision, reason=code, at=wall)

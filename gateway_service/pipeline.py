@@ -190,7 +190,7 @@ class Pipeline(Struct, frozen=True):
             running.failed.add(fault, fault.facts.get("cost_usd"))
             running.provider_fault = fault if routing.may_follow(fault, config) else None
         pause_s = routing.pause_s(fault, tries.sends, self.shared.bus.clock.random())
-        if min(self._left(running, until), self._due_in_s(ask)) <= pause_s:
+        if min(self._left(running, until), self._due_in_s(ask.prompt)) <= pause_s:
             raise fault
         if tries.may_wait and routing.may_outlast(fault, self._waited_s(tries), config):
             with running.told_waiting():
@@ -209,7 +209,7 @@ class Pipeline(Struct, frozen=True):
         if tries.may_wait and wait_s > 0:
             self.places[ask.route.provider_id].begin_anew()
             with suppress(TimeoutError), running.told_waiting():
-                async with asyncio.timeout(min(wait_s, self._left(running))):
+                async with asyncio.timeout(min(wait_s, self._left(running), self._due_in_s(ask.prompt))):
                     await self.shared.breakers.until_passable(ask.route)
                     return True
         return False
@@ -283,15 +283,14 @@ class Pipeline(Struct, frozen=True):
         """Until when a model is asked that has so many behind it, by what its turn has left (monotonic)."""
         if not following:
             return None
-        left_s = 0.0 if prompt.due_at is None else parse_iso(prompt.due_at) - self.shared.bus.now()
+        left_s = self._due_in_s(prompt)
         now, reserve_s = self.shared.bus.clock.monotonic(), self.config.gateway.fallback_reserve_ms / 1000
         left_s = self._left(running, now + left_s if left_s > 0 else None)
         return now + routing.time_for(left_s, following, reserve_s)
 
-    def _due_in_s(self, ask: PromptCall) -> float:
+    def _due_in_s(self, prompt: Prompt) -> float:
         """What its turn has left: an order lives longer than anybody waits for the turn."""
-        due_at = ask.prompt.due_at
-        return inf if due_at is None else parse_iso(due_at) - self.shared.bus.now()
+        return inf if prompt.due_at is None else parse_iso(prompt.due_at) - self.shared.bus.now()
 
     def _left(self, running: InFlight, until: float | None = None) -> float:
         ends_at = running.deadline if until is None else min(until, running.deadline)

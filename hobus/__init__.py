@@ -1,8 +1,8 @@
 """What programs use: `Agent`, `tool`, and `Cluster`, which starts one; `Client` (HTTP), `ClusterClient` (the bus).
 
-Each has a sister with `Async` before its name, for programs with an event loop; all of them raise `HobusError` alone.
-What offers tools to agents imports `tool`, `Invocation`, `ToolFault`, `Image` and `File`. A name is loaded when it is
-asked for: every process of a cluster reads this file.
+Clusters and clients have a sister with `Async` before its name, for programs with an event loop; all of them raise
+`HobusError` alone. What offers tools to agents imports `tool`, `Invocation`, `ToolFault`, `Image` and `File`. A name is
+loaded when it is asked for: every process of a cluster reads this file.
 
 The folders of the repository are packages in here, by links beside this file: `bus/peer.py` is `hobus.bus.peer`.
 """

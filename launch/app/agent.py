@@ -44,7 +44,7 @@ class Agent:
         if lacking := [name for name in map(_name_of, self.approval) if name not in names]:
             raise _invalid(f"{self.name}: {lacking[0]} waits for an approval and is none of its tools; add it to tools")
         if self.model is not None and not all(self.model.partition("/")):
-            raise _invalid(f"{self.name}: the model {self.model!r}: expected PROVIDER/MODEL, such as offline/rules")
+            raise _invalid(f"{self.name}: the model {self.model!r}: expected PROVIDER/MODEL (hobus provider list)")
 
     @property
     def agent_id(self) -> str:

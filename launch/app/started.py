@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -13,7 +12,8 @@ from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_o
 from hobus.bus.tool import entry_of
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
-from hobus.launch.cluster.home import Home, holder, home_of, make_root
+from hobus.launch.cluster import own_config
+from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.launcher.options import StartOptions
@@ -37,12 +37,13 @@ def agents_in(file: Path) -> list[Agent]:
 
 def write_files(home: Home, agents: Sequence[Agent]) -> list[str]:
     """Names of the files in the home's `config/` that had to change for these agents. Raises CommandError, OSError."""
-    changed = _changed_files(home, agents)
-    make_root(home.root)
-    for name, document in changed.items():
-        path = home.config / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{json.dumps(document, indent=2)}\n", encoding="utf-8")
+    if not _changed_files(home, agents):
+        return []
+    with own_config.alone(home):
+        changed = _changed_files(home, agents)
+        (home.config / "agents").mkdir(exist_ok=True)
+        for name, document in changed.items():
+            own_config.put(home.config / name, document)
     return list(changed)
 
 
@@ -110,7 +111,7 @@ def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, A
                 raise UsageFault(f"two tools are called {name}: {entry}, {entries[name]}; rename one")
         approval += own["approval"]
         wanted |= files
-    settings = _document(home, ADMIN_CONFIG)
+    settings = own_config.read(home)
     tools = settings.get("tools", {})
     theirs = {entry_of(entry)[0]: entry for entry in tools.get("entry_points", ())}
     wanted[ADMIN_CONFIG] = settings | {
@@ -121,15 +122,4 @@ def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, A
             "approval": list(dict.fromkeys([*tools.get("approval", ()), *approval])),
         },
     }
-    return {name: document for name, document in wanted.items() if document != _document(home, name)}
-
-
-def _document(home: Home, name: str) -> dict[str, Any]:
-    """Of the home's `config/`; empty where there is none."""
-    path = home.config / name
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return {}
-    except (ValueError, TypeError):
-        raise CommandError(f"{path} is no JSON object", hint=next_command("config check", home.root)) from None
+    return {name: document for name, document in wanted.items() if document != own_config.document(home.config / name)}

@@ -132,6 +132,7 @@ def _modules_of(entry: str) -> Iterator[Path]:
     name, target = entry_of(entry)
     if target:
         yield Path(target.rpartition(":")[0])
+        return
     for point in entry_points(group=_GROUP, name=name):
         spec = importlib.util.find_spec(point.module.partition(".")[0])
         if spec is not None and spec.submodule_search_locations:

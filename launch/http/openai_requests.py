@@ -1,8 +1,8 @@
 """OpenAI's requests as far as a session can answer them. Pure; what is not kept is refused or named.
 
 Refused, because the answer would be another one than was asked for: several choices, log probabilities, files and
-audio, tools that are no functions (a tool is one that the client runs, docs/sessions.md). Not kept, and named in the
-header `x-hobus-ignored`: sampling settings, which the cluster's configuration decides, and fields of native turns.
+audio, tools that are no functions (a tool is one that the client runs, docs/sessions.md). Named in the header
+`x-hobus-ignored`: every field that nothing here uses, and sampling where the agent does not take it.
 """
 
 from __future__ import annotations

@@ -151,3 +151,17 @@ def test_nobody_waits_for_a_rest_beyond_the_turns_own_time() -> None:
         assert response.retry_after_ms == pytest.approx(360_000, abs=1000)
     finally:
         cluster.close()
+
+
+def test_nobody_waits_for_a_breaker_beyond_the_turns_own_time(start: Start) -> None:
+    """Neither who comes while it is open."""
+    cluster = start(Away(), breaker={"failures": 1, "open_ms": 15_000, "probes": 1, "silence_ms": 5000})
+
+    async def turn() -> tuple[PromptResponse, float]:
+        await cluster.ask(prompt("WO-a#1", due_at=iso(cluster.ho1.now() + 1)), timeout_s=7200)
+        began = cluster.world.loop.time()
+        response = await cluster.ask(prompt("WO-b#1", due_at=iso(cluster.ho1.now() + 3)), timeout_s=7200)
+        return response, cluster.world.loop.time() - began
+
+    response, took_s = cluster.run(turn())
+    assert response.outcome == "REJECTED" and took_s < 4

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,20 +23,11 @@ from tests.launch.app.test_agent import weather
 
 pytestmark = pytest.mark.process
 
-PROGRAM = '''
-from hobus import Agent, Cluster, tool
+README = Path(__file__).parents[2] / "README.md"
 
-@tool
-def weather(city: str) -> str:
-    """Weather of a city, in one line."""
-    return f"Sunny in {city}"
-
-clerk = Agent("clerk", instructions="Answer in one sentence.", tools=[weather])
-
-if __name__ == "__main__":
-    with Cluster(agents=[clerk]) as cluster:
-        print(cluster.ask("Use weather for Paris").text)
-'''
+PROGRAM = next(
+    one for one in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "import Agent" in one
+)
 CLERK = Agent("clerk", instructions="Answer in one sentence.", tools=[weather])
 
 
@@ -68,7 +60,7 @@ def lives_in(directory: Path) -> list[int]:
 
 
 def test_the_program_works_word_for_word(tmp_path: Path) -> None:
-    """As the issue has it, on the base install, without a key; nothing is left."""
+    """As README has it, on the base install, without a key; nothing is left."""
     with run(tmp_path, PROGRAM) as program:
         out, err = program.communicate(timeout=120)
     assert (out, err, program.returncode) == ('weather: "Sunny in Paris"\n', "", 0)

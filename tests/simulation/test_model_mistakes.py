@@ -142,6 +142,14 @@ def test_an_answer_that_was_all_thought_says_so_once_it_was_asked_for_in_words()
     assert (result.code, len(model.prompts)) == ("answer_cut", 2) and "went into thinking" in result.response
 
 
+def test_an_answer_with_nothing_in_it_is_a_verdict_and_no_outage():
+    """Asked for in words once more; no other model answers in its place."""
+    model = Ending("", "stop")
+    result, _ = asked(model)
+    assert (result.outcome, result.code, len(model.prompts)) == ("error", "answer_cut", 2)
+    assert "answered with nothing" in result.response
+
+
 def test_what_a_model_thought_comes_back_with_its_calls_and_with_nothing_else():
     """To the model in the next round, also when the caller ran them; to no tool."""
     kept = {"model": "m", "message": {"reasoning_content": "hm"}}

@@ -19,7 +19,7 @@ IntentFact = IntentDeclared | IntentSuperseded | IntentClosed | IntentConflict
 class Intents(Struct, frozen=True, array_like=True):
     """Of one session; no part of it is ever changed in place."""
 
-    active: list[IntentDeclared] = []
+    active: list[IntentDeclared] = []  # in the order of their declaration
     next_seq: Sequence = 1
     conflict_count: Count = 0
     newest_conflict: IntentConflict | None = None

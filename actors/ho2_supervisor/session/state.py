@@ -134,7 +134,7 @@ class SessionState(Struct, frozen=True, array_like=True):
     owner: str = ""
     received_command: HostCommand | None = None  # it came, and is neither applied nor rejected yet
     received_from: str = ""  # its principal
-    follow_up_by: dict[str, str] = {}
+    follow_up_by: dict[str, str] = {}  # ref -> who said it, of those that wait
     applied_command_ids: list[str] = []
     applied_commands_max: Count | None = None
     open_calls: OpenCalls | None = None  # of the newest answered turn

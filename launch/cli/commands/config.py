@@ -18,13 +18,12 @@ from hobus.config.own_settings import NoSuchSetting, laid_over, no_such, schema_
 from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import redacted
-from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import Family, Output, with_config_file, with_home, with_json
-from hobus.launch.cli.own_config import Settings
-from hobus.launch.cluster import run_file
+from hobus.launch.cluster import own_config, run_file
 from hobus.launch.cluster.config_changed import changed_since
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.own_config import Settings
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import UsageFault, next_command, next_here
 from hobus.launch.console.output import as_json, counted, note, note_coloured, say, short_path, styled, table

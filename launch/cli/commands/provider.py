@@ -18,10 +18,10 @@ from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider, GatewayConfig
 from hobus.gateway_service.providers.keys import key_fault
-from hobus.launch.cli import own_config
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
-from hobus.launch.cli.own_config import Settings
+from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.cluster.own_config import Settings
 from hobus.launch.console import finding
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command
 from hobus.launch.console.output import is_terminal, say, styled, table

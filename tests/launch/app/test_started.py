@@ -53,5 +53,5 @@ def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
     }
     assert write_files(home, [clerk]) == []
     (home.config / "admin_config.json").write_text("[")
-    with pytest.raises(CommandError, match="is no JSON object"):
+    with pytest.raises(CommandError, match=r"admin_config\.json"):
         write_files(home, [clerk])

@@ -1,4 +1,4 @@
-"""A home's own admin_config.json: read, and replaced whole by one that was found good, or left as it is."""
+"""A home's own files in `config/`: read, and replaced whole; admin_config.json by one that was found good."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ def shipped() -> Settings:
 
 
 def read(home: Home) -> Settings:
-    """What it says; nothing where there is none. Raises CommandError (usage) for a file with faults."""
-    path = path_of(home)
+    """What the home's own settings say; nothing where there are none. Raises CommandError."""
+    return document(path_of(home))
+
+
+def document(path: Path) -> Settings:
+    """What a file says; nothing where there is none. Raises CommandError (usage) for a file with faults."""
     if path.exists() and not path.is_file():
         raise UsageFault(f"{path} is not a plain file", hint="move it away")
     try:
@@ -74,24 +78,30 @@ def change(
     configuration: then nothing is changed, and no directory made. With `may_stay_broken` a configuration that has
     faults may go on having them, so that one is fixed after the other.
     """
-    own = path_of(home).resolve()  # a link stays one
+    own = path_of(home)
     before = read(home)
     _checked(home, before, changed(before), may_stay_broken=may_stay_broken)
     try:
-        with _alone(home):
+        with alone(home):
             before = read(home)
             value = changed(before)
             digest, faults = _checked(home, before, value, may_stay_broken=may_stay_broken)
-            candidate = own.with_name(f".{own.name}.new")
             with beside or nullcontext():
-                with open(candidate, "w", encoding="utf-8", opener=_private) as file:
-                    file.write(_text(value))
-                    file.flush()
-                    os.fsync(file.fileno())
-                candidate.replace(own)
+                put(own, value)
     except OSError as error:
         raise of_os_error(error, doing=f"{own} cannot be written") from error
     return ChangedFile(value, digest, faults)
+
+
+def put(path: Path, value: Settings) -> None:
+    """Replace the file as a whole; call it `alone`. Raises OSError."""
+    own = path.resolve()  # a link stays one
+    candidate = own.with_name(f".{own.name}.new")
+    with open(candidate, "w", encoding="utf-8", opener=_private) as file:
+        file.write(_text(value))
+        file.flush()
+        os.fsync(file.fileno())
+    candidate.replace(own)
 
 
 def _checked(home: Home, before: Settings, after: Settings, *, may_stay_broken: bool) -> tuple[str, list[str]]:
@@ -126,7 +136,8 @@ def _judged(home: Home, value: Settings) -> tuple[str, ConfigError | None]:
 
 
 @contextmanager
-def _alone(home: Home) -> Generator[None]:
+def alone(home: Home) -> Generator[None]:
+    """Nobody else changes the home's own files meanwhile. Raises OSError."""
     make_private(home.config)
     with (home.config / _LOCK).open("w", encoding="utf-8") as file:  # a hidden file is no governed one
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
