@@ -239,7 +239,7 @@ class Sender(Struct):
             raise self._failed(attempt, _no_time(ask), NEVER_SENT)
         is_streamed = ask.prompt.stream and draft.is_watched
         limit_s = math.inf if is_streamed else self.config.gateway.request_timeout_ms / 1000
-        bound = "gateway.request_timeout_ms" if limit_s < left else "the time of its turn"
+        bound = "gateway.request_timeout_ms" if limit_s < left else "its time in its turn"
         left = min(left, limit_s)
         self.sent_count += 1
         self._note_made(attempt)
@@ -282,7 +282,8 @@ class Sender(Struct):
             if isinstance(error, GatewayError):
                 fault = error
             elif isinstance(error, TimeoutError):
-                fault = _unfinished(ask, had_s, bound) if had_s >= silence_s else _hasty(ask, had_s, is_share=is_share)
+                is_hasty = had_s < silence_s
+                fault = _hasty(ask, had_s, bound, is_share=is_share) if is_hasty else _unfinished(ask, had_s, bound)
             else:
                 fault = GatewayError(
                     "PROVIDER_ERROR", f"provider {ask.route.provider_id} raised {type(error).__name__}"
@@ -418,12 +419,12 @@ def _no_time(ask: PromptCall) -> GatewayError:
     return GatewayError("DEADLINE_EXCEEDED", f"no time was left to ask provider {ask.route.provider_id}")
 
 
-def _hasty(ask: PromptCall, had_s: float, *, is_share: bool) -> GatewayError:
+def _hasty(ask: PromptCall, had_s: float, bound: str, *, is_share: bool) -> GatewayError:
     """Nobody's fault: the provider had less time than would say anything about it."""
     return GatewayError(
         "DEADLINE_EXCEEDED",
-        f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s, "
-        "too few to be its fault; allow more time",
+        f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s "
+        f"({bound}), too few to be its fault; allow more time",
         facts={"unknown": True, "is_share": is_share},
     )
 

@@ -219,10 +219,23 @@ def test_a_short_share_is_followed_and_says_nothing_of_its_provider(make):
     response = cluster.run(cluster.ask(prompt(), timeout_s=6))
     entries = cluster.run(cluster.entries(rests_s=2))
     assert (response.error_code, calls(cluster)) == ("DEADLINE_EXCEEDED", [1, 1, 1])
-    for said in ("provider third did not finish", "within 2.0 s, too few to be its fault", "provider offline did not"):
+    for said in (
+        "provider third did not finish",
+        "within 2.0 s (its time in its turn), too few to be its fault",
+        "provider offline did not",
+    ):
         assert said in response.error_message
     assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["DEADLINE_EXCEEDED"] * 3
     assert of_type(entries, "BREAKER_CHANGED") == []
+
+
+def test_a_short_request_time_out_is_named_by_the_setting_that_ended_the_call(make):
+    """Whoever set two seconds for a slow model is told what to change, also where that is too little to blame it."""
+    breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "silence_ms": 5000}
+    cluster = make(hang, hang, hang, breaker=breaker, request_timeout_ms=1000)
+    response = cluster.run(cluster.ask(prompt(), timeout_s=30))
+    assert response.error_code == "DEADLINE_EXCEEDED"
+    assert "within 1.0 s (gateway.request_timeout_ms), too few" in response.error_message
 
 
 def test_what_is_not_answered_says_what_its_sends_used(make):

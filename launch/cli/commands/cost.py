@@ -6,7 +6,7 @@ unknown is counted apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +15,8 @@ import click
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import shown_session
-from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.ledger import EVERY_SESSION, Entry
+from hobus.bus.record.journal import principal_in
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
 from hobus.launch.cli.commands.options import Output, with_json
@@ -31,7 +32,7 @@ _DAY = "DAY (UTC)"
 
 
 STREAM = "prompts"
-KEYS = ("agent", "model", "day", "session")
+KEYS = ("agent", "model", "day", "session", "principal")
 """What a report may be grouped by."""
 
 
@@ -43,7 +44,10 @@ KEYS = ("agent", "model", "day", "session")
 )
 @with_json
 def cost(*, home: Home, by: str, session: str | None, since: str | None) -> Output:
-    """Tokens and money, by agent, model, day or session. Unknown prices and outcomes are shown as unknown."""
+    """Tokens and money, by agent, model, day, session or principal. Unknown prices and outcomes are shown as unknown.
+
+    A principal is whoever a session is of: local, key/<name>, key/<name>/<user>.
+    """
     keys = _keys(by)
     since_us = _since(since)
     demand_record(home)
@@ -51,7 +55,8 @@ def cost(*, home: Home, by: str, session: str | None, since: str | None) -> Outp
         raise no_such(session, called="--session")
     entries = read_entries(home.ledger, EntryFilter(stream=STREAM, session=session), with_bodies=True)
     try:
-        groups = report(entries, keys, since_us=since_us)
+        owners = _owners(home, session) if "principal" in keys else {}
+        groups = report(entries, keys, since_us=since_us, owners=owners)
     except ValueError as fault:
         raise CommandError(
             f"an entry of the record cannot be read, so nothing was added up: {fault}",
@@ -78,13 +83,14 @@ def _show(keys: list[str], groups: dict[Group, Spent]) -> None:
             *(_DAY if key == "day" else key.upper() for key in keys),
             "CALLS",
             "INPUT",
+            "CACHED",
             "OUTPUT",
             "TOKENS",
             "COST",
             "NOTE",
         ],
         rows,
-        spare=("INPUT", "OUTPUT", "CALLS"),
+        spare=("CACHED", "INPUT", "OUTPUT", "CALLS"),
     )
     if any(spent.unknown_outcomes for spent in groups.values()):
         say(styled("unknown outcome: nobody can say whether it was answered; what was reserved counts", "bright_black"))
@@ -108,7 +114,8 @@ def _cells(spent: Spent) -> list[str]:
         (spent.unknown_prices, f"{spent.unknown_prices} of unknown price"),
     )
     return [
-        *map(thousands, (spent.calls, spent.input_tokens, spent.output_tokens, spent.tokens)), _cost(spent),
+        *map(thousands, (spent.calls, spent.input_tokens, spent.cached_tokens, spent.output_tokens, spent.tokens)),
+        _cost(spent),
         ", ".join(text for count, text in notes if count),
     ]  # fmt: skip
 
@@ -156,6 +163,7 @@ class Spent:
     failed: int = 0  # of them, without an answer
     rejected: int = 0  # refused by the gateway, never sent
     input_tokens: int = 0
+    cached_tokens: int = 0  # of the input, cached by the provider
     output_tokens: int = 0
     tokens: int = 0  # as settled: also what failed calls used, and what unknown ones had reserved
     cost_usd: float = 0.0  # of the calls whose price is known
@@ -175,25 +183,31 @@ class Spent:
         return not self.unknown_prices
 
 
-def report(entries: Iterable[Entry], by: Sequence[str], *, since_us: int = 0) -> dict[Group, Spent]:
+def report(
+    entries: Iterable[Entry], by: Sequence[str], *, since_us: int = 0, owners: Mapping[str, str] | None = None
+) -> dict[Group, Spent]:
     """Group -> sums, sorted by group. `since_us`: ends (and open calls) recorded before that do not count.
 
+    `owners`: session id -> principal, for the key of that name; a session that it lacks is of "-".
     Raises ValueError that names the entry whose payload cannot be read.
     """
     groups: dict[Group, Spent] = {}
     sent: dict[str, tuple[Group, int]] = {}
+    owners = dict(owners or {})
     for entry in entries:
         kind, _, name = entry.submission_id.partition(":")
         if kind not in _PAYLOADS:
             continue
         payload = _payload(kind, entry)
+        if isinstance(payload, PromptSent) and payload.principal:
+            owners[entry.provenance.session_id] = payload.principal  # vectors: asked for outside a session
         if kind == "PROMPT_SENT":
-            sent[name] = (_group_of(entry, payload, by), entry.ledger_at_us)
+            sent[name] = (_group_of(entry, payload, by, owners), entry.ledger_at_us)
             continue
         if kind != "PROMPT_REJECTED":
             sent.pop(name, None)
         if entry.ledger_at_us >= since_us:
-            groups.setdefault(_group_of(entry, payload, by), Spent()).add(_spent_by(kind, payload))
+            groups.setdefault(_group_of(entry, payload, by, owners), Spent()).add(_spent_by(kind, payload))
     for group, at_us in sent.values():
         if at_us >= since_us:
             groups.setdefault(group, Spent()).add(Spent(open_calls=1))
@@ -234,6 +248,7 @@ def _spent_by(kind: str, payload: _Payload | None) -> Spent:
             return Spent(
                 calls=1,
                 input_tokens=payload.input_tokens,
+                cached_tokens=payload.cached_tokens,
                 output_tokens=payload.output_tokens,
                 tokens=payload.tokens,
                 cost_usd=payload.cost_usd or 0.0,
@@ -255,11 +270,12 @@ def _spent_by(kind: str, payload: _Payload | None) -> Spent:
             return Spent(calls=1, failed=int(kind == "PROMPT_FAILED"), unknown_prices=1, unknown_outcomes=1)
 
 
-def _group_of(entry: Entry, payload: _Payload | None, by: Sequence[str]) -> Group:
-    return tuple(_key(name, entry, payload) for name in by)
+def _group_of(entry: Entry, payload: _Payload | None, by: Sequence[str], owners: Mapping[str, str]) -> Group:
+    return tuple(_key(name, entry, payload, owners) for name in by)
 
 
-def _key(name: str, entry: Entry, payload: _Payload | None) -> str:
+def _key(name: str, entry: Entry, payload: _Payload | None, owners: Mapping[str, str]) -> str:
+    session_id = entry.provenance.session_id
     match name:
         case "agent":
             return entry.provenance.agent_id or "-"
@@ -269,5 +285,14 @@ def _key(name: str, entry: Entry, payload: _Payload | None) -> str:
             return f"{payload.provider_id}/{payload.model_id}"
         case "day":
             return datetime.fromtimestamp(entry.ledger_at_us / 1_000_000, UTC).strftime("%Y-%m-%d")
+        case "principal":
+            return owners.get(session_id, "-")
         case _:
-            return entry.provenance.session_id or "-"
+            return session_id or "-"
+
+
+def _owners(home: Home, session: str | None) -> dict[str, str]:
+    """Session id -> principal, of each session whose beginning says it."""
+    wanted = EntryFilter(stream=EVERY_SESSION, event_type="SESSION_START", session=session)
+    beginnings = read_entries(home.ledger, wanted, with_bodies=True)
+    return {entry.provenance.session_id: owner for entry in beginnings if (owner := principal_in(entry))}

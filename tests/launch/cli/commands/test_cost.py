@@ -59,6 +59,22 @@ def test_calls_are_summed_by_group_and_all_together():
     assert (whole.calls, whole.input_tokens, whole.output_tokens, whole.cost_is_known) == (3, 150, 30, True)
 
 
+def test_calls_are_summed_by_whose_session_they_were_and_what_was_cached_is_told():
+    """Vectors are asked for outside a session: their own record says whose they are; others are of nobody known."""
+    vectors = PromptSent("p", "m", "PRC-X-001", "PRM-X-001", "", 10, 0.0, "warn", 20, 10, None, principal="key/b/eve")
+    entries = [
+        entry("PROMPT_RECEIVED", "a/1", PromptReceived("p", "m", 90, 10, 0.5, None, 1, "stop", cached_tokens=64)),
+        entry("PROMPT_RECEIVED", "b/1", answered(50, 0.25), session="s2"),
+        entry("PROMPT_SENT", "c/1", vectors, session="s3"),
+        entry("PROMPT_RECEIVED", "c/1", answered(30, 0.0), session="s3"),
+        entry("PROMPT_SENT", "d/1", SENT, session="s4"),
+    ]
+    groups = report(entries, ["principal"], owners={"s1": "key/a", "s2": "local"})
+    assert {group: (one.calls, one.tokens, one.cached_tokens) for group, one in groups.items()} == {
+        ("-",): (0, 0, 0), ("key/a",): (1, 100, 64), ("key/b/eve",): (1, 30, 0), ("local",): (1, 50, 0),
+    }  # fmt: skip
+
+
 def test_what_is_unknown_is_counted_apart():
     """A price nobody configured, an outcome nobody knows, an erased end, a call without end: none of them is nothing."""
     entries = [
