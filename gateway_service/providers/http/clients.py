@@ -13,6 +13,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 import httpx2
 
@@ -140,7 +141,21 @@ def client_of(
     library = import_module(config.kind)  # a second's work, and only where it is configured
     make = library.AsyncOpenAI if config.kind == "openai" else library.AsyncAnthropic
     sdk = make(api_key=key or _NOT_ASKED_FOR, base_url=config.base_url, max_retries=0, http_client=http)
-    return SdkClient(sdk, library.AsyncStream[object], httpx2.Timeout, connect_s=connect_s, silence_s=silence_s)
+    return SdkClient(sdk, _events_of(library.AsyncStream), httpx2.Timeout, connect_s=connect_s, silence_s=silence_s)
+
+
+def _events_of(base: Any) -> Any:
+    """An SDK's stream without its events that say nothing (a heartbeat, an id alone); they would be no JSON to it."""
+
+    class Events(base[object]):
+        async def _iter_events(self) -> AsyncIterator[Any]:
+            async for event in super()._iter_events():
+                if event.data.startswith("[DONE]") and (exchange := current.get()) is not None:
+                    exchange.is_done = True
+                if event.data.strip():
+                    yield event
+
+    return Events
 
 
 @cache

@@ -41,6 +41,8 @@ class RequestSent:
     def __init__(self) -> None:
         self.is_sent = False
         """Whether a byte of it may have left: from then on nobody can say that the provider did not work on it."""
+        self.is_done = False
+        """Whether a stream of events said that it is at its end, and was not only cut off."""
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:  # noqa: ARG002 - the shape of the HTTP library's hook
         """Told by the HTTP library what it is about to do."""
@@ -216,7 +218,7 @@ class HttpProvider:
             async for event in self._until_whole(events, reader, timeout_s):
                 if text := reader.add(event):
                     on_delta(said_without_key(text, self._key))
-        return reader.ended()
+        return reader.ended(is_done=(exchange := current.get()) is not None and exchange.is_done)
 
     async def _until_whole(
         self, events: AsyncGenerator[Any], answer: AnswerReader, timeout_s: float

@@ -113,8 +113,14 @@ class AnswerReader:
         self.add(answer)
         return self.response()
 
-    def ended(self) -> PromptResponse:
-        """The whole answer, once no event follows. Raises BadAnswer for one that broke off."""
+    def ended(self, *, is_done: bool = False) -> PromptResponse:
+        """The whole answer, once no event follows. Raises BadAnswer for one that broke off.
+
+        `is_done`: the stream said that it is at its end; some servers say that, and never why the model stopped.
+        """
+        self.content.close()
+        if not self.finish_reason and is_done and (self.content.said or self.calls):
+            self.end("stop")
         if not self.finish_reason:
             raise BadAnswer("the answer ended before it was finished")
         return self.response()

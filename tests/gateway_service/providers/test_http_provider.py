@@ -15,10 +15,12 @@ from bench.gateway.servers import (
     answering,
     by_path,
     completion,
+    head,
     message,
     message_events,
     piece,
     serving,
+    sse,
     streaming,
 )
 from hobus.bus.errors import GatewayError
@@ -484,6 +486,31 @@ async def test_a_stream_may_begin_with_what_is_no_choice():
     async with serving(answering(first)) as server:
         with pytest.raises(GatewayError, match="no choices"):
             await ask(instance(OPENAI, server.url))
+
+
+@pytest.mark.parametrize("quiet", [b"data:\n\n", b": ping\n\n", b"id: 7\n\n", b"retry: 3000\n\n", b"event: ping\n\n"])
+async def test_an_event_that_says_nothing_is_passed_over(quiet):
+    """A server shows by it that it lives."""
+
+    async def behave(_request, writer):
+        writer.write(head(content_type="text/event-stream") + quiet + sse(piece(content="7")) + quiet)
+        writer.write(sse(piece("stop")) + quiet + DONE)
+        await writer.drain()
+
+    async with serving(behave) as server:
+        assert (await ask(instance(OPENAI, server.url), on_delta=lambda _: None)).content == "7"
+
+
+async def test_a_stream_that_says_it_is_done_is_whole_though_it_does_not_say_why():
+    """Cut off before that word, or done without a word of an answer, it is no answer."""
+    said = [piece(content="se"), piece(content="ven")]
+    async with serving(streaming(said, end=DONE)) as server:
+        answer = await ask(instance(OPENAI, server.url), on_delta=lambda _: None)
+        assert (answer.content, answer.finish_reason) == ("seven", "stop")
+    for events, end in ((said, b""), ([piece(content="")], DONE), ([], DONE)):
+        async with serving(streaming(events, end=end)) as server:
+            with pytest.raises(GatewayError, match="ended before it was finished"):
+                await ask(instance(OPENAI, server.url), on_delta=lambda _: None)
 
 
 async def test_a_model_streams_again_after_an_answer_that_closed_thinking_that_it_never_opened():
