@@ -6,6 +6,8 @@ ARGUMENTS_MAX_CHARS = 256 * 1024
 CALLS_MAX = 4096
 """Orders' prompts at once, and calls that a provider bears: as many as any process takes."""
 
+ANSWER_MIN_TOKENS = 16
+"""Where the window leaves less, no answer is asked for: it would be cut in its first words, and paid for."""
 ESTIMATE_MARGIN = 8
 """A prompt may be this part longer than its estimate by letters: so much of a window is left free of the answer."""
 

@@ -14,10 +14,11 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.window import remember
 from hobus.config.assets import AgentFile
+from hobus.config.model_choice import row_of
 from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
 from hobus.gateway_service import limits
 from hobus.gateway_service.breaker import said_by
-from hobus.gateway_service.limits import ESTIMATE_MARGIN
+from hobus.gateway_service.limits import ANSWER_MIN_TOKENS, ESTIMATE_MARGIN
 
 
 def choose_route(prompt: Prompt, config: GatewayConfig) -> Route:
@@ -62,26 +63,22 @@ def check_route(route: Route, config: GatewayConfig, providers: Collection[str])
 
 def model_of(route: Route, config: GatewayConfig) -> ModelConfig | None:
     """The model's row with its prices; None for a model that the configuration does not price."""
-    provider = config.providers.get(route.provider_id)
-    for model in provider.models if provider else ():
-        if model.model_id == route.model_id:
-            return model
-    return None
+    return row_of(config, route.provider_id, route.model_id)
 
 
 def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int:
     """The cap of an answer that fits into the window behind a prompt of about so many tokens.
 
-    Raises GatewayError(CONTEXT_TOO_LONG) where the prompt alone does not.
+    Raises GatewayError(CONTEXT_TOO_LONG) where the prompt alone does not, or leaves too little to say anything.
     """
-    if estimate >= window:
+    room = window - estimate - estimate // ESTIMATE_MARGIN
+    if room < min(max_tokens, ANSWER_MIN_TOKENS):
         raise GatewayError(
             "CONTEXT_TOO_LONG",
-            f"the prompt has about {estimate} tokens, and the window of {route.model_id} {window}: "
-            f"{window_mend(route.provider_id)}",
+            f"the prompt has about {estimate} tokens, and the window of {route.model_id} {window}, which leaves no "
+            f"room for an answer: {window_mend(route.provider_id)}",
         )
-    room = window - estimate - estimate // ESTIMATE_MARGIN
-    return max(1, min(max_tokens, room))
+    return min(max_tokens, room)
 
 
 def window_mend(provider_id: str) -> str:

@@ -52,6 +52,10 @@ CANCEL_GRACE_MS = 250
 """Milliseconds that a cancelled run waits for what its open calls became."""
 ORDER_ATTEMPTS_MAX = 4
 """Sends of one order by a run."""
+HISTORY_OF_WINDOW = 1 / 2
+"""Of a model's window, at most so much goes to earlier turns."""
+CONTEXT_OF_WINDOW = 3 / 4
+"""Of it, so much to all that is shown beside instructions and message; the rest is theirs, and the answer's."""
 HISTORY_DIGEST_CHARS = 120
 """Of one line for a turn that is no longer shown word for word."""
 RECENT_EVENTS_MAX = 8

@@ -60,13 +60,20 @@ async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, whol
     found = [ok(f"{provider_id} connection", f"it answers, and offers {len(offered)} models")]
     missing = [model.model_id for model in config.models if model.model_id not in offered]
     if missing:
-        known = ", ".join(offered[:8]) + (" …" if len(offered) > 8 else "")  # noqa: PLR2004 - enough to see the kind of name
+        known = ", ".join(list(offered)[:8]) + (" …" if len(offered) > 8 else "")  # noqa: PLR2004 - enough to see the kind of name
         said = f"it does not offer {', '.join(missing)}; it offers {known or 'none'}"
         fix = f"correct gateway.providers.{provider_id}.models, or let the server load it"
         found.append(fail(f"{provider_id} models", said, fix))
     elif config.models:
         named = ", ".join(model.model_id for model in config.models)
         found.append(ok(f"{provider_id} models", f"it offers {named}"))
+    for number, model in enumerate(config.models):
+        if model.context_tokens is None and (window := offered.get(model.model_id)):
+            said = (
+                f"{model.model_id} reads {window} tokens, which the configuration does not say: no history is cut to it"
+            )
+            fix = f"set gateway.providers.{provider_id}.models.{number}.context_tokens to {window}"
+            found.append(warn(f"{provider_id} window", said, fix))
     return found
 
 

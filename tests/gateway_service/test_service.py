@@ -618,14 +618,16 @@ def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
     cluster = make(provider, gateway={"providers": {"offline": shipped}})
 
     async def turn():
-        asked = [prompt(f"WO-{n}#1", text="x" * size, max_tokens=900) for n, size in enumerate((40, 1600, 4000))]
+        asked = [
+            prompt(f"WO-{n}#1", text="x" * size, max_tokens=900) for n, size in enumerate((40, 1600, 3500, 3504, 4000))
+        ]
         return [await cluster.ask(one) for one in asked], await cluster.entries(rests_s=2)
 
     answers, entries = cluster.run(turn())
-    assert [one.max_tokens for one in provider.prompts] == [900, 550]
-    assert [payload(one).max_tokens for one in of_type(entries, "PROMPT_SENT")] == [900, 550]
-    assert (answers[2].outcome, answers[2].error_code) == ("REJECTED", "CONTEXT_TOO_LONG")
-    assert "budget.history_budget" in answers[2].error_message and "context_tokens" in answers[2].error_message
+    assert [one.max_tokens for one in provider.prompts] == [900, 550, 16]
+    assert [payload(one).max_tokens for one in of_type(entries, "PROMPT_SENT")] == [900, 550, 16]
+    assert [one.error_code for one in answers] == ["", "", "", "CONTEXT_TOO_LONG", "CONTEXT_TOO_LONG"]
+    assert "budget.history_budget" in answers[3].error_message and "context_tokens" in answers[3].error_message
 
 
 def test_counters_add_up(make):

@@ -37,6 +37,8 @@ class AttentionRequest(Struct, frozen=True):
     """Event time of the turn: nothing later is shown."""
     user_input: str
     template_override: str | None = None
+    tokens_max: int | None = None
+    """What the model's window leaves it; None: the window is not known."""
 
     @property
     def prompts(self) -> Prompts:

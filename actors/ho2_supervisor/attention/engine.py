@@ -116,6 +116,8 @@ class Engine(Struct, frozen=True):
     ) -> tuple[AssembledContext, bool]:
         """What the pipeline gives, and whether its haltings are satisfied."""
         tokens_max = context_tokens(template, self.config.budget, request.agent, purpose=request.purpose)
+        if request.tokens_max is not None:
+            tokens_max = min(tokens_max, request.tokens_max)
         account = Account(
             tokens_max=tokens_max,
             queries_max=template.budget.max_queries,
@@ -145,7 +147,7 @@ def _key_of(request: AttentionRequest, template: Template) -> tuple[str, ...]:
     contract, agent = request.contract, request.agent
     return (
         template.template_id, template.version, contract.contract_id, contract.version, agent.agent_id,
-        agent.agent_class, request.work_order_id, request.session_id,
+        agent.agent_class, request.work_order_id, request.session_id, str(request.tokens_max),
     )  # fmt: skip
 
 

@@ -126,6 +126,7 @@ def _request_of(run: Run, template_id: str | None) -> AttentionRequest:
         at=run.requested.at,
         user_input=run.input_text,
         template_override=template_id,
+        tokens_max=run.of_window(own_limits.CONTEXT_OF_WINDOW),
     )
 
 

@@ -25,6 +25,7 @@ from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
 from hobus.config.assets import AgentFile
 from hobus.config.attention_rules import override_fault, override_warning
+from hobus.config.model_choice import row_of
 
 
 class Run:
@@ -93,6 +94,12 @@ class Run:
         if run is None or run.config is None:
             raise AssertionError(f"run {self.run_id} has not started")
         return run.config
+
+    def of_window(self, share: float) -> int | None:
+        """Tokens of this share of its model's window; None: the configuration does not say how large that is."""
+        chosen = self.run_config
+        row = row_of(self.config.gateway, chosen.provider, chosen.model)
+        return None if row is None or row.context_tokens is None else int(row.context_tokens * share)
 
     @cached_property
     def classification(self) -> Literal["before", "beside", "off"]:

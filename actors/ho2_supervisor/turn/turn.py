@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS, MISTAKES_MAX
@@ -148,9 +149,7 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
 
 async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment], list[WriteEntry]]:
     """The message's labels, the prompt's inputs, what was once shown as it was, and what leaves with the prompt."""
-    labels, shown = await context.understood(
-        run, history_limits(run.config, run.agent), lambda beside: _classify(run, progress, beside)
-    )
+    labels, shown = await context.understood(run, _history_limits(run), lambda beside: _classify(run, progress, beside))
     contract = run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")]
     is_told = "classification" in contract.input_schema.get("properties", {})  # for packs of one's own
     inputs = [
@@ -355,6 +354,12 @@ def _round_budget(run: Run, tokens_used: int) -> int:
 def _criteria(config: AdminConfig) -> dict[str, Any]:
     gate = config.quality_gate
     return {"requires_response_text": gate.requires_response_text, "min_response_length": gate.min_response_length}
+
+
+def _history_limits(run: Run) -> HistoryLimits:
+    """Of this run's prompts: what its agent may have, and not more than its model can read."""
+    own, most = history_limits(run.config, run.agent), run.of_window(limits.HISTORY_OF_WINDOW)
+    return own if most is None else replace(own, budget_tokens=min(own.budget_tokens, most))
 
 
 def history_limits(config: AdminConfig, *agents: AgentFile) -> HistoryLimits:

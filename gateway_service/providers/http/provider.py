@@ -166,9 +166,10 @@ class HttpProvider:
         if client is not None:
             await client.close()
 
-    async def models(self, *, timeout_s: float) -> list[str]:
-        """The models that the server offers to this key. Raises GatewayError."""
-        return sorted(said_without_key(str(item["id"]), self._key) for item in await self._listed(timeout_s))
+    async def models(self, *, timeout_s: float) -> dict[str, int | None]:
+        """The models that the server offers to this key, and their windows where it says. Raises GatewayError."""
+        named = ((said_without_key(str(item["id"]), self._key), item) for item in await self._listed(timeout_s))
+        return {name: window_in(item) for name, item in sorted(named, key=lambda pair: pair[0])}
 
     async def _listed(self, timeout_s: float) -> list[dict[str, Any]]:
         client = await self._ready()

@@ -355,10 +355,10 @@ async def test_anthropic_is_asked_for_a_schema_in_the_form_that_it_takes(schema,
 @pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 async def test_the_models_of_a_server_are_listed(kind):
     """For `hobus provider check`: no prompt is sent."""
-    listed = {"data": [{"id": "tiny"}, {"id": "big"}], "has_more": False}
+    listed = {"data": [{"id": "tiny", "max_model_len": 4096}, {"id": "big"}], "has_more": False}
     async with serving(by_path(models=answering(listed))) as server:
         provider = instance(kind, server.url)
-        assert await provider.models(timeout_s=5) == ["big", "tiny"]
+        assert await provider.models(timeout_s=5) == {"big": None, "tiny": 4096}
     assert server.requests[0].method == "GET" and server.requests[0].path == "/v1/models"
 
 

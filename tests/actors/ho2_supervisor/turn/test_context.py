@@ -493,6 +493,19 @@ def test_an_agent_s_own_budget_bounds_its_contexts() -> None:
     assert shown[0] < 404 and shown[1] > 2000
 
 
+@pytest.mark.parametrize("window", [None, 4000, 400])
+def test_earlier_turns_take_half_of_their_model_s_window_at_most(window: int | None) -> None:
+    """A conversation goes on beyond a small window: older turns become lines, and no answer is refused for them."""
+    shipped = shipped_snapshot().config.gateway.providers["offline"].models[0]
+    rows = (shipped.model_copy(update={"context_tokens": window}),)
+    with Rig(("gateway.providers.offline.models", rows)) as rig:
+        last = turns(rig, 31)[-1]
+        text, most = text_of(last, "history"), rig.config.budget.projection_budget
+        assert (f"{QUESTION} 1 (turn 1)" in text) is (window != 400)  # 2,302 characters are all of them
+        assert f"user: {QUESTION} 30" in text and len(text) <= 4 * (window or most) // 2
+        assert contexts(rig)[-1][1].max_context_tokens == min(most, (window or most * 2) * 3 // 4)
+
+
 # --- a template that is asked for by name -----------------------------------------------------------------------------
 
 PLAIN = template(HISTORY, template_id="ATT-PLAIN-001", applies_to={"agent_class": ["ADMIN"]})

@@ -217,6 +217,12 @@ OFFERED = {"data": [{"id": "llama3.2"}, {"id": "tiny"}]}
     [
         (by_path(models=answering(OFFERED)), 0, "ok    mine models", "it offers tiny"),
         (
+            by_path(models=answering({"data": [{"id": "tiny", "n_ctx": 4096}]})),
+            0,
+            "warn  mine window",
+            "tiny reads 4096 tokens",
+        ),
+        (
             by_path(models=answering({"data": [{"id": "other"}]})),
             1,
             "fail  mine models",
