@@ -70,6 +70,11 @@ async def call(server: McpSource, tool: str, timeout_s: float = 10.0, holder: st
     return result.ok, result.code, result.text
 
 
+def defunct() -> list[int]:
+    """Of this process's children, those that ended and that nobody has waited for."""
+    return [child.pid for child in psutil.Process().children() if child.status() == psutil.STATUS_ZOMBIE]
+
+
 def effects(directory: Path) -> list[str]:
     """What its tools did."""
     file = directory / "effects"
@@ -212,6 +217,18 @@ async def test_a_server_that_never_answers_is_given_up_and_tried_again(tmp_path:
         await until(lambda: server_pid(tmp_path) != first)
 
 
+async def test_nothing_of_a_server_that_cannot_be_started_stays_in_the_table_of_processes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its next try may be half a minute away."""
+    monkeypatch.setattr(limits, "RECONNECT_MIN_MS", 60_000)
+    monkeypatch.setattr(limits, "RECONNECT_MAX_MS", 60_000)
+    before = psutil.Process().children()
+    async with kept(tmp_path, command=[sys.executable, "-c", "exit(3)"]) as server:
+        assert server.state == "failed" and "exit 3" in server.detail
+        await until(lambda: psutil.Process().children() == before)
+
+
 async def test_an_answer_that_is_too_long_costs_its_own_call_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -254,6 +271,7 @@ async def test_progress_keeps_a_long_call_alive_up_to_its_order_s_deadline(tmp_p
         asked = ToolCall(call_id="002", tool_id="s__endless", arguments={})
         endless = await server.call(server.tools["s__endless"], asked, holder="S", idempotency_key="WO-8", times=times)
         assert endless.code == "deadline_exceeded" and asyncio.get_running_loop().time() - began < 30
+        assert "ran over 1.200 s" in endless.text
 
 
 @pytest.mark.parametrize("how", ["cancel", "server dies"])
@@ -327,6 +345,7 @@ async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(
         for holder in "ab":
             assert (await call(server, "count", holder=holder))[0]
         await until(lambda: not any(lives(int(pid)) for held in pids.values() for pid in held))
+        await until(lambda: not defunct())
         assert (await call(server, "count", holder="a"))[2].startswith("1 in ")
 
 

@@ -161,14 +161,10 @@ class McpSource:
         """For ever connected, or about to be; cancel it to end. Its process is gone then."""
         while True:
             await self._live()
-            pause_s = self._pause_s()
-            if pause_s:
-                try:
+            if pause_s := self._pause_s():
+                with suppress(TimeoutError):
                     async with asyncio.timeout(pause_s):
                         await asyncio.get_running_loop().create_future()
-                except TimeoutError:
-                    pass
-            self.ended = [connection for connection in self.ended if not connection.is_reaped()]
 
     async def close(self) -> None:
         """No process of it is left; after `keep` has ended."""
@@ -213,7 +209,8 @@ class McpSource:
         except TimeoutError:
             if not limit.expired():
                 raise
-            over = f"{tool.tool_id} ran over {times.silent_s:.3f} s and was stopped"
+            over_s = times.all_s if loop.time() >= until else times.silent_s
+            over = f"{tool.tool_id} ran over {over_s:.3f} s and was stopped"
             return not_done("deadline_exceeded", f"{over}; what it had done by then is not known")
 
     async def _once(self, tool: ToolDefinition, fields: Mapping[str, Any], go_on: Callable[[], None]) -> ToolResult:
@@ -261,7 +258,7 @@ class McpSource:
             given=self._given, random=self._random, on_change=_nobody_is_told,
         )  # fmt: skip
         task = asyncio.get_running_loop().create_task(source.keep())
-        task.add_done_callback(lambda _task: self._tasks.discard(task) or self.ended.extend(source.ended))
+        task.add_done_callback(lambda _task: self._tasks.discard(task) or self._reap_soon(source.ended))
         self._tasks.add(task)
         held = self._held[holder] = _Held(source, task)
         return held
@@ -272,6 +269,14 @@ class McpSource:
         if held.idle is not None:
             held.idle.cancel()
         held.task.cancel()
+
+    def _reap_soon(self, ended: Sequence[ServerProcess]) -> None:
+        """These are not kept; after the end of their sockets nothing of them stays in the table of processes."""
+        self.ended += ended
+        asyncio.get_running_loop().call_later(limits.CHILDREN_REAPED_MS / 1000, self._reap)
+
+    def _reap(self) -> None:
+        self.ended = [one for one in self.ended if one is self._connection or not one.is_reaped()]
 
     async def _live(self) -> None:
         """One life of its process, from start to end."""
@@ -305,6 +310,7 @@ class McpSource:
             self._lost("starting", f"its process {gone}: connecting again")
         finally:
             self._connection = None
+            self._reap_soon(())
             if self.state == "failed":
                 self._settled.set()  # calls are told so at once
 
