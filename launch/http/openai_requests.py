@@ -340,6 +340,8 @@ def _described(described: dict[str, Any], place: str) -> dict[str, Any]:
 
 def tools_of(tools: Any, choice: Any) -> tuple[list[ToolSpec], ToolChoice]:
     """The tools that a turn is offered, and whether it has to call one. Raises Problem."""
+    if not tools and choice not in (None, "auto", "none"):
+        raise _invalid("tool_choice", "it demands a call, and there are no tools")
     if choice == "none" or not tools:
         return [], "auto"
     if not isinstance(tools, list):
@@ -402,12 +404,15 @@ def models_of(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig |
 def model_named(snapshot: Snapshot, name: str) -> tuple[str | None, SessionConfig | None]:
     """Agent and model of `AGENT`, `PROVIDER/MODEL`, `AGENT/MODEL` or `AGENT/PROVIDER/MODEL`.
 
-    Raises Problem for a model that is none.
+    Any of a provider that takes others than are configured. Raises Problem for a model that is none.
     """
     known = models_of(snapshot)
-    agent, _, model = name.partition("/")
-    if name not in known and agent in snapshot.agents and model:
-        known = {name: (agent, SessionConfig(model=model))}
+    prefix, _, model = name.partition("/")
+    if name not in known and prefix in snapshot.agents and model:
+        known = {name: (prefix, SessionConfig(model=model))}
+    instance = snapshot.config.gateway.providers.get(prefix)
+    if name not in known and instance is not None and instance.any_model and model.strip():
+        known = {name: (None, SessionConfig(provider=prefix, model=model))}
     if name not in known:
         # Not said again: clients log errors, and what is no model may be anything, a key too.
         raise Problem(404, "model_not_found", "no such model; GET /v1/models lists them", param="model")

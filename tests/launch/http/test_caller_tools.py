@@ -157,6 +157,7 @@ def test_results_of_calls_that_nobody_knows_begin_a_new_session_with_their_histo
         ({"tools": [{"type": "function", "function": {"name": "list_tools"}}]}, "tool_name_taken"),
         ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}}, "invalid_input"),
         ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "unsupported_parameter"),
+        ({"tool_choice": "required"}, "invalid_input"),
         ({"messages": [{"role": "tool", "content": "x"}]}, "invalid_input"),
     ],
 )

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
+from bench.builders import shipped_with
+from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest, model_named
 from hobus.launch.http.problems import Problem
 
 
@@ -57,3 +58,18 @@ def test_a_users_message_has_no_field_refusal():
     said = [{"role": role, "content": None, "refusal": "Be brief."} for role in ("assistant", "user")]
     chat = ChatRequest.model_validate({"model": "ADMIN", "messages": said})
     assert [one.text for one in chat.transcript(9)] == ["Be brief.", ""]
+
+
+@pytest.mark.parametrize("any_model", [True, False])
+def test_a_model_that_is_not_configured_is_taken_where_its_provider_takes_any(any_model):
+    """By the provider's name in front of it, as one that is configured."""
+    snapshot = shipped_with(("gateway.providers.offline.any_model", any_model))
+    for name in ("offline/", "offline/ ", "nobody/llama", "llama"):
+        with pytest.raises(Problem):
+            model_named(snapshot, name)
+    if not any_model:
+        with pytest.raises(Problem):
+            model_named(snapshot, "offline/llama/70b")
+        return
+    agent_id, config = model_named(snapshot, "offline/llama/70b")
+    assert (agent_id, config.provider, config.model) == (None, "offline", "llama/70b")
