@@ -247,10 +247,17 @@ def temporary(name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def cluster(changes: Mapping[str, Any], *words: str) -> Iterator[Cluster]:
-    """Up with the shipped configuration and these settings (dotted path -> value); down and gone afterwards."""
+def cluster(changes: Mapping[str, Any], *words: str, agents: Sequence[Mapping[str, Any]] = ()) -> Iterator[Cluster]:
+    """Up with the shipped configuration and these settings (dotted path -> value); down and gone afterwards.
+
+    `agents`: further ones of its home, as their files say.
+    """
     with temporary("bench") as directory:
         made = cluster_in(directory / "home")
+        for agent in agents:
+            path = made.home.root / "config" / "agents" / f"{agent['agent_id']}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(agent))
         try:
             made.up(*words, settings=changes)
             yield made

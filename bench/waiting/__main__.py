@@ -2,10 +2,10 @@
 
 usage: python -m bench.waiting [--rows turns,tools,streams,overload,outage] [--small] [--no-peer] [--json FILE] [--write]
 
-Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask the embedded
-model, which thinks for 5 s a call, and a tool once, beside LangGraph with AsyncSqliteSaver in one process; it asks once
-more, to classify, where the configuration says so. Streams come from an HTTP provider of their own, beside LiteLLM's proxy
-and the provider alone, asked by the same clients. Peers get environments of their own in a cache directory
+Everything as shipped over HTTP (`hobus up --http`), all clients with one key, in a new cluster each. Turns ask an agent of
+one's own and it the embedded model, which thinks for 5 s a call, twice, and a tool once (beside the first call it classifies
+the message), beside LangGraph with AsyncSqliteSaver in one process. Streams come from an HTTP provider of their own, beside
+LiteLLM's proxy and the provider alone, asked by the same clients. Peers get environments of their own in a cache directory
 (`bench/peers`). `--write` puts the table into bench/results/speed.md and the figures into bench/results/waiting.json.
 """
 

@@ -26,11 +26,14 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
+from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.cluster.client import connected
 from hobus.launch.http import keys
 
 AGENT = "ADMIN"
 NO_CLASSIFY = {"ho2.classify": False}
+OWN = {"agent_id": "CLERK", "agent_class": "RESIDENT", "classification": "beside"}
+"""What `hobus init --agent` writes in place of the shipped agent's: it is classified while it is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +84,10 @@ def key_of(found: Cluster) -> str:
     return keys.create(found.home, name, new_id=clock.new_id, now_us=0, ttl_s=None)
 
 
-def door_of(found: Cluster) -> Door:
+def door_of(found: Cluster, agent_id: str = AGENT) -> Door:
     """Its door, with a key of ours that it knows already."""
     port = int(found.home.bound(http=True).rpartition(":")[2])
-    door = Door(port, key_of(found), AGENT)
+    door = Door(port, key_of(found), agent_id)
     eventually(lambda: asyncio.run(door.ask("hello")).status not in (0, 401), within_s=30)
     return door
 
@@ -94,6 +97,14 @@ def doored(changes: dict[str, Any], address: str = "127.0.0.1:0") -> Iterator[tu
     """A cluster as shipped but for these settings, with its door."""
     with cluster(changes, "--http", address) as found:
         yield found, door_of(found)
+
+
+@contextmanager
+def doored_agent(changes: dict[str, Any]) -> Iterator[tuple[Cluster, Door]]:
+    """The same for an agent of one's own, which has the shipped agent's tools."""
+    shipped = json.loads((SHIPPED_ROOT / "agents" / f"{AGENT}.json").read_text())
+    with cluster(changes, "--http", "127.0.0.1:0", agents=[shipped | OWN]) as found:
+        yield found, door_of(found, OWN["agent_id"])
 
 
 def pss_kb(found: Cluster) -> int:
@@ -109,10 +120,13 @@ def pss_kb(found: Cluster) -> int:
 
 
 def turns(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
-    """So many clients at once, each one turn of a model that is asked twice and a tool; each cluster is a new one."""
+    """So many clients at once, each one turn of a model that is asked twice and a tool; each cluster is a new one.
+
+    The agent is one's own, whose message is classified while it is answered; the shipped one's is classified before.
+    """
     for number in sizes.turns:
         model = {"gateway.providers.offline.latency_ms": round(sizes.model_s * 1000)}
-        with doored(model) as (found, door):
+        with doored_agent(model) as (found, door):
             alone = asyncio.run(door.ask(QUESTION))
             ours = asyncio.run(_waited(found, door, number, sizes.model_s)) | {"alone_s": round(alone.took_s, 1)}
         row = Row(
