@@ -37,6 +37,8 @@ class Board:
         self.logs_begin_at: dict[str, int] = {}
         """Where this run's lines begin in the log of each process."""
         self.zygote: Callable[[], ShownZygote] = ShownZygote
+        self.is_replaced: Callable[[], bool] = bool
+        """Whether another home lies where this one lay: nothing is written there."""
         self.report = report
         self.has_reported = False
         self._home = home
@@ -78,7 +80,7 @@ class Board:
             drain_bound_s=drain_bound_s(self._config),
             children=shown(list(members)),
         )
-        if run != self._written or self._fingerprint() != self._print:
+        if (run != self._written or self._fingerprint() != self._print) and not self.is_replaced():
             with suppress(OSError):
                 run_file.write(self._home.run_file, run)
                 self._written, self._print = run, self._fingerprint()
