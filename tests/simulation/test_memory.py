@@ -19,7 +19,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ids import RunId, iso
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.memory import DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
+from hobus.bus.messages.memory import ConfirmOverlay, DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
 from hobus.bus.messages.session import Consolidate, ProcessTurn, SessionReady, StartSession, TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.bus.sim.network import SimNetwork
@@ -428,6 +428,23 @@ def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
     assert answers["missing"] == answers["off"] == answers["on"]
     assert journals["missing"] == journals["off"]
     assert shipped_snapshot().config.memory is not None
+
+
+def test_what_is_forbidden_takes_the_place_of_what_was_wished_once_its_person_says_yes():
+    """It is asked, as any rule; until then the wish stays in force."""
+    with lesson() as taught:
+        taught.ask("Always answer in German.")
+        remembered = taught.ask("Never answer in German.").remembered
+        assert remembered is not None and remembered.state == "pending"
+        taught.ask()
+        assert taught.context()["lines"] == ["Always answer in German."]
+        yes = ConfirmOverlay(
+            agent_id="ADMIN", artifact_id=remembered.artifact_id, reason="yes", at=iso(taught.operator.now())
+        )
+        taught.tell(yes, OverlayChanged)
+        overlays = taught.tell(ReadOverlays(agent_id="ADMIN"), Overlays).overlays
+        stated = [one.artifact.context_line for one in overlays if "answer in" in one.artifact.context_line]
+        assert stated == ["Never answer in German."]
 
 
 def test_of_contradicting_wishes_the_newer_stands_and_its_undo_leaves_none():

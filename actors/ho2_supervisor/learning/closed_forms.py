@@ -27,6 +27,11 @@ _FORM = re.compile(
     r")(?:,? please)?"
 )
 _NAMED = re.compile(r"(?:please )?(?:from now on,? )?(?:always )?call me \S+(?: \S+)?(?:,? please)?")
+_FORBIDDEN = re.compile(
+    r"(?:please )?(?:from now on,? )?(?:never|do not|don.t) (?P<what>.+?)(?: any ?more)?(?:,? please)?"
+)
+_FILLER = re.compile(r"\b(?:please|from now on|in future|always|to me|only)\b,?")
+_ANSWER = re.compile(r"^(?:reply|respond|write)\b")
 _FIRST_SENTENCE = re.compile(r"[^\n.!?…]*(?:[.!?…]+(?=\s|\Z)|(?=\n|\Z))")
 
 
@@ -43,7 +48,17 @@ def subject_of(statement: str) -> str:
     if _NAMED.fullmatch(words) is not None:
         return "name"  # asked for, as it may be anything, and then in the place of the one before
     found = _FORM.fullmatch(words)
+    if found is None and (forbidden := _FORBIDDEN.fullmatch(words)) is not None:
+        found = _FORM.fullmatch(forbidden["what"])  # what is forbidden contradicts what was wished
     return "" if found is None else found["mark"] or found.lastgroup or ""
+
+
+def meaning_of(statement: str) -> str:
+    """Its words; of a wish on the list without those that change nothing, so that whoever repeats it says the same."""
+    words = words_of(statement)
+    if _FORM.fullmatch(words) is None:
+        return words
+    return _ANSWER.sub("answer", " ".join(_FILLER.sub(" ", words).split()).strip(" ,"))
 
 
 def is_told_before(statement: str, message: str) -> bool:

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from hobus.actors.ho2_supervisor.learning.closed_forms import counts_at_once, is_told_before, subject_of
+from hobus.actors.ho2_supervisor.learning.closed_forms import counts_at_once, is_told_before, meaning_of, subject_of
 from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import Stated
 from hobus.bus.errors import MemoryFault
@@ -48,7 +48,7 @@ def signal_of(stated: Stated, ended: EndedRun, session_id: str, principal: str) 
 
 def artifact_of(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
     """The line that rests on the statement, from its event time on; one for all that say the same."""
-    is_anywhere, words = not stated.domain, words_of(stated.statement)
+    is_anywhere, words = not stated.domain, meaning_of(stated.statement)
     return Artifact(
         artifact_id=artifact_id(signal.principal, [signal.signal_id], "explicit", model="", prompt_pack_version=words),
         principal=signal.principal,

@@ -78,7 +78,7 @@ def test_without_a_classification_nothing_is_stated() -> None:
 def test_a_statement_rests_on_its_own_turn() -> None:
     """Window key `explicit`, no gate, no model; its principal the session's; its event the turn's own."""
     artifact = made(**BRIEF)
-    words = "always answer briefly"
+    words = "answer briefly"
     assert artifact.artifact_id == artifact_id("key/bob", [SIGNAL], "explicit", model="", prompt_pack_version=words)
     assert (artifact.principal, artifact.artifact_type, artifact.scope) == ("key/bob", "interaction_style", "global")
     assert (artifact.source_signal_ids, artifact.source_event_ids) == ([SIGNAL], [f"EVT-{SESSION}-3-{SIGNAL}"])
@@ -95,11 +95,17 @@ def test_a_statement_rests_on_its_own_turn() -> None:
     [
         ({"statement": "Always answer in German."}, {"statement": "always  ANSWER in German"}),
         ({"statement": "Nunca use emojis!"}, {"statement": "nunca use  emojis"}),
+        ({"statement": "Always answer in German."}, {"statement": "Please always reply to me in German"}),
+        ({"statement": "Be brief"}, {"statement": "From now on, be brief, please."}),
+        ({"statement": "Always use tables."}, {"statement": "In future always use tables"}),
         ({"statement": "Nunca use emojis!"}, {"statement": "Nunca use emojis.", "scope": "config"}),
     ],
 )
 def test_twins_are_one_artifact(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Whatever their case, spaces, the mark at their end, and the scope that a model gives them: one undo undoes both."""
+    """Whatever their case, spaces, politeness, the mark at their end, and the scope that a model gives them.
+
+    So one undo undoes both.
+    """
     assert made(**one).artifact_id == made(**other).artifact_id
 
 
@@ -109,6 +115,9 @@ def test_twins_are_one_artifact(one: dict[str, Any], other: dict[str, Any]) -> N
         ({"statement": "Always answer in German."}, {"statement": "From now on answer in English"}, True),
         ({"statement": "Never use emojis."}, {"statement": "Always use emojis."}, True),
         ({"statement": "Never use emojis."}, {"statement": "Never use tables."}, False),
+        ({"statement": "Always answer in German."}, {"statement": "Never answer in German."}, True),
+        ({"statement": "Don't answer in one line any more"}, {"statement": "Answer in one line, please"}, True),
+        ({"statement": "Never tell it in German."}, {"statement": "Answer in German."}, False),
         ({"statement": "Antworte auf Deutsch.", "about": "language"}, {"statement": "Answer in English."}, True),
         ({"statement": "Antworte auf Deutsch."}, {"statement": "Answer in English."}, False),
         ({"statement": "Never delete it.", "kind": "constraint", "about": "length"}, {"statement": "Be brief."}, False),
