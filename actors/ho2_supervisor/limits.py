@@ -52,6 +52,10 @@ CANCEL_GRACE_MS = 250
 """Milliseconds that a cancelled run waits for what its open calls became."""
 ORDER_ATTEMPTS_MAX = 4
 """Sends of one order by a run."""
+LATE_LOG_TIMEOUT_MS = 60_000
+"""What a turn taught is logged once more for so long where HO3 did not acknowledge it before the answer."""
+LATE_LOGS_MAX = 256
+"""So many turns at once: memory, while HO3 is away."""
 HISTORY_OF_WINDOW = 1 / 2
 """Of a model's window, at most so much goes to earlier turns."""
 CONTEXT_OF_WINDOW = 3 / 4

@@ -59,7 +59,8 @@ class Learning:
         self._bus = configurations.current.bus
         self._memory = memory
         self._configurations = configurations
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._late: dict[asyncio.Task[Any], None] = {}  # once more, as HO3 did not acknowledge in time
 
     @property
     def _resources(self) -> Resources:
@@ -92,6 +93,8 @@ class Learning:
         ended = session.record.last_run
         _, learned = await beside(session.barrier(), self._log(session, ended, trace))
         self._warn(session, ended, learned, trace)
+        if ended is not None and learned.code and len(self._late) < limits.LATE_LOGS_MAX:
+            self._keep(self._log(session, ended, trace, timeout_ms=limits.LATE_LOG_TIMEOUT_MS), self._late)
         if ended is None or not (learned.candidates or learned.remembered):
             return learned
         if await session.stands(self._due(session, ended, learned, trace)):
@@ -103,20 +106,28 @@ class Learning:
         """The newest run's signals are on their way; those that were logged before count once all the same."""
         if session.record.last_run is None:
             return
-        task = asyncio.get_running_loop().create_task(self._log_and_warn(session, session.record.last_run, trace))
-        self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        self._keep(self._log_and_warn(session, session.record.last_run, trace), self._tasks)
+
+    @staticmethod
+    def _keep(work: Coroutine[Any, Any, Any], tasks: dict[asyncio.Task[Any], None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks[task] = None
+        task.add_done_callback(tasks.pop)
 
     async def drain(self) -> None:
-        """Nothing is on its way any more; each of them is bounded by `ho3.log_timeout_ms`."""
+        """Nothing is on its way any more: bounded by `ho3.log_timeout_ms`, and what is late is given up."""
+        for task in list(self._late):
+            task.cancel()
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
     async def _log_and_warn(self, session: OwnedSession, ended: EndedRun, trace: str) -> None:
         self._warn(session, ended, await self._log(session, ended, trace), trace)
 
-    async def _log(self, session: OwnedSession, ended: EndedRun | None, trace: str) -> Learned:
-        """What the run's events have crossed and what it stated, within `ho3.log_timeout_ms`.
+    async def _log(
+        self, session: OwnedSession, ended: EndedRun | None, trace: str, *, timeout_ms: int | None = None
+    ) -> Learned:
+        """What the run's events have crossed and what it stated, within `ho3.log_timeout_ms` unless it says another.
 
         Logged again, they count once.
         """
@@ -127,19 +138,20 @@ class Learning:
         signals = signals_of(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)
         stated = read_stated(ended.classified, vocabulary) if self._memory.stated_weight > 0 else None
         made: Artifact | None = None
+        timeout_ms = timeout_ms or self._memory.log_timeout_ms
         try:
-            async with asyncio.timeout(self._memory.log_timeout_ms / 1000):
+            async with asyncio.timeout(timeout_ms / 1000):
                 if stated is not None and (stated := await self._judged(stated, session, ended)) is not None:
                     signals.append(statement.signal_of(stated, ended, session.session_id, principal))
                     made = statement.artifact_of(stated, signals[-1], self._memory)
                 if not signals:
                     return Learned()
                 message = LogSignals(agent_id=agent.agent_id, signals=signals)
-                logged = await self._asked(message, SignalsLogged, self._memory.log_timeout_ms, trace)
+                logged = await self._asked(message, SignalsLogged, timeout_ms, trace)
                 candidates = tuple(gate.signal_id for gate in logged.gates if gate.crossed)
                 if made is None:
                     return Learned(candidates)
-                return Learned(candidates, remembered=await self._remembered(agent.agent_id, made, trace))
+                return Learned(candidates, remembered=await self._remembered(agent.agent_id, made, timeout_ms, trace))
         except (TimeoutError, RuntimeFault) as fault:
             unknown = tuple(signal.signal_id for signal in signals)
             lost = None if made is None else statement.remembered(made, "unanswered")
@@ -150,9 +162,8 @@ class Learning:
         message = await _message(session, ended)
         return None if message is None else statement.judged(stated, message, limits.STATED_IN_MAX_CHARS)
 
-    async def _remembered(self, agent_id: str, made: Artifact, trace: str) -> Remembered:
+    async def _remembered(self, agent_id: str, made: Artifact, timeout_ms: int, trace: str) -> Remembered:
         """What became of a statement; one that memory refuses is in quarantine. Raises RuntimeFault, TimeoutError."""
-        timeout_ms = self._memory.log_timeout_ms
         try:
             logged = await self._asked(LogOverlay(agent_id=agent_id, overlay=made), OverlayLogged, timeout_ms, trace)
         except MemoryFault as fault:

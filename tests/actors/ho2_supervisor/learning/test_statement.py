@@ -254,6 +254,19 @@ def test_memory_that_is_away_remembers_nothing_and_answer_and_record_say_so() ->
         assert rig.run(rig.turn("i1", SAID)) == result
 
 
+def test_what_memory_was_too_slow_for_is_logged_once_more_behind_the_answer() -> None:
+    """A process that stands still for some seconds loses no wish; the answer said that nobody knew yet."""
+    with Rig(*ON, script=stating()) as rig:
+        memory = remembering(rig)
+        memory.delay_s = 5.0
+        result = asked(rig)
+        assert result.remembered is not None and result.remembered.state == "unanswered"
+        assert not memory.overlays
+        rig.run(rig.host.sleep(30))
+        assert [one.context_line for one in memory.overlays] == [BRIEF["statement"]]
+        assert [one.signals for one in memory.logs] == [memory.logs[0].signals] * 2
+
+
 def test_memory_that_is_not_there_at_all_is_told_in_the_answer() -> None:
     """No process of it: given up, or never started."""
     with Rig(*ON, script=stating()) as rig:
