@@ -135,11 +135,11 @@ class AgentFile(Asset):
         "and a session that begins with one ends with it",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
-    takes_sampling: bool = Field(
+    takes_sampling: StrictBool = Field(
         default=True,
         description="temperature, top_p, seed and stop of a request count; false: the contract's alone",
     )
-    shares_texts: bool = Field(
+    shares_texts: StrictBool = Field(
         default=False,
         description="true: a search of scope agent finds what anybody said to it, with whose session it was; left out: "
         "what the same principal said",

@@ -258,3 +258,11 @@ def test_a_root_for_files_means_the_same_place_for_every_process(root: str, coun
     permissions = GOVERNED.agents["ADMIN"].permissions.model_dump() | {"paths": (root,)}
     said = faults(agent=admin(permissions=permissions))
     assert len(said) == count and all("permissions.paths.0" in fault for fault in said)
+
+
+@pytest.mark.parametrize("name", ["shares_texts", "takes_sampling"])
+@pytest.mark.parametrize("value", ["yes", "no", 1, None])
+def test_what_is_true_or_false_is_nothing_else(name: str, value: object) -> None:
+    """A "no" in quotation marks is no false, and is not taken for one."""
+    with pytest.raises(ValueError, match="valid boolean"):
+        admin(**{name: value})
