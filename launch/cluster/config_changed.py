@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from collections.abc import Iterator, Sequence
-from importlib.metadata import entry_points
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hobus.bus.errors import ConfigError
-from hobus.bus.tool import entry_of
 from hobus.config.difference import NOT_THERE, Difference, differences
 from hobus.config.files import ADMIN_CONFIG
 from hobus.config.secret_refs import file_refs
@@ -20,6 +17,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.cluster.takes_effect import effects_of
+from hobus.launch.cluster.tool_code import files_of
 from hobus.launch.console.errors import next_command
 from hobus.launch.console.output import as_json, cell
 
@@ -99,9 +97,6 @@ def _value(value: Any) -> str:
     return "not there" if value is NOT_THERE else cell(as_json(value))
 
 
-_GROUP = "hobus.tools"
-
-
 def changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
     """Code of tools in packages, files with secrets of MCP servers: what changed after the oldest executor's start.
 
@@ -111,12 +106,12 @@ def changed_beside(tools: ToolsConfig, run: RunFile) -> list[str]:
     if not started:
         return []
     since = min(started)
-    found = [f"the code of {name}" for name, entry in tools.python_tools.items() if _newest(_modules_of(entry)) > since]
+    found = [f"the code of {name}" for name, entry in tools.python_tools.items() if _newest(files_of(entry)) > since]
     refs = sorted(set(file_refs(tools.model_dump(mode="json"))))
     return [*found, *(f"file:{path}" for path in refs if _newest([Path(path).expanduser()]) > since)]
 
 
-def _newest(files: Iterator[Path] | list[Path]) -> float:
+def _newest(files: Iterable[Path]) -> float:
     """When the last of them was written, made or put into place."""
     newest = 0.0
     for path in files:
@@ -125,18 +120,3 @@ def _newest(files: Iterator[Path] | list[Path]) -> float:
         except OSError:
             continue
     return newest
-
-
-def _modules_of(entry: str) -> Iterator[Path]:
-    """Of the package, the module or the file that the entry leads to; nothing of it is imported."""
-    name, target = entry_of(entry)
-    if target:
-        yield Path(target.rpartition(":")[0])
-        return
-    for point in entry_points(group=_GROUP, name=name):
-        spec = importlib.util.find_spec(point.module.partition(".")[0])
-        if spec is not None and spec.submodule_search_locations:
-            for folder in spec.submodule_search_locations:
-                yield from Path(folder).rglob("*.py")
-        elif spec is not None and spec.origin:
-            yield Path(spec.origin)

@@ -1,0 +1,62 @@
+"""The files that a tool's code rests on: its own, and what these import from beside them; nothing is imported here."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from collections.abc import Iterable, Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from hobus.bus.tool import entry_of
+
+_GROUP = "hobus.tools"
+
+
+def files_of(entry: str) -> Iterator[Path]:
+    """Of one of `tools.entry_points`, as far as they are there."""
+    name, target = entry_of(entry)
+    if target:
+        file = Path(target.rpartition(":")[0])
+        yield from with_imported([file], beside=file.parent)
+        return
+    for point in entry_points(group=_GROUP, name=name):
+        spec = importlib.util.find_spec(point.module.partition(".")[0])
+        if spec is not None and spec.submodule_search_locations:
+            for folder in map(Path, spec.submodule_search_locations):
+                yield from with_imported(folder.rglob("*.py"), beside=folder.parent)
+        elif spec is not None and spec.origin:
+            yield from with_imported([Path(spec.origin)], beside=Path(spec.origin).parent)
+
+
+def with_imported(files: Iterable[Path], *, beside: Path) -> Iterator[Path]:
+    """These, and all modules that they import from the directory `beside`, however far.
+
+    In a directory of installed packages these are no part of the code: they change with an installation alone.
+    """
+    left, known = list(files), set[Path]()
+    while left:
+        file = left.pop()
+        if file in known:
+            continue
+        known.add(file)
+        yield file
+        if beside.name not in ("site-packages", "dist-packages"):
+            for module in _imported(file):
+                folder = beside / module
+                left += [folder.with_suffix(".py")] if not folder.is_dir() else folder.rglob("*.py")
+
+
+def _imported(file: Path) -> set[str]:
+    """Top names of the modules that it imports; of what is no Python none."""
+    try:
+        found = ast.walk(ast.parse(file.read_bytes()))
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return set()
+    names = set[str]()
+    for node in found:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names.add(node.module)
+    return {name.partition(".")[0] for name in names}

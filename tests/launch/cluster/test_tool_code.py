@@ -1,0 +1,54 @@
+"""Which files a tool's code rests on."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hobus.launch.cluster.tool_code import files_of, with_imported
+
+
+def written(directory: Path, **files: str) -> Path:
+    """Modules with these texts; the directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (directory / f"{name}.py").write_text(text)
+    return directory
+
+
+def names(files: object) -> set[str]:
+    """The names of those that are there."""
+    return {file.name for file in files if file.is_file()}
+
+
+def test_what_a_file_imports_from_beside_it_belongs_to_it_however_far(tmp_path: Path) -> None:
+    """Also in a function, in a circle, and in a package; what is installed or not there does not."""
+    directory = written(
+        tmp_path, app="import helper, json\nimport nowhere.at_all\n", helper="def f():\n    from pack.deep import x\n", other="",
+    )  # fmt: skip
+    written(tmp_path / "pack", __init__="", deep="import app\nx = 1\n", unused="import third\n")
+    written(tmp_path, third="this is no Python")
+    found = names(files_of(f"weather = {directory}/app.py:weather"))
+    assert found == {"app.py", "helper.py", "__init__.py", "deep.py", "unused.py", "third.py"}
+    assert names(with_imported([directory / "other.py"], beside=directory)) == {"other.py"}
+    assert list(files_of(f"weather = {directory}/gone.py:weather")) == [directory / "gone.py"]
+
+
+def test_beside_an_installed_module_lies_nothing_of_its_own(tmp_path: Path) -> None:
+    """Other distributions are not looked through."""
+    directory = written(tmp_path / "site-packages", tools="import requests_like\n", requests_like="")
+    assert names(with_imported([directory / "tools.py"], beside=directory)) == {"tools.py"}
+
+
+def test_a_package_s_helper_beside_it_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By an entry point, as of a package that is installed for editing."""
+    written(tmp_path / "clerk_tools", __init__="from clerk_helper import x\n")
+    written(tmp_path, clerk_helper="x = 1\n")
+    info = tmp_path / "clerk-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: clerk\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[hobus.tools]\nlook = clerk_tools:look\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    assert names(files_of("look")) == {"__init__.py", "clerk_helper.py"}
