@@ -52,6 +52,8 @@ class OwnCluster:
 
     def __init__(self, home: str | Path | None, agents: Sequence[Agent]) -> None:
         """Return when every process is ready, under these agents' files. Raises CommandError, OSError."""
+        if strange := [one for one in agents if not hasattr(one, "to_files")]:
+            raise UsageFault(f"agents: expected Agents, not a {type(strange[0]).__name__}")
         self._temporary = tempfile.mkdtemp(prefix="hobus-") if home is None else None
         self.home = home_of(Path(self._temporary or str(home)) / ("home" if home is None else ""))
         self._is_ours = False

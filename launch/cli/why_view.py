@@ -130,7 +130,7 @@ def opening(found: ExplainedTurn) -> list[str]:
     taken = f"taken as a {act}{f' ({labels})' if labels else ''}" if act else "not classified"
     models = ", ".join(dict.fromkeys(f"{one.provider_id}/{one.model_id}" for one in prompts)) or "no model"
     chosen, _, named_by = why.model.partition(",")
-    if prompts and chosen not in models.split(", "):
+    if prompts and why.model and chosen not in models.split(", "):
         named_by = f"in place of {why.model}"
     told = [
         printable(f"The message was {taken}; the turn's end: {turn.ended}."),

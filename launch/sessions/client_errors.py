@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import aclosing, contextmanager
 from functools import wraps
-from inspect import Signature, isasyncgenfunction, iscoroutinefunction, isfunction, signature
+from inspect import Parameter, Signature, isasyncgenfunction, iscoroutinefunction, isfunction, signature
 from math import inf
 from typing import Any, TypeVar
 
@@ -171,7 +171,8 @@ async def _bound(taken: Signature, given: tuple[Any, ...], named: dict[str, Any]
     if getattr(client, "is_closed", False):  # `open` has none yet
         raise RequestError("closed", "this client is closed; open another one")
     session_id = bound.arguments.get("session_id")
-    if session_id is not None:
+    is_needed = "session_id" in bound.arguments and taken.parameters["session_id"].default is Parameter.empty
+    if session_id is not None or is_needed:
         if not isinstance(session_id, str):
             raise RequestError("invalid_input", f"session_id: expected a text, not a {type(session_id).__name__}")
         bound.arguments["session_id"] = await client._session_named(session_id)  # noqa: SLF001 - a method of what is decorated

@@ -61,7 +61,7 @@ class AsyncClient(AsyncSessions):
         """
         if not (f"{key}".isascii() and f"{key}".isprintable()):
             raise RequestError("invalid_input", "key: expected the bearer key of a client, as it was printed")
-        if user is not None and not (user.isascii() and user.isprintable()):
+        if user is not None and not (f"{user}".isascii() and f"{user}".isprintable()):
             raise RequestError("invalid_input", "user: expected an id in printable ASCII")
         try:
             is_address = httpx2.URL(base_url).scheme in ("http", "https")
@@ -77,7 +77,7 @@ class AsyncClient(AsyncSessions):
         self._http = httpx2.AsyncClient(
             base_url=base_url,
             headers={"authorization": f"Bearer {key}", "x-hobus-timeout": f"{self._timeout_s:g}"}
-            | ({"x-hobus-user": user} if user else {}),
+            | ({"x-hobus-user": f"{user}"} if user else {}),
             timeout=self._timeout_s,
             transport=transport,
         )

@@ -96,6 +96,7 @@ def test_agents_are_listed_and_shown_with_and_without_a_cluster(passing):
     listed = two("agent list", "--json").json["agents"]
     assert [(row["agent_id"], row["is_default"]) for row in listed] == [("ADMIN", True), ("CLERK", False)]
     clerk = two("agent show", "--json", "CLERK").json
+    assert (clerk["model"], clerk["classification"]) == ("offline/offline-rules-1", "before")
     assert clerk == listed[1] | {"withheld": []}
     assert clerk["tools"] == ["list_packages", "verify_ledger"]
     assert clerk["file"].endswith("agents/CLERK.json") and clerk["budget_tokens"]["session"] > 0

@@ -341,6 +341,7 @@ def test_a_model_that_stood_in_is_not_told_as_the_one_that_was_chosen(taught):
     elsewhere = replace(turns[0], model="first/m-1, the default")
     assert " (in place of first/m-1, the default): " in opening(ExplainedTurn(account, elsewhere))[1]
     assert "in place of" not in opening(ExplainedTurn(account, turns[0]))[1]
+    assert "in place of" not in opening(ExplainedTurn(account, replace(turns[0], model="")))[1]  # degraded: none chosen
 
 
 def test_memory_that_no_stage_asks_for_is_not_told_as_silent():

@@ -11,6 +11,7 @@ from hobus.bus.messages import memory as m
 from hobus.bus.messages.gateway import Budget
 from hobus.bus.messages.ids import LOCAL, iso, shown_session
 from hobus.bus.messages.session import SessionConfig, SessionView
+from hobus.config.model_choice import choice_fault
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS
 from hobus.launch.cli.chat.talk import Talk
@@ -84,9 +85,15 @@ async def told(line: str, talk: Talk) -> list[Line]:
 
 
 def _model(words: list[str], talk: Talk) -> list[Line]:
-    """Of every message from now on; whether it can be had, the next answer says."""
+    """Of every message from now on; one that the agent cannot have is told at once."""
     if words:
-        talk.overrides = (talk.overrides or SessionConfig()).model_copy(update={"model": words[0]})
+        wanted = (talk.overrides or SessionConfig()).model_copy(update={"model": words[0]})
+        snapshot = talk.place().snapshot
+        agent = snapshot.agents[talk.agent_id or snapshot.config.host.agent_id]
+        choice = snapshot.model_for(agent, "synthesize", request=wanted)
+        if (fault := choice_fault(choice, agent, snapshot.config.gateway)) is not None:
+            return [(fault.detail, "yellow")]
+        talk.overrides = wanted
     chosen = talk.overrides and talk.overrides.model
     return [(chosen or "none was chosen here: that of the session, or its agent's", _DIM)]
 

@@ -107,7 +107,7 @@ class Talk:
         self._is_streamed = is_streamed
         self._waited_for: str | None = None  # session of the turn that is being waited for
         self._is_active = False  # a run was seen for it
-        self._agent_id = agent_id  # of new sessions, and of one that is continued; None: the configured one, or any
+        self.agent_id = agent_id  # of new sessions, and of one that is continued; None: the configured one, or any
         self.overrides: SessionConfig | None = None  # of every message that is sent as a turn of its own
         self.session_id: str | None = None
         self.unfetched: ProcessTurn | None = None  # a turn that may go on, or be answered already
@@ -181,7 +181,7 @@ class Talk:
 
     def _turn(self, session_id: str | None, input_id: str, text: str) -> ProcessTurn:
         return ProcessTurn(
-            session_id=session_id, input_id=input_id, text=text, agent_id=self._agent_id, run_overrides=self.overrides,
+            session_id=session_id, input_id=input_id, text=text, agent_id=self.agent_id, run_overrides=self.overrides,
             stream=self._is_streamed,
         )  # fmt: skip
 

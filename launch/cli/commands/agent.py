@@ -83,13 +83,15 @@ def _snapshot_of(home: Home) -> Snapshot:
 
 def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
     one: AgentFile = snapshot.agents[name]
-    own = home.config / "agents" / f"{name}.json"
+    own, chosen = home.config / "agents" / f"{name}.json", snapshot.model_for(one, "synthesize")
     return {
         "agent_id": name,
         "is_default": name == snapshot.config.host.agent_id,
         "file": str(own) if own.exists() else _brought_by(name, snapshot),
         **_version(name, one, snapshot),
         "agent_class": one.agent_class,
+        "model": f"{chosen.provider}/{chosen.model}",
+        "classification": one.classification,
         "tools": list(one.tools),
         "providers": list(one.permissions.providers),
         "models": list(one.permissions.models),

@@ -90,7 +90,7 @@ def _filled(amount: int, limit: int, cells: int) -> int:
 def breaker(*, place: Place) -> Output:
     """Show the circuit breakers, one per provider and model that was called.
 
-    A gateway that starts takes up from the record those that had opened, and begins with all others closed.
+    A gateway that starts has them all closed, whatever the record says of those before: what fails again opens them.
     """
     found = ask(place, "gateway", ReadBreakers(), Breakers)
     rows = [

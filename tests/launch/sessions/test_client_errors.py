@@ -116,6 +116,18 @@ async def test_both_clients_answer_one_mistake_alike(given: dict[str, Any]) -> N
     assert len(set(errors)) == 1 and errors[0][0] == "invalid_input" and "object" not in errors[0][1]
 
 
+@pytest.mark.parametrize("make", [over_http, over_bus])
+async def test_a_session_that_has_to_be_named_is_not_none(make: Any) -> None:
+    """At once, in place of the time that an answer may take; where it may be left out, it is."""
+    client = make()
+    for called in (client.session, client.pause, client.end):
+        with pytest.raises(RequestError, match="session_id: expected a text, not a NoneType"):
+            await called(None)
+    with pytest.raises(HobusError) as asked:
+        await client.ask("hello", session_id=None)
+    assert asked.value.code != "invalid_input"
+
+
 def test_a_turn_that_ended_in_an_error_is_raised_as_over_http() -> None:
     """Its code, its sentence, when to ask again, and that it is a verdict; a degraded answer is one."""
     made = partial(TurnResult, session_id="11111111-1111-4111-8111-111111111111", run_id=None, input_id="i")
@@ -159,7 +171,8 @@ def test_a_closed_client_without_a_loop_says_so() -> None:
         lambda: Client("ftp://x", "key"), lambda: Client("http://x:port", "key"), lambda: Client(5, "key"),
         lambda: Client("http://x", "a\nb"), lambda: Client("http://x", "schlüssel"), lambda: Client("http://x", "key", timeout_s=0),
         lambda: Client("http://x", "key", timeout_s="soon"), lambda: hobus.ClusterClient(5), lambda: hobus.ClusterClient("\0"),
-        lambda: hobus.ClusterClient(".", timeout_s=-1),
+        lambda: hobus.ClusterClient(".", timeout_s=-1), lambda: Client("http://x", "key", user="schlüssel"),
+        lambda: hobus.Cluster(agents=["clerk"]),
     ],
 )  # fmt: skip
 def test_a_client_that_cannot_be_made_says_why(made: Any) -> None:

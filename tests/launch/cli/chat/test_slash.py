@@ -7,12 +7,15 @@ from typing import Any, cast
 
 import pytest
 
+from bench.builders import shipped_snapshot
 from hobus.bus.messages.gateway import Budget, ScopeBudget
 from hobus.bus.messages.session import ConflictView, IntentView, ProcessTurn, SessionView
 from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import RUN_COMMANDS, is_command
 from hobus.launch.cli.chat.slash import NAMES, is_whole_command, told
 from hobus.launch.cli.chat.talk import Talk
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import home_of
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
@@ -59,6 +62,17 @@ class Told:
 def lines(name: str, talk: Told | None = None) -> str:
     """What a command tells."""
     return "\n".join(text for text, _ in asyncio.run(told(name, cast("Talk", talk or Told()))))
+
+
+def test_a_model_that_cannot_be_had_is_told_at_once(tmp_path):
+    """And is not asked for; one that can be is, from the next message on."""
+    talk = Told()
+    talk.place = lambda: Place(home=home_of(tmp_path), sockets=tmp_path, snapshot=shipped_snapshot())
+    talk.agent_id = talk.overrides = None
+    assert "no provider 'nope'" in lines("/model nope/x", talk) and talk.overrides is None
+    assert "no model 'offline-9'" in lines("/model offline/offline-9", talk) and talk.overrides is None
+    assert lines("/model offline/offline-rules-1", talk) == talk.overrides.model == "offline/offline-rules-1"
+    assert lines("/model", talk) == "offline/offline-rules-1"
 
 
 def test_help_names_every_command_and_an_unknown_one_says_what_there_is():
