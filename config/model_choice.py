@@ -10,7 +10,7 @@ from __future__ import annotations
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.session import ModelChoice, NamedBy, SessionConfig
 from hobus.config.assets import AgentFile, Contract
-from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
+from hobus.config.sections.gateway import GatewayConfig, Route
 
 _NONE = "(none)"
 """In place of a model that nobody names, of a provider whose configuration names none either."""
@@ -52,12 +52,6 @@ def choose_model(  # noqa: PLR0913 - one per place that may name a model
         instance = gateway.providers.get(provider)
         model = instance.models[0].model_id if instance and instance.models else _NONE
     return ModelChoice(provider=provider, model=model, named_by=named_by)
-
-
-def row_of(gateway: GatewayConfig, provider_id: str, model_id: str) -> ModelConfig | None:
-    """What the configuration says of the model, its prices and its window; None: nothing."""
-    instance = gateway.providers.get(provider_id)
-    return next((row for row in instance.models if row.model_id == model_id), None) if instance else None
 
 
 def named_route(choice: ModelChoice) -> tuple[str | None, str | None]:

@@ -14,7 +14,6 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.window import remember
 from hobus.config.assets import AgentFile
-from hobus.config.model_choice import row_of
 from hobus.config.sections.gateway import GatewayConfig, ModelConfig, Route
 from hobus.gateway_service import limits
 from hobus.gateway_service.breaker import said_by
@@ -63,7 +62,7 @@ def check_route(route: Route, config: GatewayConfig, providers: Collection[str])
 
 def model_of(route: Route, config: GatewayConfig) -> ModelConfig | None:
     """The model's row with its prices; None for a model that the configuration does not price."""
-    return row_of(config, route.provider_id, route.model_id)
+    return config.row(route.provider_id, route.model_id)
 
 
 def answer_cap(max_tokens: int, route: Route, estimate: int, window: int) -> int:

@@ -196,3 +196,8 @@ class GatewayConfig(Section):
     on_unknown_outcome: Literal["resend", "fail"] = Field(
         description="a call that a crash left without an end: send it again, or fail it"
     )
+
+    def row(self, provider_id: str, model_id: str) -> ModelConfig | None:
+        """What it says of the model, its prices and its window; None: nothing."""
+        instance = self.providers.get(provider_id)
+        return next((row for row in instance.models if row.model_id == model_id), None) if instance else None

@@ -25,7 +25,6 @@ from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
 from hobus.config.assets import AgentFile
 from hobus.config.attention_rules import override_fault, override_warning
-from hobus.config.model_choice import row_of
 
 
 class Run:
@@ -98,7 +97,7 @@ class Run:
     def of_window(self, share: float) -> int | None:
         """Tokens of this share of its model's window; None: the configuration does not say how large that is."""
         chosen = self.run_config
-        row = row_of(self.config.gateway, chosen.provider, chosen.model)
+        row = self.config.gateway.row(chosen.provider, chosen.model)
         return None if row is None or row.context_tokens is None else int(row.context_tokens * share)
 
     @cached_property
