@@ -135,6 +135,14 @@ class AgentFile(Asset):
         "and a session that begins with one ends with it",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
+    output_schema: dict[str, Any] | None = Field(
+        default=None,
+        description="JSON Schema of an object that each answer is, unless a request or session asks for another; none: "
+        "words",
+    )
+    memory: StrictBool = Field(
+        default=True, description="false: its turns teach nothing, and nothing learned is shown to its model"
+    )
     takes_sampling: StrictBool = Field(
         default=True,
         description="temperature, top_p, seed and stop of a request count; false: the contract's alone",
@@ -152,7 +160,7 @@ class AgentFile(Asset):
 
     def on_errand(self) -> AgentFile:
         """The agent as it answers such a message."""
-        return self.model_copy(update={"tools": (), "classification": "off"})
+        return self.model_copy(update={"tools": (), "classification": "off", "output_schema": None})
 
     def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
         """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""

@@ -3,27 +3,42 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pydantic import TypeAdapter
+
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.tool import MARK
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from hobus.launch.cluster.vendors import ADDRESSES, vendor_instance
 from hobus.launch.sessions.client_errors import RequestError
 
 Tool = Callable[..., Any] | str
 """A function with `@tool`, or the name of a built-in tool or one of an MCP server (`<server>__*`: all of that)."""
+if TYPE_CHECKING:
+    import typing_extensions
+
+    T = typing_extensions.TypeVar("T", default=Any)  # so that an Agent without an output needs no type
+else:
+    T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(Generic[T]):
     """Who answers. Raises RequestError for what cannot be one, with the mend.
 
     `name`: letters, digits and `_`; in capitals it is the agent's id. `instructions`: its system prompt, or a `Path` to
     it. `tools`: what it has, and may use. `approval`: those of them whose calls wait for a person. `model`:
-    `PROVIDER/MODEL`, else that of the cluster (`gateway.default_route`: as shipped, the offline model).
+    `PROVIDER/MODEL` of the cluster; `openai:MODEL` or `anthropic:MODEL`, whose key is in OPENAI_API_KEY or
+    ANTHROPIC_API_KEY; None: that of the cluster (`gateway.default_route`: as shipped, the offline model). `output`:
+    what each answer is, read by `parse`: a class with typed fields (pydantic, dataclass, TypedDict), or the JSON Schema
+    of an object. `budget`: purpose -> setting of section `budget`. `memory`: False: its turns teach nothing.
     """
 
     name: str
@@ -31,6 +46,9 @@ class Agent:
     tools: Sequence[Tool] = ()
     approval: Sequence[Tool] = ()
     model: str | None = None
+    output: type[T] | dict[str, Any] | None = None
+    budget: Mapping[str, str] = field(default_factory=dict[str, str])
+    memory: bool = True
 
     def __post_init__(self) -> None:
         if _NAME.fullmatch(self.name) is None:
@@ -43,8 +61,10 @@ class Agent:
             raise _invalid(f"{self.name}: {', '.join(sorted(doubled))} is named twice among its tools; rename one")
         if lacking := [name for name in map(_name_of, self.approval) if name not in names]:
             raise _invalid(f"{self.name}: {lacking[0]} waits for an approval and is none of its tools; add it to tools")
-        if self.model is not None and not all(self.model.partition("/")):
-            raise _invalid(f"{self.name}: the model {self.model!r}: expected PROVIDER/MODEL (hobus provider list)")
+        if self.model is not None and not all(self.model.partition(":" if self._vendor else "/")):
+            forms = "PROVIDER/MODEL (hobus provider list), openai:MODEL or anthropic:MODEL"
+            raise _invalid(f"{self.name}: the model {self.model!r}: expected {forms}")
+        self._schema()
 
     @property
     def agent_id(self) -> str:
@@ -58,17 +78,53 @@ class Agent:
         names = [_name_of(one) for one in self.tools]
         agent: dict[str, Any] = {
             "agent_id": self.agent_id, "agent_class": "RESIDENT", "framework_id": "FMWK-107", "tier": "hot",
-            "system_prompt": text, "attention": [], "tools": names, "budget": {},
+            "system_prompt": text, "attention": [], "tools": names, "budget": dict(self.budget), "memory": self.memory,
             "permissions": {"tools": names, "providers": ["*"], "models": ["*"], "paths": []},
         }  # fmt: skip
+        if (schema := self._schema()) is not None:
+            agent["output_schema"] = schema
+        settings: dict[str, Any] = {}
         if self.model is not None:
-            provider, _, model = self.model.partition("/")
+            provider, _, model = self.model.partition(":" if self._vendor else "/")
             agent["model"] = {"provider_id": provider, "model_id": model}
-        tools = {
+        if self._vendor:
+            shipped = json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text())["gateway"]["providers"]["offline"]
+            instance = vendor_instance(self._vendor, shipped["concurrency_max"])
+            settings["gateway"] = {"providers": {self._vendor: instance}}
+        settings["tools"] = {
             "entry_points": [entry_of_function(one) for one in self.tools if not isinstance(one, str)],
             "approval": [_name_of(one) for one in self.approval],
         }
-        return {f"agents/{self.agent_id}.json": agent, "admin_config.json": {"tools": tools}}
+        return {f"agents/{self.agent_id}.json": agent, ADMIN_CONFIG: settings}
+
+    def parse(self, result: TurnResult) -> T:
+        """The answer as `output` says. Raises RequestError for one that is none: refused, or degraded to words."""
+        if isinstance(self.output, dict) or self.output is None:
+            read: Callable[[str], Any] = json.loads
+        else:
+            read = TypeAdapter[Any](self.output).validate_json
+        try:
+            return read(result.response)
+        except ValueError as fault:
+            raise _invalid(f"the answer is no {self.name}'s output ({result.outcome}): {fault}") from None
+
+    @property
+    def _vendor(self) -> str:
+        """Of `openai:MODEL`; empty: the model is one of the cluster's own providers."""
+        vendor, separator, _ = (self.model or "").partition(":")
+        return vendor if separator and vendor in ADDRESSES else ""
+
+    def _schema(self) -> dict[str, Any] | None:
+        """What its answers keep. Raises RequestError for an output that no object is."""
+        if self.output is None or isinstance(self.output, dict):
+            return self.output
+        try:
+            schema = TypeAdapter(self.output).json_schema()
+        except Exception as error:  # noqa: BLE001 - pydantic's own kinds, and what annotations raise
+            raise _invalid(f"{self.name}: its output {self.output!r} has no JSON Schema: {error}") from None
+        if schema.get("type") != "object":
+            raise _invalid(f"{self.name}: its output {self.output!r} is no object; give it as the field of a class")
+        return schema
 
 
 def entry_of_function(function: Callable[..., Any]) -> str:

@@ -102,10 +102,11 @@ def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, A
     if not agents:
         return {}
     wanted = dict[str, dict[str, Any]]()
-    entries, approval = dict[str, str](), list[str]()
+    entries, approval, providers = dict[str, str](), list[str](), dict[str, Any]()
     for agent in agents:
         files = agent.to_files()
-        own = files.pop(ADMIN_CONFIG)["tools"]
+        of_all = files.pop(ADMIN_CONFIG)
+        own, providers = of_all["tools"], of_all.get("gateway", {}).get("providers", {}) | providers
         if f"agents/{agent.agent_id}.json" in wanted:
             raise UsageFault(f"two agents are called {agent.agent_id}; rename one")
         for entry in own["entry_points"]:
@@ -124,4 +125,7 @@ def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, A
             "approval": list(dict.fromkeys([*tools.get("approval", ()), *approval])),
         },
     }
+    if providers:
+        gateway = settings.get("gateway", {})
+        wanted[ADMIN_CONFIG]["gateway"] = gateway | {"providers": providers | gateway.get("providers", {})}
     return {name: document for name, document in wanted.items() if document != own_config.document(home.config / name)}

@@ -132,7 +132,7 @@ class Learning:
         Logged again, they count once.
         """
         agent = self._resources.snapshot.agents.get(session.record.state.agent_id or "")
-        if ended is None or agent is None:
+        if ended is None or agent is None or not agent.memory:
             return Learned()
         principal, vocabulary = session.record.state.principal, self._resources.config.classify_labels
         signals = signals_of(ended, session.session_id, principal=principal, tools=agent.tools, vocabulary=vocabulary)

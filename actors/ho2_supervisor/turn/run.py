@@ -48,7 +48,7 @@ class Run:
         self.resources = resources
         self.config = resources.config
         self.budget_tokens = agent.budget_tokens("synthesize", resources.config.budget)  # for all rounds of the answer
-        is_taught_by = not (self.called_tool or self.is_errand)
+        is_taught_by = agent.memory and not (self.called_tool or self.is_errand)
         self.learning = learning if is_taught_by else None  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
         self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
@@ -88,10 +88,12 @@ class Run:
 
     @property
     def run_config(self) -> RunConfig:
-        """The configuration frozen at RunStarted."""
+        """The configuration frozen at RunStarted; where that names no form of its answer, its agent's."""
         run = self.session.record.state.run
         if run is None or run.config is None:
             raise AssertionError(f"run {self.run_id} has not started")
+        if run.config.output_schema is None and self.agent.output_schema is not None:
+            return run.config.model_copy(update={"output_schema": self.agent.output_schema})
         return run.config
 
     def of_window(self, share: float) -> int | None:

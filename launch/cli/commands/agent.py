@@ -17,7 +17,7 @@ from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.console.output import note, printable, say_prose, short_path, table
+from hobus.launch.console.output import as_json, note, printable, say_prose, short_path, table
 
 if TYPE_CHECKING:
     from hobus.config.snapshot import Snapshot
@@ -92,6 +92,8 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
         "agent_class": one.agent_class,
         "model": f"{chosen.provider}/{chosen.model}",
         "classification": one.classification,
+        "memory": one.memory,
+        "output_schema": one.output_schema,
         "tools": list(one.tools),
         "providers": list(one.permissions.providers),
         "models": list(one.permissions.models),
@@ -128,6 +130,8 @@ def _in_words(value: Any) -> str:
             return "yes" if value else "no"
         case list():
             return ", ".join(value) or "-"
+        case {"type": "object"}:
+            return as_json(value)
         case dict():
             return ", ".join(f"{name} {amount}" for name, amount in value.items())
         case _:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,11 +21,11 @@ from hobus.launch.cli.commands.options import Family, Output, with_home, with_js
 from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.own_config import Settings
+from hobus.launch.cluster.vendors import ADDRESSES, wire_settings
 from hobus.launch.console import finding
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command
 from hobus.launch.console.output import is_terminal, say, styled, table
 
-_ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 _PRICES = ("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million")
 
 
@@ -167,7 +166,7 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
             raise UsageFault("--base-url is for kinds openai and anthropic")
         entry_point = entry_point or _asked("Entry point", asks, flag="--entry-point")
     elif base_url is None:
-        base_url = _asked("Address", asks, flag="", default=_ADDRESSES.get(kind, ""))
+        base_url = _asked("Address", asks, flag="", default=ADDRESSES.get(kind, ""))
     if not models and not any_model:
         said = _asked("Models, with commas between them", asks, flag="--model")
         models = tuple(part.strip() for part in said.split(",") if part.strip())
@@ -252,12 +251,7 @@ def _settings_of(kind: str, base_url: str, entry_point: str, options: tuple[str,
     """What only this kind of provider has."""
     if kind == "plugin":
         return {"entry_point": entry_point, "options": dict(_option(text) for text in options)}
-    # Anthropic's SDK has no word for a temperature any more, and its newer models refuse one.
-    said = {"base_url": base_url, "structured": "json_schema", "omit": ["temperature"] * (kind == "anthropic")}
-    if kind == "openai":
-        is_theirs = re.match(r"https?://api\.openai\.com(?![^/:])", base_url) is not None
-        said["max_tokens_field"] = "max_completion_tokens" if is_theirs else "max_tokens"
-    return said
+    return wire_settings(kind, base_url)
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from bench.builders import changed, shipped_snapshot
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, load
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.tool import entry_of, tool
 from hobus.config.assets import AgentFile
+from hobus.config.schema import AdminConfig
 from hobus.launch.app.agent import Agent
 from hobus.launch.sessions.client_errors import RequestError
 
@@ -56,6 +61,54 @@ def test_it_compiles_to_the_files_of_a_home(tmp_path: Path) -> None:
     assert (declared.tool_id, declared.idempotent, declared.writes) == ("weather", False, True)
 
 
+def result(response: str, outcome: Any) -> TurnResult:
+    """A turn's end."""
+    return TurnResult(response=response, outcome=outcome, session_id="", run_id=None, input_id="i")
+
+
+class Forecast(BaseModel):
+    """An answer."""
+
+    city: str
+    degrees: int
+
+
+@dataclass
+class Words:
+    """Another."""
+
+    said: list[str]
+
+
+def test_its_output_is_a_schema_of_its_file_and_is_read_back_typed() -> None:
+    """A pydantic model, a dataclass, or a JSON Schema; of an answer that is none is said so."""
+    clerk = Agent("clerk", "Be brief.", output=Forecast)
+    document = AgentFile.model_validate(clerk.to_files()["agents/CLERK.json"])
+    assert document.output_schema == Forecast.model_json_schema() and document.memory
+    assert clerk.parse(result('{"city": "Paris", "degrees": 20}', "success")).degrees == 20
+    assert Agent("a", "x", output=Words).parse(result('{"said": ["a"]}', "success")) == Words(["a"])
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    plain = Agent("a", "x", output=schema, memory=False, budget={"session": "agent_token_limit"})
+    document = AgentFile.model_validate(plain.to_files()["agents/A.json"])
+    assert (document.output_schema, document.memory) == (schema, False)
+    assert document.budget == {"session": "agent_token_limit"}
+    assert plain.parse(result('{"n": 1}', "success")) == {"n": 1}
+    with pytest.raises(RequestError, match=r"no clerk's output \(degraded\)"):
+        clerk.parse(result("Sunny.", "degraded"))
+
+
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"])
+def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
+    """It comes with the program, with any of its models, by the usual variable; never with a key."""
+    files = Agent("clerk", "x", model=f"{vendor}:big-1").to_files()
+    assert files["agents/CLERK.json"]["model"] == {"provider_id": vendor, "model_id": "big-1"}
+    changes = [("gateway.providers", shipped_snapshot().config.gateway.model_dump()["providers"])]
+    changes[0][1].update(files["admin_config.json"]["gateway"]["providers"])
+    config = AdminConfig.model_validate(changed(shipped_snapshot().config.model_dump(), changes))
+    instance = config.gateway.providers[vendor]
+    assert (instance.kind, instance.key, instance.any_model) == (vendor, f"env:{vendor.upper()}_API_KEY", True)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -66,6 +119,9 @@ def test_it_compiles_to_the_files_of_a_home(tmp_path: Path) -> None:
         ({"tools": [weather, weather]}, "weather is named twice"),
         ({"tools": [], "approval": [weather]}, "add it to tools"),
         ({"model": "llama"}, "expected PROVIDER/MODEL"),
+        ({"model": "openai:"}, "expected PROVIDER/MODEL"),
+        ({"output": list[int]}, "give it as the field of a class"),
+        ({"output": object()}, "has no JSON Schema"),
     ],
 )
 def test_what_cannot_be_one_is_told_at_once(given: dict[str, Any], said: str) -> None:

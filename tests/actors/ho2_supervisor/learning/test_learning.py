@@ -136,6 +136,18 @@ def test_what_another_owner_named_first_is_what_the_answer_names() -> None:
         assert rig.run(rig.turn("i1", QUESTION)).consolidation_candidates == ["domain:system"]
 
 
+def test_an_agent_without_memory_is_taught_nothing_and_shown_nothing() -> None:
+    """Whatever ends its turn; another agent's are as ever."""
+    with Rig(*ON, agent={"memory": False}) as rig:
+        memory = remembering(rig)
+        assert asked(rig).outcome == "success"
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        rig.run(rig.turn("i2", "again"))
+        rig.run(rig.host.sleep(5))
+        assert (memory.reads, memory.logs) == ([], [])
+
+
 def test_late_memory_costs_its_time_out_and_names_no_candidate() -> None:
     """`ho3.log_timeout_ms` bounds the reply; a warning with the reason stands in the record."""
     with Rig(*ON) as rig:

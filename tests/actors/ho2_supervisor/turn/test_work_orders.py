@@ -18,7 +18,7 @@ from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext, dispatche
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import RunId, StepId, TurnId
-from hobus.bus.messages.session import RunConfig
+from hobus.bus.messages.session import RunConfig, SessionConfig
 from hobus.bus.messages.work_order import (
     Exchange,
     Fence,
@@ -29,7 +29,7 @@ from hobus.bus.messages.work_order import (
     WorkOrder,
 )
 from tests.actors.ho2_supervisor.journals import SESSION, at
-from tests.actors.ho2_supervisor.rig import receipt_of, snapshot
+from tests.actors.ho2_supervisor.rig import Rig, receipt_of, snapshot
 
 RUN = RunId(session_id=SESSION, run_seq=3)
 STEP = StepId(turn_id=TurnId(run_id=RUN, turn_seq=2), step_seq=1)
@@ -162,3 +162,16 @@ def test_recorded_receipt_expands_to_the_same_bytes() -> None:
     for receipt in (by_ref, plain, failed):
         recorded = Receipt.model_validate(blank_receipt(receipt))
         assert pack(expand_receipt(recorded, {"r/9": "said"}).model_dump()) == pack(receipt.model_dump())
+
+
+def test_an_agent_s_form_is_that_of_its_answers_unless_somebody_asks_for_another() -> None:
+    """A request goes first; a client's errand is answered in words."""
+    own, asked_for = ({"type": "object", "properties": {name: {"type": "string"}}} for name in ("own", "other"))
+    agent = {"output_schema": own, "errands": ("### Task:",)}
+    with Rig(agent=agent) as rig:
+        rig.run(rig.start_session())
+        for number, (text, wanted) in enumerate([("a", None), ("b", asked_for), ("### Task: title", None)], start=1):
+            overrides = wanted and SessionConfig(output_schema=wanted)
+            rig.run(rig.turn(f"i{number}", text, run_overrides=overrides))
+        told = [one.constraints.output_schema for one in rig.pool.orders if one.wo_type == "synthesize"]
+        assert told == [own, asked_for, None]
