@@ -24,6 +24,10 @@ TAP_POLL_MS = 200
 """Milliseconds between two looks of `hobus tap` whether the cluster is still there."""
 CHAT_HISTORY_LINES = 1000
 """Typed lines that `hobus chat` remembers in its home."""
+SOURCE_POLL_MS = 500
+"""Milliseconds between two looks of `hobus dev` at a program's files."""
+TURNS_SHOWN_MAX = 64
+"""Entries of the record that `hobus dev` reads at once for its lines of turns."""
 COMMAND_POLL_MS = 20
 """Milliseconds between two looks of a command that waits for processes."""
 IMAGE_NAME_CHARS = 12

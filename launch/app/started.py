@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +18,7 @@ from hobus.launch.app.agent import Agent
 from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
@@ -35,43 +38,68 @@ def agents_in(file: Path) -> list[Agent]:
     return list(found.values())
 
 
-def write_files(home: Home, agents: Sequence[Agent]) -> list[str]:
-    """Names of the files in the home's `config/` that had to change for these agents. Raises CommandError, OSError."""
-    if not _changed_files(home, agents):
+def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
+    """The agents of this file are in the home's `config/`. Raises CommandError."""
+    try:
+        write_files(home, agents, app.resolve())
+    except UnicodeDecodeError as error:
+        raise UsageFault(f"the instructions of {app} are not UTF-8 ({error.reason}); save their file as that") from None
+    except OSError as error:
+        raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
+
+
+_PROGRAMS = ".programs.json"
+"""In `config/`, hidden, so that it is no governed file: what was written for each program, to be taken back."""
+
+
+def write_files(home: Home, agents: Sequence[Agent], program: Path | None = None) -> list[str]:
+    """Names of the files in the home's `config/` that had to change for these agents. Raises CommandError, OSError.
+
+    What this program had there before, and has no more, is taken away.
+    """
+    if not any(_changed_files(home, agents, program)):
         return []
     with own_config.alone(home):
-        changed = _changed_files(home, agents)
+        changed, gone = _changed_files(home, agents, program)
         (home.config / "agents").mkdir(exist_ok=True)
         for name, document in changed.items():
             own_config.put(home.config / name, document)
-    return list(changed)
+        for name in gone:
+            (home.config / name).unlink(missing_ok=True)
+    return [*changed, *gone]
 
 
 class OwnCluster:
     """The cluster of a home: started here, and stopped by `end`; or one that runs already, and goes on."""
 
-    def __init__(self, home: str | Path | None, agents: Sequence[Agent]) -> None:
-        """Return when every process is ready, under these agents' files. Raises CommandError, OSError."""
+    def __init__(self, home: str | Path | None, agents: Sequence[Agent], app: Path | None = None) -> None:
+        """Return when every process is ready, under these agents' files. Raises CommandError, OSError.
+
+        `app`: the file that has them, where they are no running program's.
+        """
         if strange := [one for one in agents if not hasattr(one, "to_files")]:
             raise UsageFault(f"agents: expected Agents, not a {type(strange[0]).__name__}")
         self._temporary = tempfile.mkdtemp(prefix="hobus-") if home is None else None
         self.home = home_of(Path(self._temporary or str(home)) / ("home" if home is None else ""))
         self._is_ours = False
         try:
-            self._begin(agents)
+            self._begin(agents, app)
         except BaseException:
             self.end()
             raise
 
-    def _begin(self, agents: Sequence[Agent]) -> None:
+    def _begin(self, agents: Sequence[Agent], app: Path | None) -> None:
         if holder(self.home) is not None:
-            if changed := _changed_files(self.home, agents):
+            if changed := _changed_files(self.home, agents)[0]:
                 raise CommandError(
                     f"the cluster in {self.home.root} runs with another {', '.join(changed)} than these agents",
                     hint=f"{next_command('down', self.home.root)} first, or leave these agents out",
                 )
             return
-        write_files(self.home, agents)
+        if app is None:
+            write_files(self.home, agents)
+        else:
+            take_in(self.home, agents, app)
         code = start_detached(self.home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
         self._is_ours = True
         if code != exit_codes.OK:
@@ -94,13 +122,8 @@ class OwnCluster:
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
-    """Documents by their paths in the home's `config/` that differ from what is there.
-
-    In its settings the first agent answers who names none, and these tools are added to those that are there already.
-    """
-    if not agents:
-        return {}
+def _documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
+    """All of these agents' files; the settings as if a home had none. Raises UsageFault: two exclude each other."""
     wanted = dict[str, dict[str, Any]]()
     entries, approval, providers = dict[str, str](), list[str](), dict[str, Any]()
     for agent in agents:
@@ -114,18 +137,69 @@ def _changed_files(home: Home, agents: Sequence[Agent]) -> dict[str, dict[str, A
                 raise UsageFault(f"two tools are called {name}: {entry}, {entries[name]}; rename one")
         approval += own["approval"]
         wanted |= files
-    settings = own_config.read(home)
-    tools = settings.get("tools", {})
-    theirs = {entry_of(entry)[0]: entry for entry in tools.get("entry_points", ())}
+    tools = {"entry_points": list(entries.values()), "approval": list(dict.fromkeys(approval))}
+    names = [agent.agent_id for agent in agents]
+    settings = {"host": {"agent_id": names[0]}, "tools": tools, "agents": names, "providers": providers}
+    return wanted | {ADMIN_CONFIG: settings}
+
+
+def _changed_files(
+    home: Home, agents: Sequence[Agent], program: Path | None = None
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Documents by their paths in the home's `config/` that differ from what is there, and paths that are to go.
+
+    In its settings the first agent answers who names none, and these tools are added to those that are there already.
+    """
+    if not agents:
+        return {}, []
+    wanted = _documents(agents)
+    settings, own = own_config.read(home), wanted[ADMIN_CONFIG]
+    programs = own_config.document(home.config / _PROGRAMS)
+    past = programs.get(str(program), {"agents": [], "tools": {}, "host": {}})
+    if program is not None:
+        wanted[_PROGRAMS] = programs | {str(program): own}
+    host, tools, said = settings.get("host", {}), settings.get("tools", {}), own["tools"]
+    if host.get("agent_id") == past["host"].get("agent_id"):
+        host = host | own["host"]
+    kept = {
+        key: [one for one in tools.get(key, ()) if one in said[key] or one not in past["tools"].get(key, ())]
+        for key in said
+    }
+    theirs, ours = ({entry_of(one)[0]: one for one in have["entry_points"]} for have in (kept, said))
     wanted[ADMIN_CONFIG] = settings | {
-        "host": {"agent_id": agents[0].agent_id} | settings.get("host", {}),
+        "host": own["host"] | host,
         "tools": tools
         | {
-            "entry_points": list((theirs | entries).values()),
-            "approval": list(dict.fromkeys([*tools.get("approval", ()), *approval])),
+            "entry_points": list((theirs | ours).values()),
+            "approval": list(dict.fromkeys([*kept["approval"], *said["approval"]])),
         },
     }
-    if providers:
+    if providers := own["providers"]:
         gateway = settings.get("gateway", {})
         wanted[ADMIN_CONFIG]["gateway"] = gateway | {"providers": providers | gateway.get("providers", {})}
-    return {name: document for name, document in wanted.items() if document != own_config.document(home.config / name)}
+    gone = [f"agents/{name}.json" for name in past["agents"] if f"agents/{name}.json" not in wanted]
+    changed = {name: one for name, one in wanted.items() if one != own_config.document(home.config / name)}
+    return changed, [name for name in gone if (home.config / name).exists()]
+
+
+def main() -> None:
+    """`python -m` this module, HOME FILE: the file's agents are taken into the home; a line of JSON says how that went.
+
+    In a process of its own, so that the file is imported as it is now, and what its import does harms nobody.
+    """
+    home, app = home_of(Path(sys.argv[1])), Path(sys.argv[2])
+    out = os.dup(1)
+    os.dup2(2, 1)  # what the file prints is no part of the answer
+    read, fault = list[str](), list[str]()
+    try:
+        agents = agents_in(app)
+        read = [str(one.instructions.absolute()) for one in agents if isinstance(one.instructions, Path)]
+        take_in(home, agents, app)
+    except CommandError as error:
+        fault = [error.message, error.hint]
+    os.write(out, f"{json.dumps([read, fault])}\n".encode())
+    os._exit(0)  # threads that the file left behind are nobody's business
+
+
+if __name__ == "__main__":
+    main()

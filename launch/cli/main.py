@@ -36,6 +36,7 @@ from hobus.launch.console.output import (
 COMMANDS: dict[str, str] = {
     "demo": "A whole cluster, three turns, one kill, one verification; leaves nothing.",
     "up": "Start the cluster of a home.",
+    "dev": "Start the cluster of a Python file, and take its changes in while it runs.",
     "init": "Copy the governed files into the home, to change them there.",
     "doctor": "Check this machine, home and cluster, and say how to fix what is wrong.",
     "ps": "List the processes and their states.",

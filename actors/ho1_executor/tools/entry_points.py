@@ -126,10 +126,25 @@ class BadEntryPoint(Exception):
 
 def load(entry: str) -> ToolDefinition:
     """The tool of one of `tools.entry_points`. Raises BadEntryPoint, whatever its package does."""
-    name, target = entry_of(entry)
+    name = entry_of(entry)[0]
     if name in BUILTIN:
         raise BadEntryPoint("a built-in tool has this name; rename the entry point")
-    return definition_of(name, _from_file(target) if target else _from_package(name))
+    function = _function_of(entry)
+    try:
+        return definition_of(name, function)
+    except BadEntryPoint as bad:
+        raise BadEntryPoint(f"{_where(function)}{bad}") from None
+
+
+def _function_of(entry: str) -> Any:
+    name, target = entry_of(entry)
+    return _from_file(target) if target else _from_package(name)
+
+
+def _where(function: Any) -> str:
+    """File and line of a function, as the beginning of a sentence; empty where it has none."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return "" if code is None else f"{code.co_filename}:{code.co_firstlineno}: "
 
 
 def _from_file(target: str) -> Any:
@@ -261,12 +276,15 @@ def _line(error: BaseException) -> str:
     return "".join(char if char.isprintable() and char.isascii() else "?" for char in first[:160])
 
 
+_OURS = f"{Path(__file__).parents[3]}{os.sep}"
+
+
 def _place(error: BaseException) -> str:
     """File and line of the package's own code in which it was raised; empty where there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f", {error.filename}:{error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_file()]
-    own = [frame for frame in frames if "importlib" not in frame.filename and frame.filename != __file__]
+    own = [one for one in frames if "importlib" not in one.filename and not one.filename.startswith(_OURS)]
     return f", {own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
@@ -282,7 +300,8 @@ def main() -> None:
     for entry in sys.argv[2:]:
         try:
             told = json.loads(description_of(entry, int(sys.argv[1])))
-            found = input_schema_fault(told["parameters"]), told["writes"]
+            fault = input_schema_fault(told["parameters"])
+            found = fault and f"{_where(_function_of(entry))}{fault}", told["writes"]
         except BadEntryPoint as bad:
             found = str(bad), False
         os.write(out, f"{json.dumps(found)}\n".encode())

@@ -16,7 +16,7 @@ from hobus.bus.messages.base import Message
 from hobus.launch.cluster.client import asked, cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import UsageFault, next_here, of_os_error
+from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.sessions.turns import check_text, words_of
 
 if TYPE_CHECKING:
@@ -64,10 +64,7 @@ def agent_of_app(home: Home, app: Path | None, agent: str | None, session: str |
         return agent
     started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
     agents = started.agents_in(app)
-    try:
-        click.get_current_context().with_resource(started.OwnCluster(home.root, agents))
-    except OSError as error:
-        raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
+    click.get_current_context().with_resource(started.OwnCluster(home.root, agents, app))
     return agent or (None if session else str(agents[0].agent_id))
 
 

@@ -97,6 +97,17 @@ with_config_file = click.option(
 )
 """The command gets `config_file: Path | None`."""
 
+HTTP = "127.0.0.1:8420"
+"""Where the HTTP door is when nobody says where: this machine alone."""
+with_http = click.option(
+    "--http",
+    is_flag=False,
+    flag_value=HTTP,
+    metavar="[HOST:PORT]",
+    help=f"Open the HTTP door, at {HTTP} by default; port 0: any free one.",
+)
+"""The command gets `http: str | None`."""
+
 
 def with_json(command: Callable[..., Output]) -> Callable[..., Any]:
     """`--json` prints the document of what the command returns, else it is shown to a person; `home` as `with_home`."""

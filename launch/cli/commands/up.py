@@ -8,17 +8,14 @@ from pathlib import Path
 import click
 
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.cli.commands.options import DURATION, with_config_file, with_home
+from hobus.launch.cli.commands.options import DURATION, with_config_file, with_home, with_http
 from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, of_os_error
+from hobus.launch.console.errors import CommandError
 from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.starting import start_detached, start_here
-
-HTTP = "127.0.0.1:8420"
-"""Where the HTTP door is when nobody says where: this machine alone."""
 
 
 @click.command()
@@ -36,13 +33,7 @@ HTTP = "127.0.0.1:8420"
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho1=2.")
 @with_config_file
 @click.option("--listen", metavar="HOST:PORT", help="Let workers on other hosts connect here; port 0: any free one.")
-@click.option(
-    "--http",
-    is_flag=False,
-    flag_value=HTTP,
-    metavar="[HOST:PORT]",
-    help=f"Open the HTTP door, at {HTTP} by default; port 0: any free one.",
-)
+@with_http
 @with_home
 def up(  # noqa: PLR0913 - one per option
     *,
@@ -66,7 +57,8 @@ def up(  # noqa: PLR0913 - one per option
     if http is not None:
         parts_of(http)
     if app is not None:
-        _write(home, app)
+        started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
+        started.take_in(home, started.agents_in(app), app)
     options = StartOptions(config_file=config_file, scale=scale, listen=listen, http=http)
     wait = wait or wait_timeout_s is not None
     if holder(home) is not None:
@@ -83,15 +75,6 @@ def up(  # noqa: PLR0913 - one per option
         names = inherited.names_of(config_file or home.config / ADMIN_CONFIG)
         inherited.execute(["up", "--home", str(home.root), *options.words()], names)
     return start_here(home, options)
-
-
-def _write(home: Home, app: Path) -> None:
-    """The agents of a Python file are in the home's `config/`. Raises CommandError."""
-    started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
-    try:
-        started.write_files(home, started.agents_in(app))
-    except OSError as error:
-        raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
 
 
 def _is_up(home: Home, options: StartOptions, *, wait: bool, wait_timeout_s: float | None) -> int:

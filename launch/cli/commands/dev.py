@@ -1,0 +1,213 @@
+"""`hobus dev`: the cluster of a Python file, which takes the file's changes in while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import ConfigError, RuntimeFault
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Entry, Tail
+from hobus.bus.record.ends import end_in, result_in, why_failed
+from hobus.bus.record.journal import recorded
+from hobus.bus.tool import entry_of
+from hobus.config.difference import Difference
+from hobus.launch.cli.commands.options import with_home, with_http
+from hobus.launch.cluster.client import cluster_of, connected
+from hobus.launch.cluster.endpoints import parts_of
+from hobus.launch.cluster.home import Home, holder
+from hobus.launch.cluster.run_file import cluster_gone, running
+from hobus.launch.cluster.tool_code import with_imported
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error
+from hobus.launch.console.interrupt import keep_on
+from hobus.launch.console.output import cell, clock_time, duration, in_one_line, say, say_prose
+from hobus.launch.launcher import children
+from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.reload import reload_in_turn
+from hobus.launch.launcher.starting import start_detached
+from hobus.launch.launcher.stop import stop
+from hobus.launch.launcher.up_already import differences
+from hobus.launch.limits import SOURCE_POLL_MS, TURNS_SHOWN_MAX
+from hobus.ledger_service.reader import head_of
+
+
+@click.command()
+@click.argument("app", type=click.Path(path_type=Path))
+@with_http
+@with_home
+def dev(*, home: Home, app: Path, http: str | None) -> int:
+    """Start the cluster of a home with the agents of APP, a Python file, and take the file's changes in while it runs.
+
+    Watched are APP, the modules that it imports from its own directory, and files of instructions. A change is taken in
+    as `hobus reload` does: new turns begin under it, those that run end under what they began with. A fault is
+    shown, and the cluster goes on with what it had. Each turn is a line. Ctrl-C stops a cluster that was started here.
+    """
+    if not app.is_file():
+        raise UsageFault(f"there is no file {app}", hint="name a Python file with an Agent at its top")
+    if http is not None:
+        parts_of(http)
+    developed = _Developed(home, app, StartOptions(http=http))
+    try:
+        developed.take_in()
+        _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
+        while True:
+            asyncio.run(developed.until_changed())
+            developed.take_in()
+    except KeyboardInterrupt:
+        return exit_codes.OK  # that is how it ends
+    finally:
+        developed.end()
+
+
+class _Developed:
+    """The file's cluster, and what is known of the file."""
+
+    def __init__(self, home: Home, app: Path, options: StartOptions) -> None:
+        self._home, self._app, self._options = home, app, options
+        self._instructions: list[str] = []
+        self._seen: dict[Path, tuple[int, int] | None] = {}
+        self._after: int | None = None
+        self._is_ours = False
+
+    def take_in(self) -> None:
+        """The cluster runs under what the file says now; why it does not is shown."""
+        self._seen = _looked_at({*self._seen, *_sources(self._app)})
+        try:
+            self._instructions = _written(self._home, self._app)
+        except CommandError as error:
+            goes_on = "; the cluster goes on with what it had" if holder(self._home) is not None else ""
+            return _show(CommandError(f"{error.message}{goes_on}", hint=error.hint))
+        finally:
+            self._seen |= _looked_at(map(Path, self._instructions))
+        try:
+            if holder(self._home) is None:
+                self._start()
+            else:
+                self._reload()
+        except (CommandError, RuntimeFault) as error:
+            _show(error)
+
+    def _start(self) -> None:
+        start_detached(self._home, self._options, wait=True, ends_with_us=True)
+        self._is_ours = True
+
+    def _reload(self) -> None:
+        if self._after is None:
+            _say(f"the cluster in {self._home.root} runs already, and goes on afterwards")
+            for line in differences(running(self._home), self._options, self._home):
+                _say(line, "yellow")
+        done = reload_in_turn(self._home)
+        named = ", ".join([*dict.fromkeys(name for one in done.changes for name in _names(one)), *done.beside])
+        _say(f"taken in after {duration(done.elapsed_ms / 1000)}: {named}" if named else "nothing changed", "green")
+
+    async def until_changed(self) -> None:
+        """Return when a file has changed; meanwhile each turn that ends is a line. Raises CommandError: it is down."""
+        async with AsyncExitStack() as stack:
+            bus = None
+            if holder(self._home) is not None:
+                bus = await stack.enter_async_context(connected(cluster_of(self._home), "operator"))
+                self._after = head_of(self._home.ledger) if self._after is None else self._after
+            while _looked_at(self._seen) == self._seen:
+                if bus is None or self._after is None:
+                    await asyncio.sleep(SOURCE_POLL_MS / 1000)
+                    continue
+                if (gone := cluster_gone(self._home)) is not None:
+                    raise gone
+                question = Tail(
+                    after=self._after,
+                    limit=TURNS_SHOWN_MAX,
+                    wait_ms=SOURCE_POLL_MS,
+                    stream=EVERY_SESSION,
+                    with_bodies=True,
+                )
+                try:
+                    page = await bus.request("ledger", question, expect=Entries, timeout_s=SOURCE_POLL_MS / 100)
+                except RuntimeFault:  # it is started again, or overloaded: what it has to say is said later
+                    await asyncio.sleep(SOURCE_POLL_MS / 1000)
+                    continue
+                for entry in page.entries:
+                    self._after = entry.sequence
+                    _show_turn(entry)
+
+    def end(self) -> None:
+        """A cluster that was started here is down."""
+        keep_on()
+        if self._is_ours and holder(self._home) is not None:
+            stop(self._home)
+
+
+def _sources(app: Path) -> Iterable[Path]:
+    folder = app.absolute().parent
+    own = folder.rglob("*.py") if (folder / "__init__.py").is_file() else [app.absolute()]
+    return with_imported(own, beside=folder)
+
+
+def _looked_at(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
+    """When each was written last, and its size; None: it is not there."""
+    found = dict[Path, tuple[int, int] | None]()
+    for path in files:
+        try:
+            now = path.stat()
+        except OSError:
+            found[path] = None
+        else:
+            found[path] = (now.st_mtime_ns, now.st_size)
+    return found
+
+
+def _written(home: Home, app: Path) -> list[str]:
+    """The files of instructions; the agents are in the home's `config/`. Raises CommandError: why they are not."""
+    done = subprocess.run(  # noqa: S603 - this interpreter, this package's own module
+        children.python("hobus.launch.app.started", str(home.root), str(app)), env=children.environment(),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, check=False,
+    )  # fmt: skip
+    try:
+        instructions, fault = json.loads(done.stdout)
+    except ValueError:
+        raise UsageFault(f"importing {app} ended the process that did it; take out of it what exits") from None
+    if fault:
+        raise CommandError(fault[0], hint=fault[1])
+    return instructions
+
+
+def _names(change: Difference) -> list[str]:
+    """What is another one, and how, as the program calls it: an agent, its tools; else the setting."""
+    if change.name == "tools.entry_points":
+        return sorted(f"tool {entry_of(one)[0]}" for one in {*change.before} ^ {*change.after})
+    return [f"{change.name} ({change.how})" if change.how else change.name]
+
+
+def _show_turn(entry: Entry) -> None:
+    taken = recorded(entry)
+    end = None if taken is None else end_in(taken.event.event, taken)
+    if taken is None or end is None:
+        return
+    result = result_in(taken, end.result_ref)
+    said = why_failed(taken, end) or end.reason or end.code if result is None else result.response
+    used = [] if result is None else [call.tool_id for call in result.tool_calls]
+    took = [] if result is None else [duration(result.elapsed_ms / 1000)]
+    about = " · ".join([*took, *used])
+    who = f"{entry.provenance.agent_id} {shown_session(entry.provenance.session_id)}"
+    _say(f"{who}  {cell(in_one_line(said))}  {about}".rstrip(), None if end.became == "answered" else "red")
+
+
+def _show(error: CommandError | RuntimeFault) -> None:
+    known = error if isinstance(error, CommandError) else as_command_error(error)
+    _say(known.message if known else str(error), "red")
+    if known and known.hint and not isinstance(error, ConfigError):  # the file is looked at again by itself
+        say(f"  next: {known.hint}")
+
+
+def _say(text: str, colour: str | None = None) -> None:
+    clock = f"{clock_time(SystemClock().now())}  "
+    say_prose(clock, text, colour)
+    sys.stdout.flush()
