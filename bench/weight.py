@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 PRODUCT = ("actors", "bus", "config", "gateway_service", "hobus", "launch", "ledger_service")
 EXTRAS = (
-    "launch/app", "launch/cli/chat", "launch/cli/tap", "launch/http", "launch/lab", "launch/packages", "launch/sessions", "launch/worker",
-    "launch/filters",
+    "launch/app", "launch/cli/chat", "launch/cli/tap", "launch/http", "launch/lab", "launch/packages", "launch/sessions", "launch/testing",
+    "launch/worker", "launch/filters",
 )  # fmt: skip
 """Rooms that no cluster needs."""
 GOALS = {
@@ -32,7 +32,7 @@ PAGES = {
     "protocol": ("bus/PROTOCOL.md",),
     "configuration": ("docs/configuration.md",),
     "begin": tuple(f"docs/{name}.md" for name in (
-        "tutorial", "commands", "api", "first-hour", "your-own-agent", "python", "faq", "glossary",
+        "tutorial", "commands", "api", "first-hour", "your-own-agent", "python", "testing", "faq", "glossary",
     )),
     "use": tuple(f"docs/{name}.md" for name in (
         "chat", "steering", "sessions", "tools", "providers", "memory", "attention", "http",

@@ -42,3 +42,5 @@ PACKAGES_MAX = 64
 """Packages installed at once: each start looks at all of them."""
 TRUSTED_MAX = 64
 """Keys trusted at once."""
+SCRIPTED_REQUEST_MAX_BYTES = 64 * 1024 * 1024
+"""Of one request to a model that a test scripts: a long conversation with images, in one line."""

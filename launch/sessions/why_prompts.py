@@ -213,6 +213,22 @@ def _parts(
             yield part.name, kinds or "not in this record", tuple(one.sequence for one in seen), text
 
 
+def messages_sent(entry: Entry, texts: tuple[str, ...], by_id: Mapping[str, Entry]) -> list[PromptMessage]:
+    """The messages of a prompt as its provider got them; `texts`: those of its pack."""
+    request = _request(entry)
+    return transcript.expanded(
+        [
+            PromptMessage(
+                role=message.role,
+                segments=[Segment(text="".join([text for *_, text in _parts(message, "", texts, by_id)]))],
+                tool_calls=list(message.tool_calls),
+                tool_call_id=message.tool_call_id,
+            )
+            for message in (() if request is None else request.messages)
+        ]
+    )
+
+
 def text_behind(ref: str, by_id: Mapping[str, Entry], seen: Callable[[Entry], object] = lambda _entry: None) -> str:
     """The text that a ref names, put together from its parts where it has any; `seen` is told of each entry."""
     body = _body(ref, by_id)

@@ -1,0 +1,134 @@
+"""What models and tools answered in a test's run: written from the record, and replayed without either."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.payloads.prompts import AnswerCalls, PromptSent
+from hobus.config.prompt_pack import parse_pack
+from hobus.config.snapshot import Snapshot
+from hobus.launch.sessions.evidence import body_of, text_in
+from hobus.launch.sessions.why_prompts import messages_sent
+from hobus.launch.testing.model import Call, Request, document_of, request_of
+from hobus.ledger_service.reader import head_of, read_entries
+
+VERSION = 1
+
+
+def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> list[dict[str, Any]]:
+    """Each answered call of a model behind this sequence of a whole record: what it was asked with, and its answer."""
+    by_id = {entry.submission_id: entry for entry in entries}
+    found: list[dict[str, Any]] = []
+    for entry in entries:
+        said = body_of(entry) if entry.event_type == "PROMPT_SENT" else None
+        answer = by_id.get(entry.submission_id.replace("PROMPT_SENT:", "PROMPT_RECEIVED:", 1))
+        if not isinstance(said, PromptSent) or answer is None or entry.sequence <= after:
+            continue
+        texts = parse_pack(said.prompt_pack_id, packs[said.prompt_pack_id]).texts
+        asked = request_of(messages_sent(entry, texts, by_id), said.tools)
+        calls = body_of(answer, 2)
+        made = calls.tool_calls if isinstance(calls, AnswerCalls) else ()
+        found.append(
+            {
+                "asked": asked.document(),
+                "answer": {
+                    "text": text_in(answer) or "",
+                    "calls": [document_of(Call(one.tool_id, one.arguments)) for one in made],
+                },
+            }
+        )
+    return found
+
+
+@contextmanager
+def taped(home: Path, path: Path | None, *, is_wanted: Callable[[], bool]) -> Generator[None]:
+    """What the cluster of this home is asked inside becomes a cassette, to be read by people; None: nothing does."""
+    before = -1 if path is None else head_of(home / "ledger")
+    yield
+    if path is None or not is_wanted():
+        return
+    packs = Snapshot.from_bytes((home / "run" / "snapshot").read_bytes()).prompt_packs
+    calls = recorded(list(read_entries(home / "ledger", with_bodies=True)), packs, after=before)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(
+        json.dumps({"version": VERSION, "calls": calls}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
+
+
+class Cassette:
+    """Answers as recorded, as long as it is asked what was asked then."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises ValueError for a file that is none of this version."""
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(document, dict) or document.get("version") != VERSION:
+            raise ValueError(f"{path} is no cassette of this version: pytest --hobus-record makes it anew")
+        self._path = path
+        self._calls: list[dict[str, Any]] = document["calls"]
+        self._next = 0
+        self._difference = ""
+        self._lock = threading.Lock()
+
+    def reply(self, request: Request) -> dict[str, Any]:
+        """The recorded answer; a fault that shows the difference where it was asked otherwise."""
+        with self._lock:
+            number, self._next = self._next, self._next + 1
+            if number >= len(self._calls):
+                said = f"the cassette has {len(self._calls)} requests, and one more came: {request.text[:200]!r}"
+            elif (wanted := self._calls[number]["asked"]) == (asked := request.document()):
+                return dict(self._calls[number]["answer"])
+            else:
+                before, now = _lines(wanted), _lines(asked)
+                lines = difflib.unified_diff(before, now, "recorded", "asked now", lineterm="", n=1)
+                said = f"request {number + 1} differs from the cassette:\n" + "\n".join(lines)
+            self._difference = self._difference or f"{said}\n{self._path}; pytest --hobus-record records it anew"
+            return {"fault": self._difference}
+
+    def fault(self) -> str:
+        """The first difference; that it was asked less than then; empty: neither."""
+        if not self._difference and self._next < len(self._calls):
+            return (
+                f"{len(self._calls) - self._next} of {len(self._calls)} recorded requests did not come ({self._path})"
+            )
+        return self._difference
+
+    def tool_answers(self) -> dict[str, list[Any]]:
+        """`tool arguments` -> what it brought each time, as far as that is a value that it can bring again."""
+        found: dict[str, list[Any]] = defaultdict(list)
+        for recorded_call in self._calls:
+            for one, text in _new_results(recorded_call["asked"]["messages"]):
+                with suppress(ValueError):  # what failed, or was cut
+                    brought = json.loads(text)
+                    found[key_of(one["tool"], one["arguments"])].append(brought)
+        return dict(found)
+
+
+def key_of(tool: str, arguments: Mapping[str, Any]) -> str:
+    """What a call is found by."""
+    return f"{tool} {json.dumps(arguments, sort_keys=True)}"
+
+
+def _new_results(messages: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Each call that these messages show for the first time, with what it brought."""
+    last = max((number for number, one in enumerate(messages) if one["role"] != "tool"), default=-1)
+    calls = messages[last]["calls"] if last >= 0 else []
+    return zip(calls, (one["text"] for one in messages[last + 1 :]), strict=False)
+
+
+def _lines(asked: Mapping[str, Any]) -> list[str]:
+    return [f"tools: {', '.join(asked['tools'])}"] + [
+        line
+        for one in asked["messages"]
+        for line in (
+            *f"{one['role']}: {one['text']}".splitlines(),
+            *(f"  calls {each['tool']} {json.dumps(each['arguments'])}" for each in one["calls"]),
+        )
+    ]

@@ -1,0 +1,130 @@
+"""The cluster of a test module, whose model is scripted by each test in turn."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+
+from hobus.config.files import ADMIN_CONFIG
+from hobus.launch.app.agent import Agent
+from hobus.launch.app.cluster import Cluster
+from hobus.launch.cluster import own_config
+from hobus.launch.cluster.home import home_of
+from hobus.launch.testing.model import Request
+from hobus.launch.testing.replayed import with_replayed
+
+
+class AnyModel(Protocol):
+    """What answers in the place of a model."""
+
+    def reply(self, request: Request) -> dict[str, Any]:
+        """The answer's document: `text` and `calls`, or `fault`."""
+        ...
+
+    def fault(self) -> str:
+        """What is wrong at the end of a test; empty: nothing."""
+        ...
+
+
+M = TypeVar("M", bound=AnyModel)
+_UNSCRIPTED = (
+    "nobody scripted an answer: hobus_cluster.use(ScriptedModel([...])), or pytest --hobus-record for a cassette"
+)
+
+
+class _Script(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Answers the gateway's requests, each a line, by the model of the moment."""
+
+    daemon_threads = True
+    model: AnyModel | None = None
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        if line := self.rfile.readline():
+            model = self.server.model if isinstance(self.server, _Script) else None
+            answer = {"fault": _UNSCRIPTED} if model is None else model.reply(Request.of(json.loads(line)))
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+class ScriptedCluster(Cluster):
+    """A `Cluster` with a home of its own; its model answers by script, unless `is_real`: then it is the agents' own.
+
+    Nothing is classified and no memory is kept, so that a script holds the agents' answers alone; `settings` (dotted
+    path -> value) have it otherwise.
+    """
+
+    def __init__(self, agents: Sequence[Agent], *, settings: Mapping[str, Any], is_real: bool = False) -> None:
+        self.is_real, self.is_scripted = is_real, False
+        self._directory = tempfile.TemporaryDirectory(prefix="hobus-test-")
+        root = Path(self._directory.name)
+        self.tool_answers = root / "tool_answers.json"
+        """What a cassette has of tools; where it is, they bring that."""
+        self._script = _Script(str(root / "model"), _Handler)
+        threading.Thread(target=self._script.serve_forever, name="scripted model", daemon=True).start()
+        try:
+            home = home_of(root / "home")
+            given = {"ho2.classify": False, "ho3.enabled": False, **({} if is_real else self._scripted()), **settings}
+            with own_config.alone(home):
+                own_config.put(home.config / ADMIN_CONFIG, nested(given))
+            if not is_real:
+                agents = [replace(one, model=None) for one in with_replayed(agents, root, self.tool_answers)]
+            super().__init__(home.root, agents=agents)
+        except BaseException:
+            self._end()
+            raise
+
+    def use(self, model: M) -> M:
+        """From now on this model answers; the same. Skips the test while cassettes are recorded."""
+        if self.is_real:
+            self.is_scripted = True
+            pytest.skip("it scripts its model: there is nothing to record")
+        self._script.model = model
+        return model
+
+    def close(self) -> None:
+        """As `Cluster.close`."""
+        try:
+            super().close()
+        finally:
+            self._end()
+
+    def rest(self) -> str:
+        """The model is not used any more; what is wrong with what it was asked."""
+        model, self._script.model, self.is_scripted = self._script.model, None, False
+        return "" if model is None else model.fault()
+
+    def _scripted(self) -> dict[str, Any]:
+        shipped = own_config.shipped()["gateway"]["providers"]["offline"]
+        row = shipped["models"][0] | {"model_id": "scripted", "sees": True}
+        instance = {
+            "kind": "plugin", "entry_point": "scripted", "options": {"socket": self._script.server_address},
+            "key": None, "models": [row], "any_model": False, "concurrency_max": shipped["concurrency_max"],
+        }  # fmt: skip
+        route = {"provider_id": "scripted", "model_id": "scripted"}
+        return {"gateway.providers.scripted": instance, "gateway.default_route": route}
+
+    def _end(self) -> None:
+        self._script.shutdown()
+        self._script.server_close()
+        self._directory.cleanup()
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted paths as a document."""
+    document: dict[str, Any] = {}
+    for path, value in settings.items():
+        *folders, name = path.split(".")
+        place = document
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[name] = value
+    return document

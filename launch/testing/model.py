@@ -1,0 +1,140 @@
+"""A model that says what a test tells it to, and remembers what it was shown. Pure."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hobus.bus.messages.gateway import PromptMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool that the model calls."""
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def call(tool: str, /, **arguments: Any) -> Call:
+    """Answer with a call of this tool."""
+    return Call(tool, arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message that a model is shown; `calls` of an assistant's."""
+
+    role: str
+    text: str
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a model was asked with."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[str, ...] = ()
+    output_schema: Mapping[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """What the person said last."""
+        return next((one.text for one in reversed(self.messages) if one.role == "user"), "")
+
+    @property
+    def results(self) -> list[str]:
+        """What the tools brought since then, as the model reads it."""
+        last = max((number for number, one in enumerate(self.messages) if one.role == "user"), default=-1)
+        return [one.text for one in self.messages[last + 1 :] if one.role == "tool"]
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Request:
+        """As it came over the wire, or stands in a cassette."""
+        messages = [
+            Message(one["role"], one["text"], tuple(Call(each["tool"], each["arguments"]) for each in one["calls"]))
+            for one in document["messages"]
+        ]
+        return cls(tuple(messages), tuple(document["tools"]), document.get("output_schema"))
+
+    def document(self) -> dict[str, Any]:
+        """As a cassette has it."""
+        messages = [
+            {"role": one.role, "text": one.text, "calls": [document_of(each) for each in one.calls]}
+            for one in self.messages
+        ]
+        return {"messages": messages, "tools": list(self.tools)}
+
+
+def request_of(messages: Sequence[PromptMessage], tools: Iterable[str]) -> Request:
+    """What a test sees of a prompt."""
+    shown = [
+        Message(one.role, one.text, tuple(Call(each.tool_id, each.arguments) for each in one.tool_calls))
+        for one in messages
+    ]
+    return Request(tuple(shown), tuple(sorted(tools)))
+
+
+def document_of(one: Call) -> dict[str, Any]:
+    """A call on the wire."""
+    return {"tool": one.tool, "arguments": dict(one.arguments)}
+
+
+Answer = str | Mapping[str, Any] | Call | Sequence[Call] | Exception | Callable[[Request], Any]
+"""A text; an object, as JSON; one call or several at once; a fault of the provider; or what makes one of a request."""
+
+
+class ScriptedModel:
+    """Gives these answers, one for each request, in order; `requests` are those that came.
+
+    Made for `hobus_cluster.use(ScriptedModel([...]))`. A request behind the last answer fails its turn with a sentence,
+    and an answer that nobody asked for fails the test.
+    """
+
+    def __init__(self, answers: Sequence[Answer]) -> None:
+        self.requests: list[Request] = []
+        self._count = len(answers)
+        self._left = deque(answers)
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        """Answers that nobody asked for yet."""
+        return len(self._left)
+
+    def reply(self, request: Request) -> dict[str, Any]:
+        """The answer's document: `text` and `calls`, or `fault`."""
+        with self._lock:
+            self.requests.append(request)
+            if not self._left:
+                said = f"the script has {self._count} answers, and was asked once more: {request.text[:200]!r}"
+                return {"fault": said}
+            return answer_document(self._left.popleft(), request)
+
+    def fault(self) -> str:
+        """What is wrong at the end of a test; empty: nothing."""
+        return f"{self.left} of {self._count} scripted answers were not asked for" if self._left else ""
+
+
+def answer_document(answer: Any, request: Request) -> dict[str, Any]:
+    """What goes over the wire for it."""
+    match answer:
+        case str():
+            return {"text": answer, "calls": []}
+        case Call():
+            return {"text": "", "calls": [document_of(answer)]}
+        case Exception():
+            return {"fault": str(answer)}
+        case Mapping():
+            return {"text": json.dumps(answer), "calls": []}
+        case [*calls] if calls and all(isinstance(one, Call) for one in calls):
+            return {"text": "", "calls": [document_of(one) for one in calls]}
+        case _ if callable(answer):
+            return answer_document(answer(request), request)
+        case _:
+            return {"fault": f"a script holds texts, objects, calls and functions, not a {type(answer).__name__}"}

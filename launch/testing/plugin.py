@@ -1,0 +1,73 @@
+"""The pytest plugin: the cluster of a test module, a script or a cassette for each of its tests.
+
+Every run of pytest loads this module, whoever's: what it needs is loaded by the tests that use it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from hobus.launch.app.agent import Agent
+    from hobus.launch.testing.cluster import ScriptedCluster
+
+_RECORD = "--hobus-record"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--hobus-record`."""
+    group = parser.getgroup("hobus", "agents of hobus")
+    group.addoption(
+        _RECORD, action="store_true",
+        help="ask the agents' own models, and write what models and tools answered into cassettes/ beside the tests",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hobus_agents(request: pytest.FixtureRequest) -> Sequence[Agent]:
+    """The agents of the module's cluster: its `hobus_agents`; the first one answers who names none."""
+    return getattr(request.module, "hobus_agents", ())
+
+
+@pytest.fixture(scope="module")
+def hobus_settings(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    """Settings of the module's cluster by dotted paths: its `hobus_settings`."""
+    return getattr(request.module, "hobus_settings", {})
+
+
+@pytest.fixture(scope="module")
+def _hobus_running(
+    request: pytest.FixtureRequest, hobus_agents: Sequence[Agent], hobus_settings: Mapping[str, Any]
+) -> Generator[ScriptedCluster]:
+    from hobus.launch.testing.cluster import ScriptedCluster  # noqa: PLC0415
+
+    is_real = bool(request.config.getoption(_RECORD))
+    with ScriptedCluster(hobus_agents, settings=hobus_settings, is_real=is_real) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def hobus_cluster(request: pytest.FixtureRequest, _hobus_running: ScriptedCluster) -> Generator[ScriptedCluster]:
+    """The module's cluster, a `hobus.Cluster`; `use(ScriptedModel([...]))` says what its model answers in this test."""
+    from hobus.launch.testing.cassette import Cassette, taped  # noqa: PLC0415
+
+    cluster, path = _hobus_running, cassette_of(request.path, request.node.name)
+    cluster.tool_answers.unlink(missing_ok=True)
+    if not cluster.is_real and path.exists():
+        cassette = cluster.use(Cassette(path))
+        cluster.tool_answers.write_text(json.dumps(cassette.tool_answers()))
+    with taped(cluster.home, path if cluster.is_real else None, is_wanted=lambda: not cluster.is_scripted):
+        yield cluster
+    if fault := cluster.rest():
+        pytest.fail(fault, pytrace=False)
+
+
+def cassette_of(module: Path, test: str) -> Path:
+    """Where a test's cassette lies."""
+    return module.parent / "cassettes" / module.stem / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', test)}.json"

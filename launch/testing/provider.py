@@ -1,0 +1,55 @@
+"""The provider in the gateway that asks the test's own process: kind `plugin`, entry point `scripted`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.work_order import ToolCall
+from hobus.launch.limits import SCRIPTED_REQUEST_MAX_BYTES
+from hobus.launch.testing.model import request_of
+
+
+class ScriptedProvider:
+    """Says what the test's process answers at `options["socket"]`."""
+
+    def __init__(self, *, provider_id: str, key: str, options: dict[str, Any]) -> None:
+        del key
+        self.provider_id = provider_id
+        self._path: str = options["socket"]
+
+    async def complete(
+        self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
+    ) -> PromptResponse:
+        """One request. Raises GatewayError: PROVIDER_REFUSED in the test's words, PROVIDER_UNUSABLE without a test."""
+        del model_id, timeout_s
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._path, limit=SCRIPTED_REQUEST_MAX_BYTES)
+        except OSError:
+            raise GatewayError("PROVIDER_UNUSABLE", "the test that scripts this model is over") from None
+        try:
+            request = request_of(prompt.messages, [tool.tool_id for tool in prompt.tools])
+            asked = request.document() | {"output_schema": prompt.output_schema}
+            writer.write(json.dumps(asked).encode() + b"\n")
+            await writer.drain()
+            answer = json.loads(await reader.readline())
+        finally:
+            writer.close()
+        if "fault" in answer:
+            raise GatewayError("PROVIDER_REFUSED", answer["fault"], facts={"unbilled": True})
+        if answer["text"] and on_delta is not None:
+            on_delta(answer["text"])
+        calls = [
+            ToolCall(call_id=str(number), tool_id=one["tool"], arguments=one["arguments"])
+            for number, one in enumerate(answer["calls"], 1)
+        ]
+        return PromptResponse(
+            outcome="SUCCESS",
+            content=answer["text"],
+            tool_calls=calls,
+            finish_reason="tool_calls" if calls else "stop",
+        )

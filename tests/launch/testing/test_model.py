@@ -1,0 +1,80 @@
+"""A scripted model: what comes over the wire for each kind of answer, and what is said where a script does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from hobus.launch.testing.cassette import VERSION, Cassette
+from hobus.launch.testing.model import Call, Message, Request, ScriptedModel, call
+
+ASKED = Request((Message("system", "be brief"), Message("user", "how?")), ("weather",))
+CALLED = Message("assistant", "", (call("weather", city="Rome"), call("weather", city="Oslo")))
+
+
+@pytest.mark.parametrize(
+    ("answer", "document"),
+    [
+        ("sunny", {"text": "sunny", "calls": []}),
+        ({"city": "Rome"}, {"text": '{"city": "Rome"}', "calls": []}),
+        (call("weather", city="Rome"), {"text": "", "calls": [{"tool": "weather", "arguments": {"city": "Rome"}}]}),
+        ([Call("a"), Call("b")], {"text": "", "calls": [{"tool": one, "arguments": {}} for one in "ab"]}),
+        (RuntimeError("overloaded"), {"fault": "overloaded"}),
+        (lambda request: request.text.upper(), {"text": "HOW?", "calls": []}),
+        (7, {"fault": "a script holds texts, objects, calls and functions, not a int"}),
+        ([], {"fault": "a script holds texts, objects, calls and functions, not a list"}),
+    ],
+)
+def test_each_kind_of_answer(answer, document):
+    """Once, in order; what came is remembered."""
+    model = ScriptedModel([answer])
+    assert model.left == 1 and "1 of 1 scripted answers were not asked for" in model.fault()
+    assert model.reply(ASKED) == document
+    assert (model.requests, model.fault()) == ([ASKED], "")
+    assert "has 1 answers, and was asked once more: 'how?'" in model.reply(ASKED)["fault"]
+
+
+def test_a_request_says_what_was_said_last_and_what_tools_brought_since():
+    """Of an earlier turn nothing; over the wire and back it is the same."""
+    shown = [Message("tool", "old"), *ASKED.messages, CALLED, Message("tool", "sunny"), Message("tool", "rain")]
+    asked = Request(tuple(shown), ("weather",))
+    assert (asked.text, asked.results) == ("how?", ["sunny", "rain"])
+    assert Request.of(json.loads(json.dumps(asked.document()))) == asked
+
+
+def taped(path: Path, *requests: Request) -> Cassette:
+    """A cassette of these, each answered by its number."""
+    calls = [{"asked": one.document(), "answer": {"text": str(n), "calls": []}} for n, one in enumerate(requests, 1)]
+    path.write_text(json.dumps({"version": VERSION, "calls": calls}))
+    return Cassette(path)
+
+
+def test_a_cassette_answers_what_was_asked_then_and_shows_what_differs(tmp_path):
+    """Line by line, the first one; also one more, and one less."""
+    second = Request((*ASKED.messages, CALLED, Message("tool", '"sunny"'), Message("tool", "it failed")), ("weather",))
+    played = taped(tmp_path / "a.json", ASKED, second)
+    assert played.reply(ASKED)["text"] == "1" and "1 of 2 recorded requests did not come" in played.fault()
+    assert played.reply(second)["text"] == "2" and played.fault() == ""
+    assert "has 2 requests, and one more came" in played.reply(ASKED)["fault"] and played.fault()
+    other = taped(tmp_path / "b.json", ASKED)
+    said = other.reply(Request((ASKED.messages[0], Message("user", "why?")), ("weather",)))["fault"]
+    assert "request 1 differs" in said and "-user: how?\n+user: why?" in said and "--hobus-record" in said
+    assert other.reply(ASKED)["fault"] == other.fault() == said
+
+
+def test_tools_bring_again_what_they_brought_if_that_is_a_value(tmp_path):
+    """Each result once, in the request that shows it first; a failure is not brought again."""
+    second = Request((*ASKED.messages, CALLED, Message("tool", '"sunny"'), Message("tool", "it failed")), ())
+    third = Request((*second.messages, Message("assistant", "ok"), Message("user", "again")), ())
+    played = taped(tmp_path / "a.json", ASKED, second, third)
+    assert played.tool_answers() == {'weather {"city": "Rome"}': ["sunny"]}
+
+
+@pytest.mark.parametrize("text", ["[]", '{"version": 0, "calls": []}'])
+def test_what_is_no_cassette_is_told_with_its_mend(tmp_path, text):
+    """By its path."""
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match="is no cassette of this version: pytest --hobus-record"):
+        Cassette(tmp_path / "a.json")

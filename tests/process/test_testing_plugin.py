@@ -1,0 +1,127 @@
+"""`hobus.testing` as a user has it: pytest in a directory of their own, an agent, scripts and cassettes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.process.started_here import ROOT
+
+pytestmark = pytest.mark.process
+
+APP = '''
+from __future__ import annotations
+
+from pathlib import Path
+
+from hobus import Agent, Invocation, tool
+
+
+@tool
+def weather(city: str, days: int = 1) -> str:
+    """Weather of a city, in one line."""
+    with Path(__file__).with_name("ran").open("a") as file:
+        file.write("sync ")
+    return f"Sunny in {city}"
+
+
+@tool
+async def tides(at: Invocation, harbour: str) -> dict[str, int]:
+    """Tides of a harbour."""
+    with Path(__file__).with_name("ran").open("a") as file:
+        file.write("async ")
+    return {"metres": len(harbour)}
+
+
+clerk = Agent("clerk", instructions="Answer in one sentence.", tools=[weather])
+sailor = Agent("sailor", instructions="Answer in one sentence.", tools=[weather, tides])
+'''
+(EXAMPLE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+
+
+def pytest_in(directory: Path, text: str, *words: str) -> tuple[int, str]:
+    """Exit code and output of pytest on this module, with the plugin alone."""
+    (directory / "app.py").write_text(APP)
+    (directory / "test_it.py").write_text(text)
+    (directory / "pytest.ini").write_text("[pytest]\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio", "-p", "no:xdist", *words],
+        cwd=directory, env=os.environ | {"PYTHONPATH": str(directory)}, capture_output=True, text=True, check=False,
+        timeout=120,
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_page_s_example_passes_and_what_does_not_fit_a_script_fails(tmp_path: Path) -> None:
+    """One cluster for the module; each fault is told in a sentence, and the next test begins anew."""
+    code, said = pytest_in(tmp_path, EXAMPLE)
+    assert code == 0, said
+    more = """
+
+def test_the_script_is_too_short(hobus_cluster):
+    hobus_cluster.use(ScriptedModel([call("weather", city="Paris")]))
+    hobus_cluster.ask("How is it?")
+
+
+def test_the_script_is_too_long(hobus_cluster):
+    hobus_cluster.use(ScriptedModel(["a", "b"]))
+    assert hobus_cluster.ask("How is it?").text == "a"
+
+
+def test_nobody_wrote_a_script(hobus_cluster):
+    hobus_cluster.ask("How is it?")
+
+
+def test_a_provider_refuses(hobus_cluster):
+    hobus_cluster.use(ScriptedModel([RuntimeError("no money left")]))
+    hobus_cluster.ask("How is it?")
+"""
+    code, said = pytest_in(tmp_path, EXAMPLE + more)
+    assert code == 1 and "3 failed, 2 passed, 1 error" in said, said
+    for sentence in (
+        "the script has 1 answers, and was asked once more: 'How is it?'",
+        "1 of 2 scripted answers were not asked for",
+        "nobody scripted an answer: hobus_cluster.use(ScriptedModel([...]))",
+        "no money left",
+    ):
+        assert sentence in said, said
+
+
+def test_a_cassette_is_written_from_the_record_and_played_without_model_and_tools(tmp_path: Path) -> None:
+    """Also of functions that are coroutines, and over several turns; the first request that differs is shown."""
+    module = """
+from app import sailor
+from hobus.testing import ScriptedModel
+
+hobus_agents = [sailor]
+
+
+def test_two_turns(hobus_cluster):
+    session = hobus_cluster.start()
+    assert "Sunny in Paris" in hobus_cluster.ask("Use weather for Paris", session_id=session).text
+    assert "metres" in hobus_cluster.ask("Use tides for Brest", session_id=session).text
+
+
+def test_a_script(hobus_cluster):
+    hobus_cluster.use(ScriptedModel(["hello"]))
+    assert hobus_cluster.ask("hi").text == "hello"
+"""
+    code, said = pytest_in(tmp_path, module, "--hobus-record")
+    assert code == 0 and "1 passed, 1 skipped" in said, said
+    [cassette] = (tmp_path / "cassettes" / "test_it").iterdir()
+    calls = json.loads(cassette.read_text())["calls"]
+    assert cassette.name == "test_two_turns.json" and len(calls) == 4
+    assert calls[0]["answer"]["calls"] == [{"tool": "weather", "arguments": {"city": "Paris"}}]
+    assert (tmp_path / "ran").read_text() == "sync async "
+    code, said = pytest_in(tmp_path, module)
+    assert code == 0 and "2 passed" in said, said
+    assert (tmp_path / "ran").read_text() == "sync async "
+    code, said = pytest_in(tmp_path, module.replace("Use tides for Brest", "Use tides for Calais"))
+    assert code == 1 and "request 3 differs from the cassette" in said, said
+    assert "-user: Use tides for Brest" in said and "+user: Use tides for Calais" in said
