@@ -1,0 +1,12 @@
+"""A wish that is remembered. Shows: remembered, hobus memory. Prints: the wish, and its state."""
+
+from hobus import Agent, Cluster
+
+clerk = Agent("clerk", instructions="Answer in one sentence.")
+
+if __name__ == "__main__":
+    with Cluster(agents=[clerk]) as cluster:
+        said = cluster.ask("Always answer in one line.").remembered
+        assert said is not None
+        print(said.statement, said.state)
+        # From the next session on it stands in the prompts; off again: hobus memory deactivate ART-… --reason "…".

@@ -1,0 +1,31 @@
+"""Two agents, each with a model of its own, in one cluster. Shows: model, start. Prints: who was answered by which."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from hobus import Agent, Cluster
+
+quick = Agent("quick", instructions="Answer in one word.", model="offline/offline-rules-1")
+thorough = Agent("thorough", instructions="Answer at length.", model="second/offline-rules-1")
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory) / "home"
+        (home / "config").mkdir(parents=True)
+        model = dict.fromkeys(("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million"), 0.0)
+        second = {  # as `hobus provider add` would write it for a server of yours
+            "kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 8,
+            "models": [{"model_id": "offline-rules-1", "sees": False, **model}],
+        }  # fmt: skip
+        settings = {"gateway": {"providers": {"second": second}}}
+        (home / "config" / "admin_config.json").write_text(json.dumps(settings))
+        with Cluster(home, agents=[quick, thorough]) as cluster:
+            for agent in (quick, thorough):
+                cluster.ask("hello", session_id=cluster.start(agent_id=agent.agent_id))
+            cost = [sys.executable, "-m", "hobus", "cost", "--home", str(home), "--by", "agent,model", "--json"]
+            report = json.loads(subprocess.run(cost, capture_output=True, check=True).stdout)
+            for row in report["rows"]:
+                print(row["agent"], row["model"])
