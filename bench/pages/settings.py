@@ -10,10 +10,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from hobus.config.assets import AgentFile, Approval, Permissions
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.config.parse import json_value
 from hobus.config.schema import AdminConfig
-from hobus.launch.cli.commands.init import agent_lines
 
 _OPERATORS = ("bus", "ledger", "launcher", "ho1", "ho2")
 """Sections that an agent's owner need not know."""
@@ -33,8 +33,17 @@ def page() -> str:
             parts.append(f"\n### {name}\n\n{about}\n\n")
             parts.extend(_rows(name, section, shipped[name], told))
     parts.append("\n## agents/&lt;ID&gt;.json\n\nWho answers: one file per agent.\n\n")
-    parts.extend(f"- `{name}`: {about}\n" for name, about in agent_lines())
+    parts.extend(f"- `{name}`: {about}\n" for name, about in _agent_lines())
     return "".join(parts)
+
+
+def _agent_lines() -> Iterator[tuple[str, str]]:
+    """Each line that the file of an agent has, and what it is for."""
+    for name, field in AgentFile.model_fields.items():
+        yield name, str(field.description)
+    for block, model in (("permissions", Permissions), ("approval", Approval)):
+        for name, field in model.model_fields.items():
+            yield f"{block}.{name}", str(field.description)
 
 
 def _rows(path: str, section: type[BaseModel], shipped: Any, told: dict[str, str]) -> Iterator[str]:

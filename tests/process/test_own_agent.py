@@ -28,21 +28,11 @@ def commands() -> list[str]:
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
 
 
-def installed(where: Path) -> None:
-    """What `pip install -e ./clerk` does, without a registry: its entry points are known to whoever has it on the path."""
-    points = re.search(r'"hobus.tools"\]\n((?:\w+ = ".+"\n)+)', (where / "pyproject.toml").read_text())
-    assert points is not None
-    info = where / "clerk-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: clerk\nVersion: 0.1.0\n")
-    (info / "entry_points.txt").write_text("[hobus.tools]\n" + points.group(1).replace('"', ""))
-
-
 @pytest.mark.timeout(300)
 def test_the_page_from_its_first_command_to_its_last(tmp_path, monkeypatch):
     """Each command succeeds; the approval is asked for in a chat; the agent's own test passes."""
     monkeypatch.chdir(tmp_path)
-    env = {"PYTHONPATH": str(tmp_path / "clerk"), "HOBUS_HOME": ".hobus"}
+    env = {"HOBUS_HOME": ".hobus"}
     env["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     cluster = cluster_in(tmp_path / ".hobus", env)
     ran = list[str]()
@@ -50,19 +40,18 @@ def test_the_page_from_its_first_command_to_its_last(tmp_path, monkeypatch):
         for line in commands():
             words = shlex.split(line)
             if words[0] == "pip":
-                installed(tmp_path / "clerk") if "./clerk" in words else None
                 continue
-            if words[:2] == ["cd", "clerk"]:  # && python -m pytest
+            if words[0] == "python":
+                words += ["-q", "-p", "no:cacheprovider"] if "pytest" in words else []
                 done = subprocess.run(
-                    [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=tmp_path / "clerk",
-                    env=environment() | env, capture_output=True, text=True, check=False,
-                )  # fmt: skip
+                    [sys.executable, *words[1:]], env=environment() | env, capture_output=True, text=True, check=False
+                )
                 assert done.returncode == 0, done.stdout + done.stderr
-                ran.append("pytest")
+                ran.append(line)
                 continue
-            if words == ["hobus", "reload"]:
+            if words == ["hobus", "up", "clerk.py"]:
                 approve_in_chat(cluster.home.root, env)
-                add_the_server(tmp_path / ".hobus" / "config")
+                add_the_server(tmp_path)
             if "get_current_time" in line:  # whoever types this is slower than a server's start
                 eventually(lambda: "time__get_current_time" in hobus("tools", env=env).out)
             answer = hobus(*words[1:], env=env)
@@ -70,10 +59,10 @@ def test_the_page_from_its_first_command_to_its_last(tmp_path, monkeypatch):
             ran.append(line)
             if "get_current_time" in line:
                 assert "Europe/Berlin" in answer.out
-        assert len(ran) == len(commands()) - 3
+        assert len(ran) == len(commands()) - 2
     finally:
         cluster.end()
-    assert (tmp_path / "clerk" / "notes.txt").read_text() == "buy milk\nbuy milk\n", "by the chat, and by the test"
+    assert (tmp_path / "notes.txt").read_text() == "buy milk\nbuy milk\n", "by the test, and by the chat"
 
 
 def approve_in_chat(home: Path, env: dict[str, str]) -> None:
@@ -81,46 +70,45 @@ def approve_in_chat(home: Path, env: dict[str, str]) -> None:
     with typing("chat", "--home", str(home), "--agent", "CLERK", columns=120, env=env) as chat:
         chat.at_prompt()
         chat.type('use clerk_note {"text": "buy milk"}')
-        chat.until('the turn waits for your approval of call 001-92e10ddac0b3: clerk_note {"text": "buy milk"}')
-        assert not (home.parent / "clerk" / "notes.txt").exists()
+        chat.until('the turn waits for your approval of call 001-4f60b407c616: clerk_note {"text": "buy milk"}')
+        assert (home.parent / "notes.txt").read_text() == "buy milk\n"
         chat.type("/approve")
-        chat.until("call 001-92e10ddac0b3 may run")
+        chat.until("call 001-4f60b407c616 may run")
         chat.until(" tokens · ")
         assert chat.leave() == exit_codes.OK
 
 
-def add_the_server(config: Path) -> None:
-    """The page's JSON where it says that it belongs."""
+def add_the_server(directory: Path) -> None:
+    """The page's JSON and the tools' name, where it says that they belong."""
     found = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)
     assert found is not None
-    settings = json.loads((config / "admin_config.json").read_text())
-    settings |= json.loads("{" + found.group(1) + "}")
-    (config / "admin_config.json").write_text(json.dumps(settings))
-    path = config / "agents" / "CLERK.json"
-    agent = json.loads(path.read_text())
-    for tools in (agent["tools"], agent["permissions"]["tools"]):
-        tools.append("time__*")
-    path.write_text(json.dumps(agent))
+    settings = directory / ".hobus" / "config" / "admin_config.json"
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | json.loads("{" + found.group(1) + "}")))
+    program = directory / "clerk.py"
+    program.write_text(
+        program.read_text().replace("clerk_note],\n    approval", 'clerk_note, "time__*"],\n    approval')
+    )
 
 
 def test_mistakes_on_the_way_are_told_with_what_to_do(tmp_path, monkeypatch):
-    """A name that is none, files that are there already, tools that are not installed, a file that is half-written."""
+    """A name that is none, or is taken, files that are there already; and two of them live in one home."""
     monkeypatch.chdir(tmp_path)
     env = {"HOBUS_HOME": ".hobus"}
-    for name in ("clerk", "ADMIN", "A-B", ""):
+    for name in ("admin", "ADMIN", "A-B", "json", "class", ""):
         refused = hobus("init", "--agent", name, env=env)
-        assert refused.code == exit_codes.USAGE and "hobus init --agent CLERK" in refused.err, name
-    assert hobus("init", "--agent", "CLERK", "admin_config.json", env=env).code == exit_codes.USAGE
+        assert refused.code == exit_codes.USAGE and "hobus init --agent clerk" in refused.err, name
+    assert hobus("init", "--agent", "clerk", "admin_config.json", env=env).code == exit_codes.USAGE
     assert not list(tmp_path.iterdir())
     assert hobus("init", "--agent", "CLERK", env=env).code == exit_codes.OK
-    again = hobus("init", "--agent", "CLERK", env=env)
+    again = hobus("init", "--agent", "clerk", env=env)
     assert again.code == exit_codes.REFUSED and "nothing was written" in again.err
-    missing = hobus("up", env=env)
-    assert missing.code == exit_codes.USAGE and "clerk_note" in missing.err and "no installed package" in missing.err
-    own = tmp_path / ".hobus" / "config" / "agents" / "CLERK.json"
-    before = own.read_text()
-    own.write_text(before[:-30])
-    assert "agents/CLERK.json" in hobus("config", "check", env=env).err
-    own.write_text(before)
-    second = hobus("init", "--agent", "BARD", env=env)
-    assert second.code == exit_codes.OK and "merge this into it" in second.out and "bard_note" in second.out
+    assert hobus("init", "--agent", "bard", env=env).code == exit_codes.OK
+    cluster = cluster_in(tmp_path / ".hobus")
+    try:
+        for program in ("clerk.py", "bard.py"):
+            assert hobus("up", program, "--wait", env=env).code == exit_codes.OK
+        assert hobus("reload", env=env).code == exit_codes.OK
+        for name in ("clerk", "bard"):
+            assert "[]" in hobus("ask", "--agent", name.upper(), f"use {name}_notes {{}}", env=env).out
+    finally:
+        cluster.end()

@@ -108,12 +108,11 @@ def test_of_two_files_with_one_agent_the_one_of_another_name_is_named(tmp_path, 
 def test_a_new_agent_is_not_written_through_a_link_that_leads_nowhere(tmp_path, monkeypatch, capsys):
     """It is refused, and the link stays."""
     monkeypatch.chdir(tmp_path)
-    link = tmp_path / "h" / "config" / "agents" / "MINE.json"
-    link.parent.mkdir(parents=True)
-    link.symlink_to(tmp_path / "elsewhere.json")
-    code, out = run(capsys, "init", "--agent", "MINE", "--home", str(tmp_path / "h"))
+    link = tmp_path / "mine.py"
+    link.symlink_to(tmp_path / "elsewhere.py")
+    code, out = run(capsys, "init", "--agent", "mine", "--home", str(tmp_path / "h"))
     assert code == exit_codes.REFUSED and f"there already: {link}" in out
-    assert link.is_symlink() and not (tmp_path / "elsewhere.json").exists() and not (tmp_path / "mine").exists()
+    assert link.is_symlink() and [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
 @pytest.mark.parametrize("words", [("memory", "signals", "--min-count"), ("ledger", "search", "x", "--limit")])

@@ -167,7 +167,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["drill", "kill", "ho2", "--during", "lunch"],
         ["drill", "kill", "ho2", "--during", "turn", "--scale", "ho1=0"],
         ["init", "no_such.json"],
-        ["init", "--agent", "lower"],
+        ["init", "--agent", "2low"],
         ["init", "--agent", "ADMIN"],
         ["keys", "revoke", "nobody"],
         ["ledger", "show", "--session", "SES-00000000"],

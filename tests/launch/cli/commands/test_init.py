@@ -3,6 +3,7 @@
 from bench.builders import shipped_snapshot
 from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
+from hobus.launch.app.started import agents_in
 from hobus.launch.cli import main as cli
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
@@ -50,27 +51,30 @@ def test_the_name_of_an_agent_that_there_is_is_taken(tmp_path, capsys, monkeypat
     assert cli.run([*words, "ADMIN"]) == exit_codes.USAGE
     said = capsys.readouterr().err
     assert "the name is taken, by an agent that is shipped" in said and "hobus init agents/ADMIN.json --home" in said
-    assert cli.run([*words, "clerk"]) == exit_codes.USAGE
-    assert "a capital letter" in (said := capsys.readouterr().err) and "hobus init --agent CLERK --home" in said
+    assert cli.run([*words, "c-3"]) == exit_codes.USAGE
+    assert "a name has a letter" in (said := capsys.readouterr().err) and "hobus init --agent clerk --home" in said
     assert list(tmp_path.iterdir()) == []
-    assert cli.run([*words, "CLERK"]) == exit_codes.OK
-    (tmp_path / "clerk" / "README.md").unlink()
-    assert cli.run([*words, "CLERK"]) == exit_codes.REFUSED
-    assert "the name is taken" in (said := capsys.readouterr().err) and "hobus agent show CLERK" in said
-    assert not (tmp_path / "clerk" / "README.md").exists()
+    (own := tmp_path / "home" / "config" / "agents").mkdir(parents=True)
+    (own / "CLERK.json").write_text("{}")
+    assert cli.run([*words, "clerk"]) == exit_codes.USAGE
+    assert f"the name is taken, by an agent that is in {own.parent}" in capsys.readouterr().err
+    assert not (tmp_path / "clerk.py").exists()
 
 
 def test_an_agent_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
-    """A file where its directory has to be: nothing of it is left, and the same command succeeds once that is away."""
+    """A file that is there already stays, and its test is not written; the same command succeeds once that is away."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "clerk").write_text("in the way")
+    (tmp_path / "test_clerk.py").write_text("in the way")
     words = ["--home", str(tmp_path / "home"), "init", "--agent", "CLERK"]
-    assert cli.run(words) == exit_codes.FAILED
-    assert "none of them was" in capsys.readouterr().err
-    assert {path.name for path in (tmp_path / "home").rglob("*") if path.is_file()} <= {".gitignore", ".hobus-home"}
-    (tmp_path / "clerk").unlink()
+    assert cli.run(words) == exit_codes.REFUSED
+    assert "test_clerk.py: nothing was written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["test_clerk.py"]
+    (tmp_path / "test_clerk.py").unlink()
     assert cli.run(words) == exit_codes.OK
-    assert 'name = "hobus-agent-clerk"' in (tmp_path / "clerk" / "pyproject.toml").read_text()
+    assert "hobus dev clerk.py" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["clerk.py", "test_clerk.py"]
+    [clerk] = agents_in(tmp_path / "clerk.py")
+    assert (clerk.agent_id, [one.__name__ for one in clerk.tools]) == ("CLERK", ["clerk_notes", "clerk_note"])
 
 
 def test_what_a_package_brought_can_be_copied_and_its_names_are_taken(tmp_path, capsys):
