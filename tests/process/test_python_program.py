@@ -23,7 +23,8 @@ from tests.launch.app.test_agent import weather
 
 pytestmark = pytest.mark.process
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 
 PROGRAM = next(
     one for one in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "import Agent" in one
@@ -153,3 +154,29 @@ async def test_the_same_with_an_event_loop(tmp_path: Path) -> None:
         assert (await cluster.ask("use weather for Rome")).text == 'weather: "Sunny in Rome"'
     ticking.cancel()
     assert ticks > 10 and not home.exists()
+
+
+PEERS = ("pydantic_ai", "openai_agents", "langgraph")
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_the_same_program_of_a_peer_runs_and_has_as_many_lines_as_the_page_says(
+    name: str, cluster: Cluster_, tmp_path: Path
+) -> None:
+    """Word for word but for the model's name, which is our door's."""
+    pytest.importorskip({"openai_agents": "agents", "langgraph": "langchain"}.get(name, name), reason="extra `clients`")
+    program = (ROOT / "bench" / "peers" / "programs" / f"{name}_program.py").read_text()
+    lines = [re.findall(r"^\| [^|]+ \| (\d+) \|", (ROOT / "docs" / "python.md").read_text(), re.MULTILINE)][0]
+    counts = [sum(bool(line.strip()) for line in text.splitlines()) for text in (PROGRAM, program)]
+    assert counts == [int(lines[0]), int(lines[1 + PEERS.index(name)])]
+    cluster.up("--http", "127.0.0.1:0")
+    key = cluster("token create", "--role", "http", "--name", "alice", "--json").json["key"]
+    env = os.environ | {
+        "OPENAI_API_KEY": key, "OPENAI_BASE_URL": f"http://{cluster.home.bound(http=True)}/v1",
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", program.replace("gpt-5-mini", "ADMIN")],
+        cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.stdout == "weather: Sunny in Paris\n", done.stderr
