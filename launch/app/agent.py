@@ -51,6 +51,8 @@ class Agent(Generic[T]):
     memory: bool = True
 
     def __post_init__(self) -> None:
+        if fault := _kind_fault(self):
+            raise _invalid(f"{self.name!r}: {fault}")
         if _NAME.fullmatch(self.name) is None:
             raise _invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
         for one in (*self.tools, *self.approval):
@@ -143,6 +145,19 @@ def entry_of_function(function: Callable[..., Any]) -> str:
             f"{name} stands in no file ({file}), as in a notebook's cell; move it to a .py file, and import it"
         )
     return f"{_name_of(function)} = {Path(file).resolve()}:{name}"
+
+
+def _kind_fault(given: Any) -> str:
+    """Which field is of another kind than its annotation says; of an Agent that nobody checked; empty: none."""
+    if not isinstance(given.name, str):
+        return "name: a text"
+    if not isinstance(given.instructions, str | Path):
+        return "instructions: a text, or a Path of the file that holds it"
+    if any(not isinstance(tools, list | tuple) for tools in (given.tools, given.approval)):
+        return "tools, approval: lists"
+    if any(not callable(tool) and not isinstance(tool, str) for tool in (*given.tools, *given.approval)):
+        return "tools, approval: functions with @tool, or names"
+    return "" if isinstance(given.model, str | None) else "model: a text"
 
 
 def _name_of(tool: Tool) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of
+from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of, place_of
+from hobus.bus.errors import ConfigError
 from hobus.bus.tool import entry_of
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
@@ -20,8 +21,10 @@ from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.launcher.options import StartOptions
+from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
+from hobus.launch.sessions.client_errors import HobusError
 
 
 def agents_in(file: Path) -> list[Agent]:
@@ -31,19 +34,40 @@ def agents_in(file: Path) -> list[Agent]:
     try:
         module = module_of(file.absolute())
     except BadEntryPoint as bad:
-        raise UsageFault(str(bad)) from None
+        if isinstance(said := bad.__context__, HobusError):  # of what is written there, in words of its own
+            raise UsageFault(f"{said.message}{place_of(said)}") from said
+        raise UsageFault(str(bad)) from bad.__context__
     found = {id(one): one for one in vars(module).values() if isinstance(one, Agent)}
     if not found:
         raise UsageFault(f"{file} has no Agent at its top", hint='write clerk = Agent("clerk", instructions="…")')
+    names = [one.agent_id for one in found.values()]
+    if doubled := [name for number, name in enumerate(names) if name in names[:number]]:
+        raise UsageFault(f"{file}: two agents are called {doubled[0]}; rename one")
     return list(found.values())
 
 
 def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
-    """The agents of this file are in the home's `config/`. Raises CommandError."""
+    """The agents of this file are in the home's `config/`; where they cannot be, it stays. Raises CommandError."""
     try:
-        write_files(home, agents, app.resolve())
+        files = [home.config / ADMIN_CONFIG, home.config / _PROGRAMS, *home.config.glob("agents/*.json")]
+        before = {file: file.read_bytes() for file in files if file.is_file()}
+        changed = write_files(home, agents, app.resolve())
+        try:
+            if changed:
+                make_plan(home, StartOptions(), binds=False)
+        except ConfigError as error:
+            for file in (home.config / name for name in changed):
+                file.write_bytes(before[file]) if file in before else file.unlink()
+            faults = "\n".join(
+                f"- {one.removeprefix(f'{home.config}/')}" for one in error.facts.get("faults", (error.detail,))
+            )
+            raise UsageFault(f"{app} cannot be taken in:\n{faults}") from None
+    except FileNotFoundError as error:
+        raise UsageFault(
+            f"{app}: there is no file of instructions {error.filename}; write it, or name another"
+        ) from None
     except UnicodeDecodeError as error:
-        raise UsageFault(f"the instructions of {app} are not UTF-8 ({error.reason}); save their file as that") from None
+        raise UsageFault(f"{app}: its instructions are not UTF-8 ({error.reason}); save their file as that") from None
     except OSError as error:
         raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
 

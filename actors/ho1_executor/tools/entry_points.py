@@ -265,7 +265,7 @@ async def _awaited(value: Awaitable[Any]) -> Any:
 def _why(error: BaseException) -> str:
     """What an import raised, and where; the name of its class alone where it raises when it is looked at."""
     try:
-        return f"{class_name(error)}: {_line(error)}{_place(error)}"
+        return f"{class_name(error)}: {_line(error)}{place_of(error)}"
     except BaseException:  # noqa: BLE001 - an exception is foreign code
         return class_name(error)
 
@@ -279,8 +279,8 @@ def _line(error: BaseException) -> str:
 _OURS = f"{Path(__file__).parents[3]}{os.sep}"
 
 
-def _place(error: BaseException) -> str:
-    """File and line of the package's own code in which it was raised; empty where there is none."""
+def place_of(error: BaseException) -> str:
+    """`, file:line` of the package's own code in which it was raised; empty where there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f", {error.filename}:{error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_file()]

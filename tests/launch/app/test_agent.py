@@ -113,6 +113,11 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
     ("given", "said"),
     [
         ({"name": "two words"}, "letters, digits"),
+        ({"name": 3}, "name: a text"),
+        ({"instructions": None}, "instructions: a text, or a Path"),
+        ({"tools": weather}, "tools, approval: lists"),
+        ({"tools": [None]}, "functions with @tool, or names"),
+        ({"model": 4}, "model: a text"),
         ({"tools": [plain]}, "plain is no tool; write @tool"),
         ({"tools": [nested()]}, "move it to the top of"),
         ({"tools": [tool(eval("lambda city: city"))]}, "stands in no file"),  # noqa: S307 - as a notebook's cell

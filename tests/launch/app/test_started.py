@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from hobus.launch.app.agent import Agent
-from hobus.launch.app.started import agents_in, write_files
-from hobus.launch.cluster.home import home_of
+from hobus.launch.app.started import agents_in, take_in, write_files
+from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console.errors import CommandError
 from tests.launch.app.test_agent import weather
 
@@ -21,8 +23,9 @@ from tests.launch.app.test_agent import weather
         ("def x(:", r"\.py:1\)"),
         ("import nothing_like_that", "nothing_like_that"),
         ("x = 1", "has no Agent at its top"),
-        ("from hobus import Agent\na = Agent('a', 'x')\nb = Agent('A', 'y')", "two agents are called A"),
-        ("from hobus import Agent\na = Agent('a b', 'x')", "letters, digits"),
+        ("from hobus import Agent\na = Agent('a', 'x')\nb = Agent('A', 'y')", r"\.py: two agents are called A"),
+        ("from hobus import Agent\na = Agent('a b', 'x')", r"^the name 'a b': a letter.*\.py:2$"),
+        ("from hobus import Agent\n\na = Agent('a', 5)", r"^'a': instructions: a text.*\.py:3$"),
     ],
 )
 def test_a_file_that_is_no_app_is_told(tmp_path: Path, text: str | None, said: str) -> None:
@@ -55,3 +58,68 @@ def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
     (home.config / "admin_config.json").write_text("[")
     with pytest.raises(CommandError, match=r"admin_config\.json"):
         write_files(home, [clerk])
+
+
+TOOL = """from pathlib import Path
+from hobus import Agent, tool
+@tool
+def {tool}(city: str) -> str:
+    'Weather of a city.'
+    return city
+{agent} = Agent("{agent}", {said}, tools=[{tool}], approval=[{tool}])
+"""
+
+
+def taken(home: Home, app: Path, text: str) -> None:
+    """The file with this text, as a fresh process takes it in."""
+    app.write_text(text)
+    sys.modules.pop(app.stem, None)
+    shutil.rmtree(app.with_name("__pycache__"), ignore_errors=True)
+    take_in(home, agents_in(app), app)
+
+
+def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: Path) -> None:
+    """Its agents, their tools and approvals, and who answers by default; other programs' and a person's stay."""
+    home = home_of(tmp_path / "home")
+    home.config.mkdir(parents=True)
+    (home.config / "admin_config.json").write_text(json.dumps({"tools": {"timeout_ms": 5000}}))
+    app, other = tmp_path / "taken_app.py", tmp_path / "taken_other.py"
+    taken(home, app, TOOL.format(tool="weather", agent="clerk", said="'Hi.'"))
+    taken(home, other, TOOL.format(tool="tides", agent="sailor", said="'Hi.'"))
+    taken(home, app, TOOL.format(tool="forecast", agent="cook", said="'Hi.'"))
+    settings = json.loads((home.config / "admin_config.json").read_text())
+    assert sorted(path.stem for path in (home.config / "agents").iterdir()) == ["COOK", "SAILOR"]
+    assert settings["host"] == {"agent_id": "COOK"}
+    assert settings["tools"] == {
+        "timeout_ms": 5000, "approval": ["tides", "forecast"],
+        "entry_points": [f"tides = {other}:tides", f"forecast = {app}:forecast"],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TOOL.format(tool="list_tools", agent="cook", said="'Hi.'"), "a built-in tool has this name"),
+        (
+            TOOL.format(tool="other", agent="cook", said="'Hi.'").replace(": str)", ")"),
+            r"\.py:3: parameter city has no",
+        ),
+        (TOOL.format(tool="other", agent="cook", said="'Hi.'").replace("@tool", "@tool(timeout=0)"), r"\.py:3: its"),
+        (
+            TOOL.format(tool="other", agent="cook", said="'Hi.'").replace("s=[other]", "s=[other, 'x__*']", 1),
+            "no MCP server",
+        ),
+        (TOOL.format(tool="other", agent="cook", said="' '"), r"agents/COOK\.json: system_prompt: is blank"),
+        (TOOL.format(tool="other", agent="cook", said="Path('nothere.md')"), r"no file of instructions nothere\.md"),
+        (TOOL.format(tool="other", agent="cook", said=f"Path({sys.executable!r})"), "are not UTF-8"),
+    ],
+)
+def test_where_a_file_cannot_be_taken_in_the_home_is_as_it_was(tmp_path: Path, text: str, said: str) -> None:
+    """So that it starts as before, for other programs too; told with the file's own place."""
+    home, app = home_of(tmp_path / "home"), tmp_path / "refused_app.py"
+    taken(home, app, TOOL.format(tool="weather", agent="clerk", said="'Hi.'"))
+    before = {path: path.read_bytes() for path in home.config.rglob("*") if path.is_file()}
+    with pytest.raises(CommandError, match=said) as told:
+        taken(home, app, text)
+    assert str(app) in told.value.message
+    assert {path: path.read_bytes() for path in home.config.rglob("*") if path.is_file()} == before
