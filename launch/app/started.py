@@ -146,7 +146,7 @@ class OwnCluster:
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def _documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
+def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
     """All of these agents' files; the settings as if a home had none. Raises UsageFault: two exclude each other."""
     wanted = dict[str, dict[str, Any]]()
     entries, approval, providers = dict[str, str](), list[str](), dict[str, Any]()
@@ -176,7 +176,7 @@ def _changed_files(
     """
     if not agents:
         return {}, []
-    wanted = _documents(agents)
+    wanted = documents(agents)
     settings, own = own_config.read(home), wanted[ADMIN_CONFIG]
     programs = own_config.document(home.config / _PROGRAMS)
     past = programs.get(str(program), {"agents": [], "tools": {}, "host": {}})

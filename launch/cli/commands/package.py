@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from hobus.launch.app.packaged import draft
+from hobus.launch.app.started import agents_in
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cli.commands.package_change import agents_of, changed, say_findings
 from hobus.launch.cli.commands.package_trust import DEV, trust_
@@ -57,17 +60,30 @@ def package() -> None:
 
 
 @package.command()
-@click.argument("source", metavar="DIR", type=_FILE)
+@click.argument("source", metavar="DIR|APP", type=_FILE)
 @click.option("--key", "key_file", metavar="FILE", type=_FILE, required=True, help="Private key that signs it.")
 @click.option("--output", metavar="FILE", type=_FILE, help="The bundle.  [PKG-ID-VERSION.hobus-package, here]")
+@click.option("--version", default="1.0.0", show_default=True, help="Of the package of an APP.")
+@click.option(
+    "--framework", default="FMWK-200", show_default=True, help="Id of the framework that an APP's package brings."
+)
 @with_json
-def build(*, home: Home, source: Path, key_file: Path, output: Path | None) -> Output:
-    """Make a signed bundle of DIR, which is laid out like config/ and stays as it is.
+def build(  # noqa: PLR0913 - one per option
+    *, home: Home, source: Path, key_file: Path, output: Path | None, version: str, framework: str
+) -> Output:
+    """Make a signed bundle of DIR, which is laid out like config/ and stays as it is; or of the agents of APP.
 
     DIR/packages/PKG-…/manifest.json is a draft: its list of files and their hashes are made here. The package is
-    judged by the gates as it would be in this home, beside what is installed there.
+    judged by the gates as it would be in this home, beside what is installed there. Of APP, a Python file, the agents
+    are brought, and not their tools: which ones a home needs is said.
     """
-    made = building.build(home, source, key_file, output)
+    with tempfile.TemporaryDirectory() as directory:
+        needs = ""
+        if source.suffix == ".py":
+            root = Path(directory, source.name)
+            needs = draft(root, source, agents_in(source), version=version, framework_id=framework)
+            source = root
+        made = building.build(home, source, key_file, output)
     manifest = made.incoming.package
     key = made.incoming.signature.public_key
     files = sorted(made.incoming.bundle.files)
@@ -83,6 +99,8 @@ def build(*, home: Home, source: Path, key_file: Path, output: Path | None) -> O
         say(styled("built", "green"), f"  {short_path(made.path)}: {manifest.package_id} {manifest.version}, {held}")
         if made.left_out:
             say(f"left out, since its name begins with a dot: {', '.join(map(in_one_line, made.left_out))}")
+        if needs:
+            say_prose("", f"it brings no code: where it is installed, admin_config.json needs {needs}")
         say(f"signed by {document['fingerprint']}; look at it: {next_here(f'package inspect {made.path}')}")
 
     return Output(document, show)

@@ -1,0 +1,58 @@
+"""A program's agents as the directory that a package is built of, under a framework and a spec of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hobus.bus.messages.ids import iso
+from hobus.bus.tool import entry_of
+from hobus.config.files import ADMIN_CONFIG
+from hobus.launch.app.agent import Agent
+from hobus.launch.app.started import documents
+
+
+def draft(root: Path, app: Path, agents: Sequence[Agent], *, version: str, framework_id: str) -> str:
+    """What a home needs beside the package: it brings neither code nor settings. Raises CommandError, OSError.
+
+    `root` is a directory laid out like config/ then.
+    """
+    files = documents(agents)
+    settings = files.pop(ADMIN_CONFIG)
+    name = re.sub("[^A-Z0-9]+", "-", agents[0].agent_id).strip("-")
+    package_id, spec_id, folder = f"PKG-{name}-001", f"SPEC-{name}-001", f"frameworks/{framework_id}_{name}"
+    entries = [entry_of(one) for one in settings["tools"]["entry_points"]]
+    said = {
+        "tools.entry_points": [f"{tool} = /path/to/{Path(target).name}" for tool, target in entries],
+        "tools.approval": settings["tools"]["approval"],
+        "gateway.providers": [*settings["providers"]],
+    }
+    needs = "; ".join(f"{path}: {', '.join(values)}" for path, values in said.items() if values)
+    about = {"framework_id": framework_id, "title": name, "version": version}
+    plane = {"plane_id": "hot"}
+    rules = about | plane | {
+        "status": "active", "ring": "resident", "created_at": f"{iso(app.stat().st_mtime)[:19]}Z",
+        "assets": ["standard.md"], "expected_specs": [spec_id], "required_gates": ["G0", "G1", "G5"],
+        "path_authorizations": [*files, f"{folder}/*", f"specs/{spec_id}/*"],
+        "invariants": [{
+            "level": "MUST", "statement": "It is offered no tool that its permissions do not name",
+            "enforced_by": ["hobus.config.consistency:inconsistencies"],
+        }],
+    }  # fmt: skip
+    described = f"Brings {', '.join(settings['agents'])} of {app.name}."
+    described += f" Its home needs, in admin_config.json: {needs}" if needs else ""
+    manifest = about | plane | {"package_id": package_id, "spec_id": spec_id, "layer": 3, "description": described}
+    made: dict[str, Any] = {name: one | {"framework_id": framework_id} for name, one in files.items()}
+    made |= {
+        f"{folder}/manifest.yaml": rules,  # JSON is YAML
+        f"specs/{spec_id}/manifest.yaml": about | {"spec_id": spec_id, "assets": [*files]},
+        f"packages/{package_id}/manifest.json": manifest,
+    }
+    texts = {path: f"{json.dumps(one, indent=2, ensure_ascii=False)}\n" for path, one in made.items()}
+    for path, text in (texts | {f"{folder}/standard.md": f"# {name}\n"}).items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, encoding="utf-8")
+    return needs

@@ -1,0 +1,71 @@
+"""A program's agents become a package, which another home takes through the same gates."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from hobus.launch.app.started import agents_in
+from hobus.launch.cli import main as cli
+from hobus.launch.console import exit_codes
+
+APP = """from hobus import Agent, tool
+@tool
+def weather(city: str) -> str:
+    'Weather of a city.'
+    return city
+clerk = Agent("clerk_7", "Be brief.", tools=[weather], approval=[weather], model="openai:gpt-5")
+cook = Agent("cook", "Be kind.")
+"""
+
+
+def test_a_package_of_a_program_is_built_and_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a framework and a spec of its own; what it cannot bring is said by its maker and to who looks at it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "packaged_app", raising=False)
+    Path("packaged_app.py").write_text(APP)
+    assert cli.run(["package", "key", "my.key"]) == exit_codes.OK
+    [clerk, _] = agents_in(Path("packaged_app.py"))
+    openai = json.dumps(clerk.to_files()["admin_config.json"]["gateway"]["providers"]["openai"])
+    here, home = (["--home", str(tmp_path / name)] for name in ("home", "other"))
+    for one in (here, home):
+        assert cli.run([*one, "config", "set", "gateway.providers.openai", openai]) == exit_codes.OK
+    build = [*here, "package", "build", "packaged_app.py", "--key", "my.key"]
+    assert cli.run([*build, "--version", "1.2.0", "--framework", "FMWK-321"]) == exit_codes.OK
+    said = capsys.readouterr().out
+    needs = "weather = /path/to/packaged_app.py:weather; tools.approval: weather; gateway.providers: openai"
+    assert "PKG-CLERK-7-001 1.2.0, 5 files" in said and needs in said
+    assert cli.run([*home, "package", "install", "PKG-CLERK-7-001-1.2.0.hobus-package"]) == exit_codes.OK
+    capsys.readouterr()
+    assert cli.run([*home, "agent", "show", "CLERK_7", "--json"]) == exit_codes.OK
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["package_id"], shown["framework_id"], shown["model"]) == (
+        "PKG-CLERK-7-001", "FMWK-321", "openai/gpt-5",
+    )  # fmt: skip
+    assert shown["tools"] == ["weather"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--version", "1"], "packaged_app.py: its manifest: version: has another form"),
+        (["--framework", "FMWK-107"], "'FMWK-107' is defined by another file too"),
+        (["--framework", "x"], "framework_id: has another form; write `FMWK-` and three digits"),
+    ],
+)
+def test_what_no_package_is_is_told(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the gates that judge every package; and there is no file."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "packaged_app", raising=False)
+    Path("packaged_app.py").write_text(APP.replace(', model="openai:gpt-5"', ""))
+    assert cli.run(["package", "key", "my.key"]) == exit_codes.OK
+    assert cli.run(["package", "build", "packaged_app.py", "--key", "my.key", *words]) == exit_codes.INTEGRITY
+    assert said in capsys.readouterr().err
+    assert not list(tmp_path.glob("*.hobus-package"))
