@@ -40,7 +40,7 @@ def with_replayed(agents: Sequence[Agent], directory: Path, answers: Path) -> li
             kind="async " if is_async else "", wait="await " if is_async else "", name=name,
             entry=entry_of_function(function).partition(" = ")[2], answers=str(answers),
         )  # fmt: skip
-    module = directory / "replayed_tools.py"
+    module = directory / f"replayed_{directory.name.rpartition('-')[2]}.py"  # each test module has its own
     module.write_text(text, encoding="utf-8")
     made = vars(module_of(module))
 
