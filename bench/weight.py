@@ -32,7 +32,7 @@ PAGES = {
     "protocol": ("bus/PROTOCOL.md",),
     "configuration": ("docs/configuration.md",),
     "begin": tuple(f"docs/{name}.md" for name in (
-        "tutorial", "commands", "api", "first-hour", "your-own-agent", "python", "testing", "faq", "glossary",
+        "tutorial", "commands", "api", "your-own-agent", "python", "testing", "faq", "glossary",
     )),
     "use": tuple(f"docs/{name}.md" for name in (
         "chat", "steering", "sessions", "tools", "providers", "memory", "attention", "http",

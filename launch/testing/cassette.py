@@ -17,7 +17,7 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.evidence import body_of, text_in
 from hobus.launch.sessions.why_prompts import messages_sent
-from hobus.launch.testing.model import Call, Request, document_of, request_of
+from hobus.launch.testing.model import Request, ScriptedCall, document_of, request_of
 from hobus.ledger_service.reader import head_of, read_entries
 
 VERSION = 1
@@ -41,7 +41,7 @@ def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> l
                 "asked": asked.document(),
                 "answer": {
                     "text": text_in(answer) or "",
-                    "calls": [document_of(Call(one.tool_id, one.arguments)) for one in made],
+                    "calls": [document_of(ScriptedCall(one.tool_id, one.arguments)) for one in made],
                 },
             }
         )

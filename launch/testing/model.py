@@ -13,32 +13,32 @@ from hobus.bus.messages.gateway import PromptMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptedCall:
     """A tool that the model calls."""
 
     tool: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def call(tool: str, /, **arguments: Any) -> Call:
+def call(tool: str, /, **arguments: Any) -> ScriptedCall:
     """Answer with a call of this tool."""
-    return Call(tool, arguments)
+    return ScriptedCall(tool, arguments)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ShownMessage:
     """One message that a model is shown; `calls` of an assistant's."""
 
     role: str
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What a model was asked with."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[ShownMessage, ...]
     tools: tuple[str, ...] = ()
     output_schema: Mapping[str, Any] | None = None
 
@@ -57,7 +57,11 @@ class Request:
     def of(cls, document: Mapping[str, Any]) -> Request:
         """As it came over the wire, or stands in a cassette."""
         messages = [
-            Message(one["role"], one["text"], tuple(Call(each["tool"], each["arguments"]) for each in one["calls"]))
+            ShownMessage(
+                one["role"],
+                one["text"],
+                tuple([ScriptedCall(each["tool"], each["arguments"]) for each in one["calls"]]),
+            )
             for one in document["messages"]
         ]
         return cls(tuple(messages), tuple(document["tools"]), document.get("output_schema"))
@@ -74,18 +78,18 @@ class Request:
 def request_of(messages: Sequence[PromptMessage], tools: Iterable[str]) -> Request:
     """What a test sees of a prompt."""
     shown = [
-        Message(one.role, one.text, tuple(Call(each.tool_id, each.arguments) for each in one.tool_calls))
+        ShownMessage(one.role, one.text, tuple(ScriptedCall(each.tool_id, each.arguments) for each in one.tool_calls))
         for one in messages
     ]
     return Request(tuple(shown), tuple(sorted(tools)))
 
 
-def document_of(one: Call) -> dict[str, Any]:
+def document_of(one: ScriptedCall) -> dict[str, Any]:
     """A call on the wire."""
     return {"tool": one.tool, "arguments": dict(one.arguments)}
 
 
-Answer = str | Mapping[str, Any] | Call | Sequence[Call] | Exception | Callable[[Request], Any]
+Answer = str | Mapping[str, Any] | ScriptedCall | Sequence[ScriptedCall] | Exception | Callable[[Request], Any]
 """A text; an object, as JSON; one call or several at once; a fault of the provider; or what makes one of a request."""
 
 
@@ -126,13 +130,13 @@ def answer_document(answer: Any, request: Request) -> dict[str, Any]:
     match answer:
         case str():
             return {"text": answer, "calls": []}
-        case Call():
+        case ScriptedCall():
             return {"text": "", "calls": [document_of(answer)]}
         case Exception():
             return {"fault": str(answer)}
         case Mapping():
             return {"text": json.dumps(answer), "calls": []}
-        case [*calls] if calls and all(isinstance(one, Call) for one in calls):
+        case [*calls] if calls and all(isinstance(one, ScriptedCall) for one in calls):
             return {"text": "", "calls": [document_of(one) for one in calls]}
         case _ if callable(answer):
             return answer_document(answer(request), request)

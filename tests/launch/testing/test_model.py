@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from hobus.launch.testing.cassette import VERSION, Cassette
-from hobus.launch.testing.model import Call, Message, Request, ScriptedModel, call
+from hobus.launch.testing.model import Request, ScriptedCall, ScriptedModel, ShownMessage, call
 
-ASKED = Request((Message("system", "be brief"), Message("user", "how?")), ("weather",))
-CALLED = Message("assistant", "", (call("weather", city="Rome"), call("weather", city="Oslo")))
+ASKED = Request((ShownMessage("system", "be brief"), ShownMessage("user", "how?")), ("weather",))
+CALLED = ShownMessage("assistant", "", (call("weather", city="Rome"), call("weather", city="Oslo")))
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,10 @@ CALLED = Message("assistant", "", (call("weather", city="Rome"), call("weather",
         ("sunny", {"text": "sunny", "calls": []}),
         ({"city": "Rome"}, {"text": '{"city": "Rome"}', "calls": []}),
         (call("weather", city="Rome"), {"text": "", "calls": [{"tool": "weather", "arguments": {"city": "Rome"}}]}),
-        ([Call("a"), Call("b")], {"text": "", "calls": [{"tool": one, "arguments": {}} for one in "ab"]}),
+        (
+            [ScriptedCall("a"), ScriptedCall("b")],
+            {"text": "", "calls": [{"tool": one, "arguments": {}} for one in "ab"]},
+        ),
         (RuntimeError("overloaded"), {"fault": "overloaded"}),
         (lambda request: request.text.upper(), {"text": "HOW?", "calls": []}),
         (7, {"fault": "a script holds texts, objects, calls and functions, not a int"}),
@@ -38,7 +41,13 @@ def test_each_kind_of_answer(answer, document):
 
 def test_a_request_says_what_was_said_last_and_what_tools_brought_since():
     """Of an earlier turn nothing; over the wire and back it is the same."""
-    shown = [Message("tool", "old"), *ASKED.messages, CALLED, Message("tool", "sunny"), Message("tool", "rain")]
+    shown = [
+        ShownMessage("tool", "old"),
+        *ASKED.messages,
+        CALLED,
+        ShownMessage("tool", "sunny"),
+        ShownMessage("tool", "rain"),
+    ]
     asked = Request(tuple(shown), ("weather",))
     assert (asked.text, asked.results) == ("how?", ["sunny", "rain"])
     assert Request.of(json.loads(json.dumps(asked.document()))) == asked
@@ -53,21 +62,23 @@ def taped(path: Path, *requests: Request) -> Cassette:
 
 def test_a_cassette_answers_what_was_asked_then_and_shows_what_differs(tmp_path):
     """Line by line, the first one; also one more, and one less."""
-    second = Request((*ASKED.messages, CALLED, Message("tool", '"sunny"'), Message("tool", "it failed")), ("weather",))
+    second = Request(
+        (*ASKED.messages, CALLED, ShownMessage("tool", '"sunny"'), ShownMessage("tool", "it failed")), ("weather",)
+    )
     played = taped(tmp_path / "a.json", ASKED, second)
     assert played.reply(ASKED)["text"] == "1" and "1 of 2 recorded requests did not come" in played.fault()
     assert played.reply(second)["text"] == "2" and played.fault() == ""
     assert "has 2 requests, and one more came" in played.reply(ASKED)["fault"] and played.fault()
     other = taped(tmp_path / "b.json", ASKED)
-    said = other.reply(Request((ASKED.messages[0], Message("user", "why?")), ("weather",)))["fault"]
+    said = other.reply(Request((ASKED.messages[0], ShownMessage("user", "why?")), ("weather",)))["fault"]
     assert "request 1 differs" in said and "-user: how?\n+user: why?" in said and "--hobus-record" in said
     assert other.reply(ASKED)["fault"] == other.fault() == said
 
 
 def test_tools_bring_again_what_they_brought_if_that_is_a_value(tmp_path):
     """Each result once, in the request that shows it first; a failure is not brought again."""
-    second = Request((*ASKED.messages, CALLED, Message("tool", '"sunny"'), Message("tool", "it failed")), ())
-    third = Request((*second.messages, Message("assistant", "ok"), Message("user", "again")), ())
+    second = Request((*ASKED.messages, CALLED, ShownMessage("tool", '"sunny"'), ShownMessage("tool", "it failed")), ())
+    third = Request((*second.messages, ShownMessage("assistant", "ok"), ShownMessage("user", "again")), ())
     played = taped(tmp_path / "a.json", ASKED, second, third)
     assert played.tool_answers() == {'weather {"city": "Rome"}': ["sunny"]}
 
