@@ -57,11 +57,7 @@ class Request:
     def of(cls, document: Mapping[str, Any]) -> Request:
         """As it came over the wire, or stands in a cassette."""
         messages = [
-            ShownMessage(
-                one["role"],
-                one["text"],
-                tuple([ScriptedCall(each["tool"], each["arguments"]) for each in one["calls"]]),
-            )
+            ShownMessage(one["role"], one["text"], tuple([ScriptedCall(**each) for each in one["calls"]]))
             for one in document["messages"]
         ]
         return cls(tuple(messages), tuple(document["tools"]), document.get("output_schema"))
