@@ -37,6 +37,7 @@ class PlanApart:
         try:
             self._pid = os.fork()
             if self._pid == 0:
+                self._answer.close()  # so that it ends when nobody reads what it writes
                 _make(home, options, handed, writing)
         finally:
             os.close(writing)
@@ -90,8 +91,8 @@ def _make(home: Home, options: StartOptions, handed: int | None, writing: int) -
         with open(writing, "wb") as answer:
             answer.write(pack(told))
         status = 0
-    except KeyboardInterrupt:
-        pass  # whoever waits for this process hears it, too
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass  # whoever waits for this process hears it, too; or has ended
     except BaseException as error:  # noqa: BLE001 - the last place that can say anything
         traceback.print_exc()
         with suppress(OSError), open(writing, "wb") as answer:

@@ -140,3 +140,11 @@ def test_a_configuration_that_is_no_file_is_called_what_it_is(tmp_path):
     for path, said in ((pipe, "is no plain file"), (tmp_path, "is a directory"), (tmp_path / "gone", "no such file")):
         with pytest.raises(CommandError, match=said):
             make_plan(home_of(tmp_path), StartOptions(config_file=path))
+
+
+def test_a_plan_that_nobody_waits_for_any_more_ends(tmp_path, capfd):
+    """As Ctrl-C to the launcher alone leaves it: the process that makes it has nobody to write to, and says nothing."""
+    apart = PlanApart(home_of(tmp_path), StartOptions(), handed=None)
+    apart._answer.close()
+    assert os.waitpid(apart._pid, 0)[0] == apart._pid
+    assert capfd.readouterr().err == ""
