@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File
-
 ROOT = Path(__file__).parents[2]
 OUTSIDE = {
     "README.md": "index.md",
@@ -23,6 +21,8 @@ _LINK = re.compile(r"\[([^\]\n]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that lie outside."""
+    from mkdocs.structure.files import File  # noqa: PLC0415 - of the extra `docs`, which tests go without
+
     for path, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text(encoding="utf-8")))
     return files
