@@ -33,6 +33,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MARK = "__hobus_tool__"
 """Where the decorator leaves its word on the function."""
+IMPORTING: list[Path] = []
+"""Files of tools that this process imports right now: each process of a tool does what stands at their top."""
 
 
 class ToolFault(Exception):

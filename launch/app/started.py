@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of, place_of
 from hobus.bus.errors import ConfigError
-from hobus.bus.tool import entry_of
+from hobus.bus.tool import IMPORTING, entry_of
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
 from hobus.launch.cluster import own_config
@@ -101,6 +101,9 @@ class OwnCluster:
 
         `app`: the file that has them, where they are no running program's.
         """
+        if IMPORTING:  # each process of its tools does that
+            guard = 'put that below `if __name__ == "__main__":`'
+            raise UsageFault(f"{IMPORTING[0].name} starts a cluster when it is imported; {guard}")
         if strange := [one for one in agents if not hasattr(one, "to_files")]:
             raise UsageFault(f"agents: expected Agents, not a {type(strange[0]).__name__}")
         self._temporary = tempfile.mkdtemp(prefix="hobus-") if home is None else None

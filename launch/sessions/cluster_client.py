@@ -35,6 +35,9 @@ from hobus.bus.port import Bus
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.run_file import cluster_gone
+from hobus.launch.console.errors import CommandError, UnreachableFault
+from hobus.launch.limits import JOURNAL_POLL_MS
 from hobus.launch.sessions.client_errors import (
     RequestError,
     answered,
@@ -47,7 +50,7 @@ from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.named import named_session
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Question, Sessions
 from hobus.launch.sessions.summary import SessionRow
-from hobus.launch.sessions.turns import process_turn
+from hobus.launch.sessions.turns import Watch, process_turn
 
 
 @raises_hobus_errors
@@ -140,13 +143,17 @@ class AsyncClusterClient(AsyncSessions):
             else:
                 said.put_nowait(Piece(kind="waiting", data=message.model_dump(mode="json")))
 
-        result = await process_turn(
-            self._bus,
-            turn,
-            timeout_s=self._timeout_s,
-            retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
-            on_stream=heard if said is not None else None,
-        )
+        try:
+            result = await process_turn(
+                self._bus,
+                turn,
+                timeout_s=self._timeout_s,
+                retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
+                watch=Watch(lambda: cluster_gone(self._place.home), JOURNAL_POLL_MS / 1000),
+                on_stream=heard if said is not None else None,
+            )
+        except CommandError as gone:  # what becomes of the turn stands in the record
+            raise UnreachableFault(f"{gone.message} (input {turn.input_id})", hint=gone.hint) from None
         return answered(result)
 
 

@@ -17,10 +17,11 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.evidence import body_of, text_in
 from hobus.launch.sessions.why_prompts import messages_sent
-from hobus.launch.testing.model import Request, ScriptedCall, document_of, request_of
+from hobus.launch.testing.model import Request, ScriptedCall, answer_document, document_of, request_of
 from hobus.ledger_service.reader import head_of, read_entries
 
 VERSION = 1
+_ANY = Request(())
 
 
 def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> list[dict[str, Any]]:
@@ -68,11 +69,19 @@ class Cassette:
 
     def __init__(self, path: Path) -> None:
         """Raises ValueError for a file that is none of this version."""
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(document, dict) or document.get("version") != VERSION:
-            raise ValueError(f"{path} is no cassette of this version: pytest --hobus-record makes it anew")
         self._path = path
-        self._calls: list[dict[str, Any]] = document["calls"]
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            self._calls: list[dict[str, Any]] = document["calls"]
+            for one in self._calls:
+                Request.of(one["asked"])
+                said = one["answer"]
+                answer_document([ScriptedCall(**each) for each in said["calls"]] or said["text"], _ANY)
+            is_one = document["version"] == VERSION
+        except (ValueError, KeyError, TypeError):
+            is_one = False
+        if not is_one:
+            raise ValueError(f"{path} is no cassette of this version: pytest --hobus-record makes it anew")
         self._next = 0
         self._difference = ""
         self._lock = threading.Lock()

@@ -98,7 +98,10 @@ class ScriptedCluster(Cluster):
             self._end()
 
     def rest(self) -> str:
-        """The model is not used any more; what is wrong with what it was asked."""
+        """No turn is under way and the model is not used any more; what is wrong with what it was asked."""
+        for one in self.sessions():
+            if one.active_input_id is not None:  # of a test that failed: the next one's script is not its
+                self.cancel(one.session_id, "its test is over")
         model, self._script.model, self.is_scripted = self._script.model, None, False
         return "" if model is None else model.fault()
 

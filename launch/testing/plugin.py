@@ -6,10 +6,10 @@ Every run of pytest loads this module, whoever's: what it needs is loaded by the
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hobus.launch.testing.cluster import ScriptedCluster
 
 _RECORD = "--hobus-record"
+_PASSED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,6 +28,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         _RECORD, action="store_true",
         help="ask the agents' own models, and write what models and tools answered into cassettes/ beside the tests",
     )  # fmt: skip
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Remember whether the test itself passed."""
+    report = yield
+    if call.when == "call":
+        item.stash[_PASSED] = report.passed
+    return report
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +67,23 @@ def hobus_cluster(request: pytest.FixtureRequest, _hobus_running: ScriptedCluste
     """The module's cluster, a `hobus.Cluster`; `use(ScriptedModel([...]))` says what its model answers in this test."""
     from hobus.launch.testing.cassette import Cassette, taped  # noqa: PLC0415
 
-    cluster, path = _hobus_running, cassette_of(request.path, request.node.name)
+    cluster, path = _hobus_running, cassette_of(request)
+
+    def has_passed() -> bool:
+        return request.node.stash.get(_PASSED, False)
+
     cluster.tool_answers.unlink(missing_ok=True)
     if not cluster.is_real and path.exists():
         cassette = cluster.use(Cassette(path))
         cluster.tool_answers.write_text(json.dumps(cassette.tool_answers()))
-    with taped(cluster.home, path if cluster.is_real else None, is_wanted=lambda: not cluster.is_scripted):
+    with taped(cluster.home, path if cluster.is_real else None, is_wanted=has_passed):
         yield cluster
-    if fault := cluster.rest():
+    if (fault := cluster.rest()) and has_passed():  # else the first fault is the one to see
         pytest.fail(fault, pytrace=False)
 
 
-def cassette_of(module: Path, test: str) -> Path:
-    """Where a test's cassette lies."""
-    return module.parent / "cassettes" / module.stem / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', test)}.json"
+def cassette_of(request: pytest.FixtureRequest) -> Path:
+    """Where a test's cassette lies: no two tests of a module share one."""
+    classes = f"{request.cls.__qualname__}." if request.cls else ""
+    name = quote(classes + request.node.name, safe="[] ")
+    return request.path.parent / "cassettes" / request.path.stem / f"{name}.json"

@@ -156,6 +156,28 @@ async def test_the_same_with_an_event_loop(tmp_path: Path) -> None:
     assert ticks > 10 and not home.exists()
 
 
+def test_a_program_without_its_guard_is_told_so_and_starts_no_chain_of_clusters(tmp_path: Path) -> None:
+    """Each process of its tool imports the file, and would start a cluster again."""
+    with run(tmp_path, PROGRAM.replace('if __name__ == "__main__":', "if True:")) as program:
+        out, err = program.communicate(timeout=120)
+    assert program.returncode and not out
+    assert "app.py starts a cluster when it is imported; put that below `if __name__" in err, err
+    eventually(lambda: not lives_in(tmp_path))
+
+
+def test_who_joined_a_cluster_is_told_when_it_goes(tmp_path: Path) -> None:
+    """At once, with the input: whoever started it may end before the other one is answered."""
+    clerk = Agent("clerk", instructions="x", tools=[weather], approval=[weather])
+    first = Cluster(tmp_path / "home", agents=[clerk])
+    with Cluster(tmp_path / "home") as second:
+        asking = second.stream("Use weather for Paris", input_id="in-1")
+        while not next(asking).data.get("held_calls"):
+            pass
+        first.close()
+        with pytest.raises(HobusError, match=r"is gone.*\(input in-1\)"):
+            list(asking)
+
+
 PEERS = ("pydantic_ai", "openai_agents", "langgraph")
 
 

@@ -42,7 +42,7 @@ async def tides(at: Invocation, harbour: str) -> dict[str, int]:
 clerk = Agent("clerk", instructions="Answer in one sentence.", tools=[weather])
 sailor = Agent("sailor", instructions="Answer in one sentence.", tools=[weather, tides])
 '''
-(EXAMPLE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
+EXAMPLE, _ = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "testing.md").read_text(), re.DOTALL)
 
 
 def pytest_in(directory: Path, text: str, *words: str) -> tuple[int, str]:
@@ -95,6 +95,44 @@ def test_a_provider_refuses(hobus_cluster):
         assert sentence in said, said
 
 
+APPROVED = """
+from dataclasses import replace
+
+from app import clerk, weather
+from hobus.testing import ScriptedModel, call
+
+hobus_agents = [replace(clerk, approval=[weather])]
+
+
+def test_a_person_approves(hobus_cluster):
+    hobus_cluster.use(ScriptedModel([call("weather", city="Paris"), "Sunny."]))
+    session = hobus_cluster.start()
+    for piece in hobus_cluster.stream("How is it?", session_id=session):
+        for held in piece.data.get("held_calls", []):
+            hobus_cluster.approve(session, held["call_id"])
+    assert piece.result.text == "Sunny."
+
+
+def test_it_fails_in_the_middle_of_a_turn(hobus_cluster):
+    hobus_cluster.use(ScriptedModel([call("weather", city="Paris"), "Sunny."]))
+    for piece in hobus_cluster.stream("How is it?"):
+        if piece.data.get("held_calls"):
+            assert False, "the first fault"
+
+
+def test_the_next_one_has_its_own_script(hobus_cluster):
+    hobus_cluster.use(ScriptedModel(["Mine."]))
+    assert hobus_cluster.ask("How is it?").text == "Mine."
+"""
+
+
+def test_what_a_failed_test_left_under_way_takes_nothing_from_the_next(tmp_path: Path) -> None:
+    """And its own fault is the only one that is told."""
+    code, said = pytest_in(tmp_path, APPROVED)
+    assert code == 1 and "1 failed, 2 passed" in said and "error" not in said.splitlines()[-1], said
+    assert "the first fault" in said and "scripted answers" not in said
+
+
 def test_a_cassette_is_written_from_the_record_and_played_without_model_and_tools(tmp_path: Path) -> None:
     """Also of functions that are coroutines, and over several turns; the first request that differs is shown."""
     module = """
@@ -127,3 +165,35 @@ def test_a_script(hobus_cluster):
     code, said = pytest_in(tmp_path, module.replace("Use tides for Brest", "Use tides for Calais"))
     assert code == 1 and "request 3 differs from the cassette" in said, said
     assert "-user: Use tides for Brest" in said and "+user: Use tides for Calais" in said
+
+
+def test_tests_of_like_names_have_cassettes_of_their_own(tmp_path: Path) -> None:
+    """Of one name in two classes, and with parameters that only differ in what a file's name cannot hold."""
+    module = """
+import pytest
+from app import clerk
+
+hobus_agents = [clerk]
+
+
+class TestOslo:
+    def test_it(self, hobus_cluster):
+        hobus_cluster.ask("Use weather for Oslo")
+
+
+class TestRome:
+    def test_it(self, hobus_cluster):
+        hobus_cluster.ask("Use weather for Rome")
+
+
+@pytest.mark.parametrize("city", ["a/b", "a b"])
+def test_city(hobus_cluster, city):
+    hobus_cluster.ask(f"Use weather for {city}")
+"""
+    code, said = pytest_in(tmp_path, module, "--hobus-record")
+    assert code == 0, said
+    assert {path.name for path in (tmp_path / "cassettes" / "test_it").iterdir()} == {
+        "TestOslo.test_it.json", "TestRome.test_it.json", "test_city[a b].json", "test_city[a%2Fb].json",
+    }  # fmt: skip
+    code, said = pytest_in(tmp_path, module)
+    assert code == 0 and "4 passed" in said, said

@@ -28,7 +28,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
-from hobus.bus.tool import MARK, Declared, Invocation, entry_of
+from hobus.bus.tool import IMPORTING, MARK, Declared, Invocation, entry_of
 from hobus.config.json_schema import input_schema_fault
 
 
@@ -168,6 +168,7 @@ def module_of(file: Path) -> Any:
         folder, module = folder.parent, f"{folder.name}.{module}"
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))  # as where Python runs the file: what lies beside it is imported, too
+    IMPORTING.append(file)
     try:
         found = import_module(module)
         if (loaded := getattr(found, "__file__", None)) is None or not file.samefile(loaded):
@@ -176,6 +177,8 @@ def module_of(file: Path) -> Any:
         raise
     except BaseException as error:  # noqa: BLE001 - an import may raise anything, SystemExit too
         raise BadEntryPoint(f"{file} cannot be imported ({_why(error)}); fix that file") from None
+    finally:
+        IMPORTING.pop()
     return found
 
 

@@ -83,7 +83,10 @@ def test_tools_bring_again_what_they_brought_if_that_is_a_value(tmp_path):
     assert played.tool_answers() == {'weather {"city": "Rome"}': ["sunny"]}
 
 
-@pytest.mark.parametrize("text", ["[]", '{"version": 0, "calls": []}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"version": 0, "calls": []}', '{"version": 1, "calls": [{"askd": {}}]}', '{"version": 1, "calls": 5}'],
+)
 def test_what_is_no_cassette_is_told_with_its_mend(tmp_path, text):
     """By its path."""
     (tmp_path / "a.json").write_text(text)
