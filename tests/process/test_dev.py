@@ -129,7 +129,8 @@ def test_a_fault_is_shown_and_mended_in_place(cluster: Cluster, app: Path) -> No
         for broken, said in FAULTS:
             app.write_text(broken)
             shown.until(said)
-        assert 'weather: "Sunny in Rome"' in cluster("ask", "use weather for Rome").out
+        # A tool's process that begins now would import the broken file; who answers is the agent that was there.
+        assert cluster.ask("hello", "--agent", "CLERK")["outcome"] == "success"
         app.write_text(APP.replace("in {city}", "there"))
         shown.until("taken in")
         assert 'weather: "Sunny there"' in cluster("ask", "use weather for Rome").out
