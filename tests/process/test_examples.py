@@ -37,8 +37,6 @@ def test_every_example_is_run() -> None:
 @pytest.mark.parametrize("name", PRINTED)
 def test_an_example_prints_what_it_says(name: str, tmp_path: Path) -> None:
     """Started in a directory of its own, on the offline model."""
-    if name == "evaluation":
-        pytest.importorskip("pydantic_evals", reason="of the extra `clients`")
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     done = subprocess.run(
