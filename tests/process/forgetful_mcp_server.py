@@ -1,6 +1,7 @@
-"""An MCP server over HTTP that forgets its sessions after every second call, as restarts do: `python` this, DIRECTORY.
+"""An MCP server over HTTP that forgets its sessions after every second call, as restarts do.
 
-Its port stands in DIRECTORY/port; each call that it takes adds a line to DIRECTORY/calls.
+`python` this, DIRECTORY, STATUS, SAID: what a forgotten session is answered, as JSON; an object without `id` gets the
+request's. Its port stands in DIRECTORY/port; each call that it takes adds a line to DIRECTORY/calls.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(sys.argv[1])
+STATUS, SAID = int(sys.argv[2]), json.loads(sys.argv[3])
 sessions: set[str] = set()
 made: list[str] = []
 calls: list[str] = []
@@ -58,7 +60,7 @@ class Server(BaseHTTPRequestHandler):
             }
             return self.answer(200, {"jsonrpc": "2.0", "id": number, "result": said}, made[-1])
         if self.headers.get("Mcp-Session-Id") not in sessions:
-            return self.answer(404, {"jsonrpc": "2.0", "id": number, "error": {"code": -32600, "message": "unknown"}})
+            return self.answer(STATUS, {"jsonrpc": "2.0", "id": number} | SAID if isinstance(SAID, dict) else SAID)
         if number is None:
             return self.answer(202)
         result: dict[str, Any] = {"tools": [{"name": "add", "description": "Adds.", "inputSchema": OBJECT}]}

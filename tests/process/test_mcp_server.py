@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -366,11 +367,22 @@ async def test_of_many_holders_the_idle_ones_make_room_and_the_busy_ones_do_not(
         assert (await call(server, "count", holder="f"))[0]
 
 
-async def test_a_server_over_http_that_forgot_its_session_is_connected_anew_and_the_call_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (404, {"error": {"code": -32600, "message": "unknown"}}),
+        (400, {"error": {"code": -32600, "message": "Bad Request"}}),
+        (400, {"error": {"code": -32000, "message": "Bad Request: No valid session ID provided"}, "id": None}),
+        (400, {"error": {"code": -32000, "message": "No valid session ID"}}),
+        (400, "Invalid session ID"),
+    ],
+)
+async def test_a_server_over_http_that_forgot_its_session_is_connected_anew_and_the_call_made(
+    tmp_path: Path, status: int, said: Any
+) -> None:
     """It took no such call, so one that must not run twice is made as well, once."""
-    program = subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("forgetful_mcp_server.py")), str(tmp_path)]
-    )
+    script = Path(__file__).with_name("forgetful_mcp_server.py")
+    program = subprocess.Popen([sys.executable, str(script), str(tmp_path), str(status), json.dumps(said)])
     try:
         await until((tmp_path / "port").exists)
         url = f"http://127.0.0.1:{(tmp_path / 'port').read_text()}/mcp"

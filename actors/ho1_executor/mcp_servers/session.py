@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -38,6 +39,13 @@ IDEMPOTENCY_KEY = "hobus/idempotency_key"
 _HTTP_LOST = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.INTERNAL_ERROR, mcp_types.PARSE_ERROR})
 """Errors over HTTP after which nobody knows what became of a call: the SDK says these of a connection that broke. A
 server may say them itself, and then the doubt is needless; the other mistake would be worse."""
+
+_NOT_OF_A_SESSION = frozenset({mcp_types.PARSE_ERROR, mcp_types.METHOD_NOT_FOUND, mcp_types.INVALID_PARAMS})
+_NO_SESSION = re.compile(
+    rb"session[ _-]?id|(?:no|invalid|unknown|expired|missing|bad)(?: valid| active)? session"
+    rb"|session (?:was |is |has )?(?:not|expired|terminated|unknown|invalid|closed|lost|gone)|not initiali[sz]ed",
+    re.IGNORECASE,
+)
 
 
 async def serve(worker: Frames, settings: Mapping[str, Any]) -> None:
@@ -75,8 +83,12 @@ async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[s
 
         async def note(response: httpx2.Response) -> None:
             """The SDK tells of the status only where the server says nothing itself."""
-            if response.status_code == HTTPStatus.NOT_FOUND and response.request.method == "POST":
-                traffic.not_taken.add(str(json.loads(response.request.content).get("id")))
+            if response.request.method != "POST":
+                return
+            status, asked = response.status_code, json.loads(response.request.content).get("id")
+            is_bad = status == HTTPStatus.BAD_REQUEST
+            if status == HTTPStatus.NOT_FOUND or (is_bad and has_forgotten(await response.aread(), asked)):
+                traffic.not_taken.add(str(asked))
 
         async with (
             httpx2.AsyncClient(headers=values, timeout=None, event_hooks={"response": [note]}) as client,
@@ -85,6 +97,21 @@ async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[s
             ) as streams,
         ):
             yield streams
+
+
+def has_forgotten(said: bytes, asked: object) -> bool:
+    """Whether a body under 400 means that the session is unknown; many servers answer so in place of 404.
+
+    A refusal that does not name its request was of none that had been read. Of one that does, a tool may have run,
+    unless the code or the words say otherwise.
+    """
+    try:
+        answer = json.loads(said)
+        code, named = answer["error"]["code"], answer.get("id")
+        is_refused = code == mcp_types.INVALID_REQUEST or (named != asked and code not in _NOT_OF_A_SESSION)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        is_refused = False
+    return is_refused or _NO_SESSION.search(said) is not None
 
 
 def _why(error: BaseException, traffic: Traffic) -> str:
@@ -203,7 +230,8 @@ class _Link:
                 return  # this process ends; its worker knows what that means for a call
             is_over = is_lost = self._is_http and error.code in _HTTP_LOST
             if _request_id(frame["n"]) in self._traffic.not_taken:
-                is_over, result = True, not_done(NOT_TAKEN, "the MCP server has forgotten its session")
+                said = f"the MCP server has forgotten its session: {printable(error.message)}"
+                is_over, result = True, not_done(NOT_TAKEN, said)
             elif is_lost:
                 result = not_done("unknown_outcome", f"the MCP server did not answer: {printable(error.message)}")
             else:

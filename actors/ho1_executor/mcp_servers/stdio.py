@@ -33,7 +33,7 @@ class Traffic(Struct):
     why_ended: str = ""
     passed_over: int = 0
     not_taken: set[str] = field(default_factory=set[str])
-    """Ids of requests over HTTP that were answered by 404: the server has forgotten the session."""
+    """Ids of requests over HTTP that were not taken: the server has forgotten the session."""
     errors: bytearray = field(default_factory=bytearray)
     errors_read: asyncio.Event = field(default_factory=asyncio.Event)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
