@@ -86,7 +86,7 @@ class OpenAIProvider(ProviderConfig):
     structured: Literal["json_schema", "json_object", "none"] = Field(
         description="how a request asks for a schema, or not at all"
     )
-    omit: list[Literal["temperature", "reasoning_effort", "stream_options"]] = Field(
+    omit: list[Literal["temperature", "reasoning_effort", "stream_options", "text_parts"]] = Field(
         description="parts of a request that this server, or its models, refuse"
     )
 

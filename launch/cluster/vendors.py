@@ -14,9 +14,13 @@ def wire_settings(kind: str, base_url: str) -> dict[str, Any]:
     # Anthropic's SDK has no word for a temperature any more, and its newer models refuse one.
     said = {"base_url": base_url, "structured": "json_schema", "omit": ["temperature"] * (kind == "anthropic")}
     if kind == "openai":
-        is_theirs = re.match(r"https?://api\.openai\.com(?![^/:])", base_url) is not None
-        said["max_tokens_field"] = "max_completion_tokens" if is_theirs else "max_tokens"
+        said["max_tokens_field"] = "max_completion_tokens" if _is_at("openai", base_url) else "max_tokens"
+        said["omit"] = ["text_parts"] * _is_at("deepseek", base_url)
     return said
+
+
+def _is_at(vendor: str, base_url: str) -> bool:
+    return re.match(rf"https?://api\.{vendor}\.com(?![^/:])", base_url) is not None
 
 
 def vendor_instance(vendor: str, concurrency_max: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from typing import Any
 
 from hobus.bus.errors import GatewayError
@@ -33,7 +34,7 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
     """The body of the request."""
     body: dict[str, Any] = {
         "model": model_id,
-        "messages": _messages(prompt, model_id, names),
+        "messages": _messages(prompt, model_id, names, config.omit),
         config.max_tokens_field: prompt.max_tokens,
     }
     if "temperature" not in config.omit:
@@ -120,8 +121,8 @@ def _keep(kept: dict[str, Any], name: str, value: Any) -> None:
         kept[name] = kept[name] + value if name in kept and type(kept[name]) is type(value) else value
 
 
-def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> list[dict[str, Any]]:
-    """What the user's side says in a row is one message: templates of many models refuse two."""
+def _messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequence[str]) -> list[dict[str, Any]]:
+    """What the user's side says in a row is one message, each a part of it: templates of many models refuse two."""
     told: list[dict[str, Any]] = []
     pictured = with_images(prompt.messages)
     images: list[dict[str, Any]] = []  # of the results so far: a message of a tool holds text alone
@@ -150,17 +151,27 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames) -> list[dict[str,
             ]
             one |= given_back(calls[0], model_id, "message") if calls[0].given_back else {}
         elif message in pictured:
-            one["content"] = [{"type": "text", "text": text}, *map(_image_url, message.images)]
-        elif message.role == "user" and told and told[-1]["role"] == "user" and type(told[-1]["content"]) is str:
-            told[-1]["content"] += f"\n\n{text}"
+            one["content"] = [_text(text), *map(_image_url, message.images)]
+        if message.role == "user" and told and told[-1]["role"] == "user":
+            told[-1]["content"] = _joined(told[-1]["content"], one["content"], omit)
             continue
         told.append(one)
     return [*told, {"role": "user", "content": images}] if images else told
 
 
+def _joined(before: str | list[Any], content: str | list[Any], omit: Sequence[str]) -> str | list[Any]:
+    if isinstance(before, str) and isinstance(content, str) and "text_parts" in omit:
+        return f"{before}\n\n{content}"
+    return [part for said in (before, content) for part in ([_text(said)] if isinstance(said, str) else said)]
+
+
+def _text(text: str) -> dict[str, str]:
+    return {"type": "text", "text": text}
+
+
 def _image(image: SeenImage) -> list[dict[str, Any]]:
     said = f"[the image {image.name} of the tool's result above]"
-    return [{"type": "text", "text": said}, _image_url(image)]
+    return [_text(said), _image_url(image)]
 
 
 def _image_url(image: SeenImage) -> dict[str, Any]:

@@ -15,7 +15,16 @@ _BLOCK = re.compile(r"<([a-z_]+)(?: [^<>\n]*)?>\n(.*?)\n</\1>\s*", re.DOTALL)
 _DIGEST = re.compile(r"Earlier in this conversation, shortened:\n((?:- .*(?:\n|\Z))*)\n?")
 _DIGEST_LINE = re.compile(r"^- user: (.*?)(?: \((?:turn|input) [^()]*\))?$", re.MULTILINE)
 _NOT_SENT = re.compile(r"(?:The answer above|Your answer) (?:was|has) not .*?(?:\n\n|\Z)", re.DOTALL)
+_IMAGE_OF_TOOL = "[the image "
 _TOLD_BEFORE = re.compile(r"(Instructions of the caller|Said earlier in this conversation):\n")
+
+
+def words_in(content: str | list[Any]) -> str:
+    """What stands in a message: parts of text as one, without what names the image of a tool's result."""
+    if isinstance(content, str):
+        return content
+    texts = [part["text"] for part in content if part["type"] == "text"]
+    return "\n\n".join([text for text in texts if not text.startswith(_IMAGE_OF_TOOL)])
 
 
 class Utterance(NamedTuple):
@@ -75,8 +84,8 @@ class Heard:
         self.answers += [*(Utterance("user", one) for one in self.asked), Utterance("assistant", text)]
         self.asked, self.answered, self.done, self.draft = [], [], set(), ""
 
-    def _hear(self, content: str) -> None:
-        if isinstance(content, list):  # an image of a tool's result
+    def _hear(self, content: str | list[Any]) -> None:
+        if not (content := words_in(content)):
             return
         if (note := _NOT_SENT.match(content)) and self.answers:
             self.asked, self.done = self._sent
@@ -114,7 +123,7 @@ class Reading(Heard):
         new = len(messages)
         while new and (messages[new - 1]["role"] != "assistant" or messages[new - 1].get("tool_calls")):
             new -= 1
-        heard = [one["content"] for one in messages[new:] if one["role"] == "user" and isinstance(one["content"], str)]
+        heard = [words_in(one["content"]) for one in messages[new:] if one["role"] == "user"]
         if not all(heard or [""]) or any(map(_NOT_SENT.match, heard)):  # the last answer is none yet
             new = 0
         self._before = messages[:new]

@@ -199,7 +199,11 @@ async def test_earlier_turns_are_kept_by_anthropic_and_what_one_side_says_in_a_r
     async with serving(answering(completion())) as server:
         await ask(instance(OPENAI, server.url), prompt(messages=turns))
     said = [(one["role"], one["content"]) for one in server.requests[0].json["messages"]]
-    assert said == [("user", "a"), ("assistant", "b"), ("user", "<context>\n\nc")]
+    parts = [{"type": "text", "text": "<context>"}, {"type": "text", "text": "c"}]
+    assert said == [("user", "a"), ("assistant", "b"), ("user", parts)]
+    async with serving(answering(completion())) as server:
+        await ask(instance(OPENAI, server.url, omit=["text_parts"]), prompt(messages=turns))
+    assert server.requests[0].json["messages"][-1] == {"role": "user", "content": "<context>\n\nc"}
 
 
 @pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])

@@ -50,14 +50,16 @@ def test_chat_completions_show_images_behind_all_results_of_a_round():
     """A message of a tool holds text alone there, and the results of a round may not be parted."""
     wanted = after_a_round(sees=True)
     told = openai_wire.request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
-    assert [one["role"] for one in told] == ["user", "assistant", "tool", "tool", "user", "user"]
+    assert [one["role"] for one in told] == ["user", "assistant", "tool", "tool", "user"]
     assert told[2]["content"] == TOLD
-    assert told[4]["content"] == [
+    images = [
         {"type": "text", "text": "[the image a.png of the tool's result above]"},
         {"type": "image_url", "image_url": {"url": URL}},
     ]
+    assert told[4]["content"] == [*images, {"type": "text", "text": "hurry"}]
     ending = wanted.model_copy(update={"messages": wanted.messages[:-1]})
-    assert openai_wire.request(ending, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"] == told[:-1]
+    at_the_end = openai_wire.request(ending, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
+    assert at_the_end == [*told[:-1], {"role": "user", "content": images}]
 
 
 def test_messages_show_images_in_the_result_of_their_tool():
@@ -94,7 +96,7 @@ def test_an_image_is_held_for_before_its_provider_counts_it():
 
 
 def test_a_persons_images_stand_behind_their_text():
-    """In the very message, which is one of its own where only text may be joined."""
+    """In parts of the very message, behind what stands before it; also for a server that takes no parts of text."""
     seen = SeenImage(name="a.png", media_type="image/png", size_bytes=len(PNG), ref="TURN_IMAGE:s/d/1", data=PNG)
     messages = [
         PromptMessage(role="user", segments=[Segment(text="context")]),
@@ -102,9 +104,10 @@ def test_a_persons_images_stand_behind_their_text():
     ]
     wanted = prompt().model_copy(update={"messages": messages})
     names = ToolNames.of(wanted)
-    told = openai_wire.request(wanted, "m", names, OPENAI, stream=False)["messages"]
     shown = [{"type": "text", "text": TOLD}, {"type": "image_url", "image_url": {"url": URL}}]
-    assert [one["content"] for one in told] == ["context", shown]
+    for config in (OPENAI, OPENAI.model_copy(update={"omit": ["text_parts"]})):
+        [one] = openai_wire.request(wanted, "m", names, config, stream=False)["messages"]
+        assert one["content"] == [{"type": "text", "text": "context"}, *shown]
     [one] = anthropic_wire.request(wanted, "m", names, ANTHROPIC, stream=False)["messages"]
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
     assert one["content"][1:] == [{"type": "text", "text": TOLD}, {"type": "image", "source": source}]

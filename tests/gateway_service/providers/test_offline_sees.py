@@ -58,6 +58,14 @@ PROMPTS: dict[str, Prompt] = {
 SAID: dict[str, tuple[str, list[Any]]] = {}
 
 
+def test_parts_of_a_message_are_read_as_one_text_without_the_names_of_tools_images() -> None:
+    """Material in one part, the words in the next; what a tool drew is nothing that was said."""
+    parts = ["<preferences>\nBe brief.\n</preferences>", "[the image a.png of the tool's result above]", "hello"]
+    content = [{"type": "text", "text": text} for text in parts]
+    reading = Reading({"messages": [{"role": "user", "content": [*content, {"type": "image_url", "image_url": {}}]}]})
+    assert (reading.asked, reading.blocks) == (["hello"], {"preferences": "Be brief."})
+
+
 async def said(wanted: Prompt) -> tuple[str, list[Any]]:
     """The answer: its text and its calls."""
     response = await PROVIDER.complete(wanted, model_id=MODELS[0], timeout_s=1)

@@ -76,12 +76,15 @@ def test_prices_keys_and_kinds_are_taken(memory_path):
     words = ("--kind", "anthropic", "--model", "big=3/15/0.3", "--key", "env:ANTHROPIC_API_KEY")
     assert added(memory_path, "claude", *words) == exit_codes.OK
     assert added(memory_path, "gpt", "--kind", "openai", "--any-model", "--key", "env:OPENAI_API_KEY") == exit_codes.OK
+    texts = ("--kind", "openai", "--base-url", "https://api.deepseek.com/v1", "--any-model", "--key", "none")
+    assert added(memory_path, "deep", *texts) == exit_codes.OK
     providers = load_snapshot(Layers(own=memory_path / "config")).config.gateway.providers
     (model,) = providers["claude"].models
     assert (model.input_usd_per_million, model.output_usd_per_million, model.cached_usd_per_million) == (3, 15, 0.3)
     assert providers["claude"].base_url == "https://api.anthropic.com"
     assert providers["claude"].omit == ["temperature"] and providers["gpt"].omit == []
     assert providers["gpt"].any_model and providers["gpt"].max_tokens_field == "max_completion_tokens"
+    assert (providers["deep"].omit, providers["deep"].max_tokens_field) == (["text_parts"], "max_tokens")
 
 
 def test_a_class_of_a_package_is_added_with_its_options_and_its_key(memory_path, monkeypatch, capsys):
