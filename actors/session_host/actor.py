@@ -95,7 +95,7 @@ class SessionHost(Actor):
         started = message.model_copy(
             update={
                 "session_id": session_id,
-                "agent_id": message.agent_id or self._terms.config.agent_id,
+                "agent_id": (message.agent_id or self._terms.config.agent_id).upper(),  # as every id of an agent is
                 "principal": message.principal if call.role == "http" else "",  # it alone has seen a key
             }
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import re
@@ -17,6 +18,7 @@ from hobus.bus.tool import MARK
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.launch.cluster.vendors import ADDRESSES, vendor_instance
 from hobus.launch.sessions.client_errors import RequestError
+from hobus.launch.sessions.session_client import schema_of
 
 Tool = Callable[..., Any] | str
 """A function with `@tool`, or the name of a built-in tool or one of an MCP server (`<server>__*`: all of that)."""
@@ -49,12 +51,17 @@ class Agent(Generic[T]):
     output: type[T] | dict[str, Any] | None = None
     budget: Mapping[str, str] = field(default_factory=dict[str, str])
     memory: bool = True
+    written_at: str = field(init=False, default="", compare=False, repr=False)
+    """`file:line` that made it, for faults that are found later."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "written_at", _place_of_caller())
         if fault := _kind_fault(self):
             raise _invalid(f"{self.name!r}: {fault}")
         if _NAME.fullmatch(self.name) is None:
             raise _invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
+        if (SHIPPED_ROOT / "agents" / f"{self.agent_id}.json").is_file():
+            raise _invalid(f"the name {self.name!r}: hobus has an agent {self.agent_id} of its own; choose another")
         for one in (*self.tools, *self.approval):
             if not isinstance(one, str):
                 entry_of_function(one)
@@ -118,15 +125,7 @@ class Agent(Generic[T]):
 
     def _schema(self) -> dict[str, Any] | None:
         """What its answers keep. Raises RequestError for an output that no object is."""
-        if self.output is None or isinstance(self.output, dict):
-            return self.output
-        try:
-            schema = TypeAdapter(self.output).json_schema()
-        except Exception as error:  # noqa: BLE001 - pydantic's own kinds, and what annotations raise
-            raise _invalid(f"{self.name}: its output {self.output!r} has no JSON Schema: {error}") from None
-        if schema.get("type") != "object":
-            raise _invalid(f"{self.name}: its output {self.output!r} is no object; give it as the field of a class")
-        return schema
+        return None if self.output is None else schema_of(self.output, f"{self.name}: its output")
 
 
 def entry_of_function(function: Callable[..., Any]) -> str:
@@ -147,6 +146,17 @@ def entry_of_function(function: Callable[..., Any]) -> str:
     return f"{_name_of(function)} = {Path(file).resolve()}:{name}"
 
 
+def _place_of_caller() -> str:
+    """`file:line` of the code that makes an Agent, by itself or by `dataclasses.replace`."""
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename in _BETWEEN:
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+_BETWEEN = (__file__, dataclasses.__file__, "<string>")
+
+
 def _kind_fault(given: Any) -> str:
     """Which field is of another kind than its annotation says; of an Agent that nobody checked; empty: none."""
     if not isinstance(given.name, str):
@@ -155,6 +165,8 @@ def _kind_fault(given: Any) -> str:
         return "instructions: a text, or a Path of the file that holds it"
     if any(not isinstance(tools, list | tuple) for tools in (given.tools, given.approval)):
         return "tools, approval: lists"
+    if agents := [one.name for one in given.tools if isinstance(one, Agent)]:
+        return f"tools: {agents[0]} is an agent, which is no tool; ask it from the program and pass its answer on"
     if any(not callable(tool) and not isinstance(tool, str) for tool in (*given.tools, *given.approval)):
         return "tools, approval: functions with @tool, or names"
     return "" if isinstance(given.model, str | None) else "model: a text"

@@ -40,9 +40,6 @@ def agents_in(file: Path) -> list[Agent]:
     found = {id(one): one for one in vars(module).values() if isinstance(one, Agent)}
     if not found:
         raise UsageFault(f"{file} has no Agent at its top", hint='write clerk = Agent("clerk", instructions="…")')
-    names = [one.agent_id for one in found.values()]
-    if doubled := [name for number, name in enumerate(names) if name in names[:number]]:
-        raise UsageFault(f"{file}: two agents are called {doubled[0]}; rename one")
     return list(found.values())
 
 
@@ -152,20 +149,22 @@ class OwnCluster:
 def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
     """All of these agents' files; the settings as if a home had none. Raises UsageFault: two exclude each other."""
     wanted = dict[str, dict[str, Any]]()
-    entries, approval, providers = dict[str, str](), list[str](), dict[str, Any]()
+    made_at, entries, approval, providers = dict[str, str](), dict[str, str](), list[str](), dict[str, Any]()
     for agent in agents:
         files = agent.to_files()
         of_all = files.pop(ADMIN_CONFIG)
         own, providers = of_all["tools"], of_all.get("gateway", {}).get("providers", {}) | providers
-        if f"agents/{agent.agent_id}.json" in wanted:
-            raise UsageFault(f"two agents are called {agent.agent_id}; rename one")
+        if agent.agent_id in made_at:
+            places = f"{made_at[agent.agent_id]}, {agent.written_at}"
+            raise UsageFault(f"two agents are called {agent.agent_id} ({places}); rename one")
+        made_at[agent.agent_id] = agent.written_at
         for entry in own["entry_points"]:
             if entries.setdefault(name := entry_of(entry)[0], entry) != entry:
                 raise UsageFault(f"two tools are called {name}: {entry}, {entries[name]}; rename one")
         approval += own["approval"]
         wanted |= files
     tools = {"entry_points": list(entries.values()), "approval": list(dict.fromkeys(approval))}
-    names = [agent.agent_id for agent in agents]
+    names = [*made_at]
     settings = {"host": {"agent_id": names[0]}, "tools": tools, "agents": names, "providers": providers}
     return wanted | {ADMIN_CONFIG: settings}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
@@ -39,13 +40,32 @@ class Event(Record):
     data: dict[str, Any]
 
 
+def schema_of(output: type[Any] | dict[str, Any], about: str) -> dict[str, Any]:
+    """The JSON Schema of answers that are this class (pydantic, dataclass, TypedDict), or keep this schema.
+
+    Raises RequestError, which begins with `about`.
+    """
+    from pydantic import TypeAdapter  # noqa: PLC0415 - few questions need it
+
+    try:
+        if isinstance(output, dict):
+            json.dumps(output, allow_nan=False)
+            return output
+        schema = TypeAdapter(output).json_schema()
+    except Exception as error:  # noqa: BLE001 - pydantic's own kinds, and what annotations raise
+        raise RequestError("invalid_input", f"{about} {output!r} has no JSON Schema: {error}") from None
+    if schema.get("type") != "object":
+        raise RequestError("invalid_input", f"{about} {output!r} is no object; give it as the field of a class")
+    return schema
+
+
 class Question(NamedTuple):
     """One message as a program asks it; without an input id it gets a new one."""
 
     text: str
     session_id: str | None
     input_id: str | None
-    output_schema: dict[str, Any] | None
+    output_schema: type[Any] | dict[str, Any] | None
     template: str | None = None
     messages: Sequence[Mapping[str, str]] | None = None
     model: str | None = None
@@ -62,8 +82,9 @@ class Question(NamedTuple):
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """What it asks of its run, field by field."""
-        given = {"output_schema": self.output_schema, "attention_template": self.template, "model": self.model}
+        """What it asks of its run, field by field. Raises RequestError."""
+        form = None if self.output_schema is None else schema_of(self.output_schema, "output_schema:")
+        given = {"output_schema": form, "attention_template": self.template, "model": self.model}
         return {name: value for name, value in given.items() if value is not None}
 
     def turn(self, input_id: str, *, session_id: str | None = None, stream: bool = False) -> ProcessTurn:
@@ -104,7 +125,7 @@ class AsyncSessions(ABC):
         *,
         session_id: str | None = None,
         input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
+        output_schema: type[Any] | dict[str, Any] | None = None,
         template: str | None = None,
         model: str | None = None,
         messages: Sequence[Mapping[str, str]] | None = None,
@@ -112,11 +133,11 @@ class AsyncSessions(ABC):
         """The answer to one message, in a new session unless one is named.
 
         `messages`, in place of a text: a conversation held elsewhere, each `{"role": …, "content": …}` with a role
-        system, user or assistant, the user's question last. With a JSON Schema its `response` is the text of one object
-        that the schema takes, unless it is `refused`. `template`: the attention template (`ATT-…`) that
-        fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the session that it begins. Raises
-        HobusError, as all methods do (`client_errors.py`): for a turn that ended in an error (`is_verdict`), too, and
-        when nobody answered in time.
+        system, user or assistant, the user's question last. With `output_schema`, a class or JSON Schema as
+        `Agent(output=)` takes it, its `response` is the text of one such object, unless it is `refused`. `template`:
+        the attention template (`ATT-…`) that fills its context. `model`: `PROVIDER/MODEL` of this turn, and of the
+        session that it begins. Raises HobusError, as all methods do (`client_errors.py`): for a turn that ended in an
+        error (`is_verdict`), too, and when nobody answered in time.
         """
         return await self._answer(Question(text, session_id, input_id, output_schema, template, messages, model))
 
@@ -126,7 +147,7 @@ class AsyncSessions(ABC):
         *,
         session_id: str | None = None,
         input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
+        output_schema: type[Any] | dict[str, Any] | None = None,
         template: str | None = None,
         model: str | None = None,
         messages: Sequence[Mapping[str, str]] | None = None,

@@ -55,14 +55,14 @@ def passing(tmp_path: Path) -> Iterator[Cluster]:
 def test_a_session_is_with_the_agent_that_was_named_and_stays_so(two):
     """By `ask` and by `chat`; a session of one agent is refused to another; an agent that is none is named with those that are."""
     before = len(two.entries("PROMPT_SENT"))
-    answered = two.ask("what packages are installed?", "--agent", "CLERK")
+    answered = two.ask("what packages are installed?", "--agent", "clerk")
     assert answered["outcome"] == "success"
     session = answered["session_id"]
     assert {entry.provenance.agent_id for entry in two.entries("PROMPT_SENT")[before:]} == {"CLERK"}
     other = two("ask", "--session", session, "--agent", "ADMIN", "hello")
     assert other.code == exit_codes.REFUSED and "CLERK" in other.err
     assert two.ask("hello", "--session", session)["outcome"] == "success"
-    with typing("chat", "--home", str(two.home.root), "--agent", "CLERK") as chat:
+    with typing("chat", "--home", str(two.home.root), "--agent", "Clerk") as chat:
         chat.at_prompt()
         chat.type("hello")
         chat.until(" tokens · ")

@@ -119,13 +119,14 @@ class KeptFiles:
         return self.take(value.kind, value.name, value.media_type, value.data)
 
 
-def written(value: Any, bounds: Bounds) -> ToolResult:
+def written(value: Any, bounds: Bounds, tool_id: str = "the tool") -> ToolResult:
     """A tool's value as JSON text with sorted keys, cut to its bound and marked where it was; its files in words."""
     files = KeptFiles(bounds.files)
     try:
         text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, default=files.told)
     except (TypeError, ValueError, RecursionError) as error:
-        said = f"the tool's value is not JSON ({type(error).__name__}: {error})"
+        mend = "return texts, numbers, lists, dicts, dataclasses, pydantic models or files"
+        said = f"{tool_id} returned a {type(value).__name__} that is no JSON; {mend} ({error})"
         return not_done("tool_failed", cut(said, bounds.output)[0])
     text, truncated = cut(text, bounds.output)
     return ToolResult(ok=True, code="", text=text, truncated=truncated, files=files.kept)
@@ -182,7 +183,7 @@ async def run_tool(
     if tool is None:
         return not_done("tool_not_found", f"no tool {tool_id[:64]}")
     try:
-        return written(await tool.run(arguments, host), bounds)
+        return written(await tool.run(arguments, host), bounds, tool_id)
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
         return failed(error, bounds)
     except SystemExit as error:

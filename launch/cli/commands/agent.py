@@ -55,7 +55,7 @@ def show(*, home: Home, name: str) -> Output:
     from hobus.launch.launcher import tool_check  # noqa: PLC0415 - of this command alone
 
     snapshot = _snapshot_of(home)
-    known_agent(name, snapshot)
+    name = known_agent(name, snapshot) or name
     row = _about(home, name, snapshot)
     row["withheld"] = [told for told in tool_check.withheld(snapshot) if told.startswith(f"{name} ")]
     width = max(map(len, row))

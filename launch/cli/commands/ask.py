@@ -75,7 +75,7 @@ def ask(  # noqa: PLR0913 - one per option
     text = text_given(text, config.host)
     input_id = input_id or SystemClock().new_id()
     try:
-        known_agent(agent, place.snapshot, running_in=home)
+        agent = known_agent(agent, place.snapshot, running_in=home)
         meant = agent or (config.host.agent_id if session is None else None)
         overrides = known_wishes(template, model, place.snapshot, agent=meant)
         turn = _turn_of(text, input_id, agent=agent, overrides=overrides)

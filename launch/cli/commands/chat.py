@@ -82,7 +82,7 @@ def chat(  # noqa: PLR0913 - one per option
     is_live = streams_to_stdout() and not no_stream and not as_json
     talk = Talk(home, agent_id=agent, timeout_s=timeout_s, is_streamed=is_live)
     place = talk.place()
-    known_agent(agent, place.snapshot, running_in=home)
+    agent = talk.agent_id = known_agent(agent, place.snapshot, running_in=home)
     config = place.snapshot.config
     meant = agent or (config.host.agent_id if session is None else None)
     talk.overrides = known_wishes(template, model, place.snapshot, agent=meant)

@@ -69,12 +69,12 @@ def agent_of_app(home: Home, app: Path | None, agent: str | None, session: str |
 
 
 def known_agent(agent: str | None, snapshot: Snapshot, *, running_in: Home | None = None) -> str | None:
-    """The agent as it was given. Raises UsageFault, which names those that there are.
+    """The agent that is meant, written in whatever case. Raises UsageFault, which names those that there are.
 
     `running_in`: the home of the cluster that runs under the snapshot; what lies there may be newer.
     """
-    if agent is None or agent in snapshot.agents:
-        return agent
+    if agent is None or agent.upper() in snapshot.agents:
+        return agent and agent.upper()
     from hobus.config.files import find  # noqa: PLC0415 - for a mistake
     from hobus.launch.cluster.installed import layers_of  # noqa: PLC0415
 

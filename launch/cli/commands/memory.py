@@ -140,8 +140,8 @@ def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
         place = place_of_memory(home)
         say_unknown(home, arguments.get("principal"))
         chosen = agent_id or place.snapshot.config.host.agent_id
-        cluster_options.known_agent(chosen, place.snapshot, running_in=home)
-        return command(of=ChosenMemory(place, chosen), **arguments)
+        meant = cluster_options.known_agent(chosen, place.snapshot, running_in=home) or chosen
+        return command(of=ChosenMemory(place, meant), **arguments)
 
     said = "The agent whose memory it is (default: host.agent_id)."
     return click.option("--agent", "agent_id", metavar="ID", help=said)(with_json(asked))

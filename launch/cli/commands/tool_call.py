@@ -168,7 +168,7 @@ def call(  # noqa: PLR0913 - one per option
     code 0 for a result, 1 if the tool failed, 5 if the call was refused, 4 while it waits for an approval.
     """
     config = place.snapshot.config
-    known_agent(agent, place.snapshot, running_in=place.home)
+    agent = known_agent(agent, place.snapshot, running_in=place.home)
     text = words_of(sys.stdin.read() if arguments == "-" else arguments)
     there = asyncio.run(tools_of(place))
     given = checked_arguments(tool_id, text, there)

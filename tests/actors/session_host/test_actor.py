@@ -202,7 +202,7 @@ def test_without_candidates_of_a_turn_that_ho2_answered_nothing_is_posted(make, 
 
 
 def test_an_explicit_session_gets_a_drawn_id_and_the_default_agent(make):
-    """StartSession without an id draws one; with an id it is passed on."""
+    """StartSession without an id draws one; with an id it is passed on. Its agent is named in any case."""
     cluster = make()
 
     async def start(message):
@@ -212,6 +212,8 @@ def test_an_explicit_session_gets_a_drawn_id_and_the_default_agent(make):
     named = cluster.run(start(StartSession(session_id=SESSION)))
     assert len(drawn.session_id) == 36 and drawn.session_id != SESSION
     assert (named.session_id, named.agent_id) == (SESSION, "ADMIN")
+    cluster.run(start(StartSession(agent_id="desk")))
+    assert cluster.ho2.started[-1].agent_id == "DESK"
 
 
 def test_ending_a_session_is_best_effort(make):

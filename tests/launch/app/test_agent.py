@@ -114,6 +114,8 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
     [
         ({"name": "two words"}, "letters, digits"),
         ({"name": 3}, "name: a text"),
+        ({"name": "admin"}, "'admin': hobus has an agent ADMIN of its own"),
+        ({"tools": [Agent("desk", "Be kind.")]}, "desk is an agent, which is no tool"),
         ({"instructions": None}, "instructions: a text, or a Path"),
         ({"tools": weather}, "tools, approval: lists"),
         ({"tools": [None]}, "functions with @tool, or names"),

@@ -125,7 +125,7 @@ class RunnerSuite:
         """NaN, other types, endless nesting."""
         output = await run(runner, "value", kind=kind)
         assert (output.ok, output.code) == (False, "tool_failed")
-        assert output.text.startswith("the tool's value is not JSON")
+        assert output.text.startswith("value returned a ") and "; return texts" in output.text
 
     async def test_an_unknown_tool_is_said_to_be_unknown(self, runner: ToolRunner) -> None:
         """Orders go where they can run; this one came to the wrong place."""

@@ -58,6 +58,6 @@ def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
 def test_what_else_stands_in_the_value_is_json() -> None:
     """Or the call fails with a sentence, as it does without files."""
     assert written(["a", 1], BOUNDS).text == '["a", 1]'
-    assert written([Image(data=PNG), {1}], BOUNDS).text.endswith(
-        "(TypeError: Object of type set is not JSON serializable)"
-    )
+    told = written([Image(data=PNG), {1}], BOUNDS, "draw").text
+    assert told.startswith("draw returned a list that is no JSON; return texts")
+    assert told.endswith("(Object of type set is not JSON serializable)")
