@@ -185,10 +185,6 @@ class Supervisor(Actor):
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
-        # The host goes on asking for a client that was killed: the loss of a requester does not cancel what it asked.
-        timeout_s = self._config.bus.peer_timeout_ms / 1000
-        is_asking = bool(message.client and message.lease)
-        is_there = not is_asking or await is_held(self._bus, message.client, timeout_s=timeout_s)
         session, decision = await self._admitted(message)
         call.after_reply(partial(self._registry.record_state, session))
         deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
@@ -204,7 +200,7 @@ class Supervisor(Actor):
                 if run is None:
                     raise SessionMoved(session.session_id, "is being read")
                 self._runs.attach(run, deadline_at)
-                if message.lease and is_there:
+                if message.lease and await self._is_there(message.client):
                     self._runs.renew(run)
             case "go on":
                 self._require_agent(session)
@@ -219,6 +215,11 @@ class Supervisor(Actor):
         call.on_attached(run.draft.repeat)
         with run.draft.watched(call.stream if is_watching else None):
             return await self._reply(run, message, call)
+
+    async def _is_there(self, client: str) -> bool:
+        """Whether who wants a run to go on is still connected: the host goes on asking for a client that was killed."""
+        timeout_s = self._config.bus.peer_timeout_ms / 1000
+        return not client or await is_held(self._bus, client, timeout_s=timeout_s)
 
     def _require_agent(self, session: OwnedSession) -> None:
         """Raises SessionFault for a session whose agent was removed from the configuration since it began."""

@@ -61,6 +61,7 @@ class Store:
         )  # up to here each stream was read, not only acknowledged
         self._since_checkpoint: list[Fact] = []
         self._due_count = limits.CHECKPOINT_ENTRIES
+        self._is_writing = False  # many log at once: one of them writes the checkpoint that is due
         self.applied_seq = -1
         """Every entry of the two streams up to this sequence of the ledger is here."""
         self.checkpoint_seq = -1
@@ -219,17 +220,19 @@ class Store:
 
     @property
     def is_checkpoint_due(self) -> bool:
-        """Whether enough was applied since the last one, or since it could not be written."""
-        return len(self._since_checkpoint) >= self._due_count
+        """Whether enough was applied since the last one, or since it could not be written, and nobody is writing it."""
+        return len(self._since_checkpoint) >= self._due_count and not self._is_writing
 
     async def checkpoint(self) -> None:
         """What was applied stands in the file, if ledger and disk allow; otherwise the next start reads more."""
+        self._is_writing = True
         try:
             await self._catch_up()
+            await self._write_due()
         except RuntimeFault as fault:
             self._not_written(fault)
-        else:
-            await self._write_due()
+        finally:
+            self._is_writing = False
 
     async def _write_due(self) -> None:
         try:

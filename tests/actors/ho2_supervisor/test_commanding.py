@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from hobus.bus.codec import unpack_header
 from hobus.bus.errors import SessionFault
+from hobus.bus.messages.control import ReadPeer
 from hobus.bus.messages.ids import held_id, iso
 from hobus.bus.messages.session import (
     Approve,
@@ -451,6 +453,30 @@ def test_leased_run_ends_when_nobody_renews_it(is_killed: bool) -> None:
         assert rig.run(run()).code == "cancelled"
         entries = rig.run(rig.entries())
         assert names(entries).count("TimePassed") == 1
+
+
+def test_a_leased_run_begins_without_asking_whether_its_client_is_there() -> None:
+    """The broker is asked once somebody wants a run to go on, whose client may be gone; never where one begins."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(5.0)
+        asked: list[str] = []
+
+        def note(source: str, target: str, header: bytes, body: bytes, is_copy: bool) -> None:
+            head = unpack_header(header)
+            if target == "broker" and head.type == ReadPeer.TYPE:
+                asked.append(source)
+
+        async def run() -> None:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.turn("i1", "hello", lease=True, client=rig.host.instance))
+                await rig.until(at_work)
+                assert not asked
+                group.create_task(rig.turn("i1", "hello", lease=True, client=rig.host.instance))
+            assert len(asked) == 1
+
+        rig.world.network.on_delivery = note
+        rig.run(run())
 
 
 # --- idempotency and faults -------------------------------------------------------------------------------------------

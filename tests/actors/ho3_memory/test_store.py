@@ -76,6 +76,24 @@ def test_a_checkpoint_has_nothing_sent_again_that_was_logged_here(monkeypatch, t
         assert set(asked) == {False} and taken == []
 
 
+def test_many_that_log_at_once_write_one_checkpoint(monkeypatch):
+    """Whoever finds it under way leaves it to who began it: each stream is read on once, not once by each of them."""
+    monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
+    asked, page = [], LedgerClient.page
+    with cluster() as made:
+        monkeypatch.setattr(
+            LedgerClient, "page", lambda client, question: (asked.append(question), page(client, question))[1]
+        )
+
+        async def run():
+            logged = (m.LogSignals(agent_id=AGENT, signals=[signal(number, number)]) for number in range(20))
+            await asyncio.gather(*(made.request(message, m.SignalsLogged) for message in logged))
+
+        made.world.run(run())
+        assert len(asked) == len(records.STREAMS)
+        assert made.stats().checkpoint_seq >= 19
+
+
 def test_a_memory_that_is_told_to_end_leaves_a_checkpoint_of_everything(taken):
     """The next start reads nothing that it had."""
     with cluster() as made:
