@@ -1,8 +1,9 @@
 """What a model says, parted from what it only thinks, and whole characters of it: pieces in, pieces out. Pure.
 
-Models write `<think>…</think>` before an answer. Of some a server's template writes the opening, so that the closing
-comes alone; an answer that is cut in its thinking has the opening alone. A tag that is quoted, or that stands between
-two words of a sentence, is text.
+Thinking stands before an answer, or nowhere: one `<think>…</think>` at the very beginning, up to the first closing; an
+answer that is cut in it has the opening alone. Of some models a server's template writes the opening, so that a closing
+comes alone: it ends thinking if no opening stands anywhere before it, and it is neither in backticks or quotes nor in
+the middle of a sentence. All else is text, tags and all: rather is a thought shown than a word of an answer lost.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import re
 
 OPENING, CLOSING = "<think>", "</think>"
-_CLOSING = re.compile(r"(?<![`'\"])</think>(?!(?<=[ \t]</think>)[ \t]+\S)")
-_UNDECIDED = re.compile(r"[ \t]</think>[ \t]*\Z")
+_TAG = re.compile(r"<think>|(?<![`'\"(])</think>(?![.,;:!?)])(?!(?<=[ \t]</think>)[ \t]+\S)")
+_UNDECIDED = re.compile(r"(?:[ \t]</think>[ \t]*|</think>)\Z")
 _HIGH = re.compile("[\ud800-\udbff]$")
 
 
@@ -34,6 +35,8 @@ class SpokenText:
         self.has_closed_alone = False
         self._closes_alone = closes_alone
         self._state = "begin"
+        self._is_settled = False  # no tag that comes is more than text
+        self._backticks = 0
         self._held = ""
 
     def add(self, piece: str) -> str:
@@ -51,48 +54,57 @@ class SpokenText:
 
     def _told(self, *, is_last: bool) -> str:
         if self._state == "begin":
-            self._begin(is_last=is_last)
+            start = self._held.lstrip()
+            if start.startswith(OPENING):
+                self._state, self._held = "thinks", start.removeprefix(OPENING)
+            elif is_last or not OPENING.startswith(start):
+                self._state = "says"
         if self._state == "thinks":
-            return self._think(is_last=is_last)
+            self._think(is_last=is_last)
+        if self._state == "thought":
+            self._held = self._held.lstrip()
+            self._state = "says" if self._held else "thought"
         return self._say(is_last=is_last) if self._state == "says" else ""
 
-    def _begin(self, *, is_last: bool) -> None:
-        start = self._held.lstrip()
-        if start.startswith(OPENING):
-            self._state, self._held = "thinks", start.removeprefix(OPENING)
-        elif is_last or not OPENING.startswith(start):
-            self._state = "says"
-            self._held = start if self.thought else self._held
-
-    def _think(self, *, is_last: bool) -> str:
+    def _think(self, *, is_last: bool) -> None:
         thought, closing, rest = self._held.partition(CLOSING)
-        at = len(thought) if closing or is_last else len(thought) - _beginning(thought)
+        at = len(thought) if closing or is_last else len(thought) - _beginning(thought, CLOSING)
         self.thought.append(thought[:at])
         self._held = rest if closing else thought[at:]
-        self._state = "begin" if closing else "thinks"
-        return self._told(is_last=is_last) if closing else ""
+        if closing:
+            self._state, self._is_settled = "thought", True
 
     def _say(self, *, is_last: bool) -> str:
-        before = self.said[-1][-1:] if self.said else ""  # what stands before a tag decides what it is
-        text = before + self._held
-        found = None if self.thought else _CLOSING.search(text)
-        if found is not None and (is_last or not _UNDECIDED.search(text)):
-            self.thought = [*self.said, text[len(before) : found.start()]]
-            self.said, self.has_closed_alone = [], True
-            self._state, self._held = "begin", text[found.end() :]
-            return self._told(is_last=is_last)
-        if not is_last and self._closes_alone and not self.thought:
-            return ""
         at = len(self._held)
-        if not is_last and not self.thought:
-            at = at - _beginning(self._held) if found is None else found.start() - len(before)
+        if not self._is_settled:
+            before = self.said[-1][-1:] if self.said else ""  # what stands before a tag decides what it is
+            text = before + self._held
+            tag = next((one for one in _TAG.finditer(text) if not self._is_code(text, one, len(before))), None)
+            if tag is None:
+                at -= 0 if is_last else _beginning(self._held, OPENING, CLOSING)
+            elif tag[0] == OPENING:
+                self._is_settled = True
+            elif is_last or not _UNDECIDED.search(text):
+                self.thought, self.said = [*self.said, text[len(before) : tag.start()]], []
+                self._state, self._held = "thought", text[tag.end() :]
+                self._is_settled = self.has_closed_alone = True
+                return self._told(is_last=is_last)
+            else:
+                at = tag.start() - len(before)
+            if self._closes_alone and not (is_last or self._is_settled):
+                return ""
         told, self._held = self._held[:at], self._held[at:]
         if told:
             self.said.append(told)
+            self._backticks += told.count("`")
         return told
 
+    def _is_code(self, text: str, tag: re.Match[str], start: int) -> bool:
+        """Whether a closing stands in backticks, or in a fence of them, that are not closed before it."""
+        return tag[0] == CLOSING and (self._backticks + text.count("`", start, tag.start())) % 2 == 1
 
-def _beginning(text: str) -> int:
-    """How many of its last characters may be the beginning of a closing tag."""
+
+def _beginning(text: str, *tags: str) -> int:
+    """How many of its last characters may be the beginning of one of these tags."""
     begun = "<" + text.rpartition("<")[2]
-    return len(begun) if text.endswith(begun) and CLOSING[:-1].startswith(begun) else 0
+    return len(begun) if text.endswith(begun) and any(tag[:-1].startswith(begun) for tag in tags) else 0

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from email.utils import formatdate
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bench.builders import prompt
 from hobus.bus.messages.gateway import PromptMessage
@@ -17,7 +20,7 @@ from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS
 from hobus.gateway_service.providers.http import anthropic_wire, openai_wire
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
-from hobus.gateway_service.providers.http.thinking import SpokenText
+from hobus.gateway_service.providers.http.thinking import SpokenText, mended
 from hobus.gateway_service.providers.http.wire import ToolNames
 
 NAMES = ToolNames(["add", "look"])
@@ -156,7 +159,14 @@ THINKS = "<think>hm, \nseven?</think>\n\nIt is 7."
         (["<think>and so on and"], "", "and so on and"),
         (list("<think>and so on </thi"), "", "and so on </thi"),
         (["<think></think>\n\nIt is 7."], "It is 7.", ""),
-        (["<think>a</think><think>b</think>7"], "7", "ab"),
+        (["<think>a</think>\n<think>b</think> is a block"], "<think>b</think> is a block", "a"),
+        (["<think>a <think>b</think> c</think> 7"], "c</think> 7", "a <think>b"),
+        (list("Sure.\n<think>hm</think>\n7"), "Sure.\n<think>hm</think>\n7", ""),
+        (list("Write `<think>x</think>` or\n```\n<think>\nx\n</think>\n```"),
+         "Write `<think>x</think>` or\n```\n<think>\nx\n</think>\n```", ""),
+        (list("Close it:\n```\nhm\n</think>\n7\n```\n"), "Close it:\n```\nhm\n</think>\n7\n```\n", ""),
+        (["the end (</think>), or </think>."], "the end (</think>), or </think>.", ""),
+        (list("I write `</think>` then.\n</think>\n\n7"), "7", "I write `</think>` then.\n"),
         (["a tag: `</think>` ends it"], "a tag: `</think>` ends it", ""),
         (list("the tag </think> ends it"), "the tag </think> ends it", ""),
         (list("so it is. </think>\n\n7"), "7", "so it is. "),
@@ -174,6 +184,51 @@ def test_what_is_only_thought_is_no_part_of_an_answer(texts, content, thought):
     assert told == content or reader.content.has_closed_alone or content.startswith(told)
     if len(texts) == 1:
         assert read(openai_wire, [whole({"content": texts[0]})])[0].content == content
+
+
+_PIECES = st.sampled_from(
+    [
+        "<think>",
+        "</think>",
+        "<",
+        "</thi",
+        "nk>",
+        "`",
+        "```",
+        '"',
+        "(",
+        ".",
+        " ",
+        "\n",
+        "a",
+        "7 is it",
+        "\ud83d",
+        "\ude00",
+    ]
+)
+
+
+@given(st.lists(_PIECES, max_size=12).map("".join), st.lists(st.integers(0, 40), max_size=12), st.booleans())
+def test_however_an_answer_is_cut_it_is_read_alike_and_no_word_of_it_is_lost(text, cuts, is_known):
+    """What is said and what is thought are all of it, but for the tags between and blanks around them."""
+    places = sorted({0, *(min(cut, len(text)) for cut in cuts), len(text)})
+    pieces = [text[a:b] for a, b in pairwise(places)]
+    whole_text, in_pieces = SpokenText(closes_alone=is_known), SpokenText(closes_alone=is_known)
+    told = whole_text.add(text) + whole_text.close()
+    told_in_pieces = "".join([*map(in_pieces.add, pieces), in_pieces.close()])
+    said, thought = "".join(whole_text.said), "".join(whole_text.thought)
+    assert ("".join(in_pieces.said), "".join(in_pieces.thought)) == (said, thought)
+    assert in_pieces.has_closed_alone == whole_text.has_closed_alone
+    assert whole_text.has_closed_alone or told == told_in_pieces == said
+    meant = mended(text)
+    if not meant.lstrip().startswith("<think>") and not whole_text.has_closed_alone:
+        assert (said, thought) == (meant, "")
+    elif whole_text.has_closed_alone:
+        before, _, behind = meant.partition(f"{thought}</think>")
+        assert not before and "<think>" not in thought and said == behind.lstrip()
+    else:
+        block, closing, behind = meant.lstrip().removeprefix("<think>").partition("</think>")
+        assert (thought, said) == (block, behind.lstrip() if closing else "")
 
 
 def test_a_model_known_to_close_alone_says_nothing_before_it_has_thought():
@@ -214,8 +269,8 @@ def test_anthropics_thinking_is_given_back_with_its_signature():
     ]
     at_once = {"content": [block, {**use, "input": {"a": 1}}], "stop_reason": "tool_use", "usage": {}}
     config = AnthropicProvider.model_construct(structured="none", omit=[])
-    for given in (events, [at_once]):
-        response, _told, reader = read(anthropic_wire, given)
+    for way in (events, [at_once]):
+        response, _told, reader = read(anthropic_wire, way)
         (call,) = response.tool_calls
         assert (call.arguments, reader.thought_chars, response.content) == ({"a": 1}, 2, "")
         messages = [
