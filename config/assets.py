@@ -125,14 +125,14 @@ class AgentFile(Asset):
     classification: Literal["before", "beside", "off"] = Field(
         default="beside",
         description="when a model says what each message is about. before: ahead of the answer, whose memory lines and "
-        "context it chooses; beside: at the same time, of a streamed answer without "
-        "tools at its first word; off: never, without labels, intents or wishes",
+        "context it chooses; beside: at the same time, of a streamed answer without tools at its first word, and the "
+        "reply, not its first words, waits for both; off: never, without labels, intents or wishes",
     )
     errands: tuple[Text, ...] = Field(
         default=(),
         description="beginnings of messages that a chat client sends itself, for a title or tags (Open WebUI: `### "
-        "Task:`): answered by the model alone, without tools, memory or classification; nothing is learned, "
-        "and a session that begins with one ends with it",
+        "Task:`): answered by the model alone, without tools (the client's too), memory or classification; nothing is "
+        "learned, and a session that begins with one ends with it",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
     output_schema: dict[str, Any] | None = Field(

@@ -276,6 +276,8 @@ def _unsupported(param: str, what: str) -> Problem:
 def check(request: ChatRequest | ResponsesRequest) -> list[str]:
     """The names of fields that nothing here uses. Raises Problem for what would change what the answer is."""
     extra: Mapping[str, Any] = request.model_extra or {}
+    if request.metadata is not None and request.metadata.model_extra:  # of it, a session's id alone is used
+        extra = {**extra, "metadata": request.metadata.model_extra}
     for name in sorted(_REFUSED & extra.keys()):
         if extra[name]:
             raise _unsupported(name, name)

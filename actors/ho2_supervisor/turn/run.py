@@ -88,10 +88,15 @@ class Run:
 
     @property
     def run_config(self) -> RunConfig:
-        """The configuration frozen at RunStarted; where that names no form of its answer, its agent's."""
+        """The configuration frozen at RunStarted; where that names no form of its answer, its agent's.
+
+        An errand's without the tools that every request of its client offers.
+        """
         run = self.session.record.state.run
         if run is None or run.config is None:
             raise AssertionError(f"run {self.run_id} has not started")
+        if self.is_errand:
+            return run.config.model_copy(update={"caller_tools": None, "tool_choice": None})
         if run.config.output_schema is None and self.agent.output_schema is not None:
             return run.config.model_copy(update={"output_schema": self.agent.output_schema})
         return run.config

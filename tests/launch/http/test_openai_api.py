@@ -309,6 +309,23 @@ def test_what_is_not_kept_is_named(door):
     assert answer.headers["x-hobus-outcome"] == "success"
 
 
+def test_of_metadata_a_sessions_id_is_used_and_the_rest_named(door):
+    """A client that keeps its own facts there is told that nobody reads them."""
+    messages = [{"role": "user", "content": ASKED}]
+
+    async def work(metadata):
+        return await door.openai().chat.completions.with_raw_response.create(
+            model="ADMIN", messages=messages, metadata=metadata
+        )
+
+    first = door.run(work({"chat": "7"}))
+    session_id = first.headers["x-hobus-session"]
+    assert first.headers["x-hobus-ignored"] == "metadata"
+    for metadata, ignored in (({"session_id": session_id}, None), ({"session_id": session_id, "a": "b"}, "metadata")):
+        again = door.run(work(metadata))
+        assert (again.headers["x-hobus-session"], again.headers.get("x-hobus-ignored")) == (session_id, ignored)
+
+
 @pytest.mark.parametrize("takes", [True, False])
 def test_how_an_answer_is_drawn_is_the_caller_s_where_the_agent_takes_it(takes):
     """An evaluation at 0 runs at 0; an agent that takes it from its contract alone says what was left out."""
@@ -396,16 +413,21 @@ def test_without_a_key_nothing_is_said(door):
 
 
 def test_a_chat_clients_errand_is_one_call_of_the_model_and_leaves_no_session_open(door):
-    """No tools, context, classification or lesson; the next message is no turn of its session. Words alone are none."""
+    """No tools, not even the client's own, context, classification or lesson; the next message is no turn of its session.
 
-    async def work(text):
+    Words alone are no errand.
+    """
+
+    async def work(text, **more):
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": text}]
-        answer = await door.openai().chat.completions.create(model="ADMIN", messages=messages)
+        answer = await door.openai().chat.completions.create(model="ADMIN", messages=messages, **more)
         said = [*messages, {"role": "assistant", "content": answer.choices[0].message.content}]
         said += [{"role": "user", "content": "and what did I ask before?"}]
         return answer, await door.openai().chat.completions.create(model="ADMIN", messages=said)
 
-    errand, behind = door.run(work(f"### Task:\nSuggest a title.\n<chat_history>\n{ASKED}\n</chat_history>"))
+    theirs = {"tools": [{"type": "function", "function": {"name": "look"}}], "tool_choice": "required"}
+    title = f"### Task:\nSuggest a title.\n<chat_history>\n{ASKED}\n</chat_history>"
+    errand, behind = door.run(work(title, **theirs))
     told, behind_told = door.run(work(f"What does '### Task:' mean? And {ASKED}"))
     entries = door.cluster.entries()
 
@@ -413,7 +435,8 @@ def test_a_chat_clients_errand_is_one_call_of_the_model_and_leaves_no_session_op
         about = [one for one in entries if one.provenance.session_id == answer.session_id]
         return [one for one in about if one.event_type in types]
 
-    assert errand.choices[0].message.content and errand.outcome == "success"
+    assert errand.choices[0].message.content and errand.choices[0].message.tool_calls is None
+    assert errand.outcome == "success"
     (sent,) = of(errand, "PROMPT_SENT")
     assert payload_in(PromptSent, sent).tools == ()
     assert not of(errand, "CONTEXT_ASSEMBLED", "HO3_SIGNAL")
