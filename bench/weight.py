@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"
 PRODUCT = ("actors", "bus", "config", "gateway_service", "hobus", "launch", "ledger_service")
 EXTRAS = (
-    "launch/app", "launch/cli/chat", "launch/cli/tap", "launch/http", "launch/lab", "launch/packages", "launch/sessions", "launch/testing",
-    "launch/worker", "launch/filters",
+    "launch/app", "launch/cli/chat", "launch/cli/tap", "launch/cli/web", "launch/http", "launch/lab", "launch/packages", "launch/sessions",
+    "launch/testing", "launch/worker", "launch/filters",
 )  # fmt: skip
 """Rooms that no cluster needs."""
 GOALS = {
@@ -37,7 +37,7 @@ PAGES = {
     "use": tuple(f"docs/{name}.md" for name in (
         "chat", "steering", "sessions", "tools", "providers", "memory", "attention", "http",
     )),
-    "operate": tuple(f"docs/{name}.md" for name in ("operations", "governance", "workers", "tap", "ledger")),
+    "operate": tuple(f"docs/{name}.md" for name in ("operations", "console", "governance", "workers", "tap", "ledger")),
     "inside": tuple(f"docs/{name}.md" for name in (
         "architecture", "dependencies", "simulation", "performance", "reliability", "found-bugs", "roadmap",
     )),

@@ -101,7 +101,8 @@ async def list_sessions(request: Request) -> Response:
     is_approver = approves(request)
     rows = await rows_of(
         FromLedger(door.bus, timeout_s=door.timeout_s), int(limit) + 1, is_all=asked.get("all") == "true",
-        is_meant=lambda session_id: is_approver or door.ownership.owns(principal, session_id), only_held=is_approver,
+        is_meant=lambda session_id: is_approver or door.ownership.owns(principal, session_id),
+        is_shown=lambda row: bool(row.held_calls) or not is_approver,
     )  # fmt: skip
     page = SessionList(sessions=rows[: int(limit)], more=len(rows) > int(limit))
     return JSONResponse(page.model_dump(mode="json"))

@@ -109,9 +109,12 @@ async def end_of(journals: Journals, session_id: str) -> list[Entry]:
 
 async def rows_of(
     journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool] = lambda _: True,
-    only_held: bool = False,
+    is_shown: Callable[[SessionRow], bool] = lambda _: True,
 ) -> list[SessionRow]:  # fmt: skip
-    """Sessions, the newest first: those that are open, unless all are wanted; `only_held`: with a call that waits."""
+    """Sessions, the newest first: those that are open, unless all are wanted.
+
+    `is_meant` is asked before a session is looked at, one after the other; `is_shown` of what was seen then.
+    """
     rows: list[SessionRow] = []
     folded = {} if isinstance(journals, FromLedger) else journals.standings()
     for start in await journals.starts():
@@ -119,8 +122,8 @@ async def rows_of(
         if not is_meant(session_id):
             continue
         standing = folded.get(session_stream(session_id)) or standing_of(await end_of(journals, session_id))
-        if (is_all or standing.state.status == "open") and (standing.held or not only_held):
-            rows.append(SessionRow.of(start, standing))
+        if (is_all or standing.state.status == "open") and is_shown(row := SessionRow.of(start, standing)):
+            rows.append(row)
         if len(rows) >= limit:
             break
     return rows

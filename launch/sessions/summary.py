@@ -19,6 +19,7 @@ from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import DIRECT_CALL_ID, LOCAL, iso_of_us, position_of
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import HeldCall, SessionConfig
+from hobus.bus.record.ends import end_in, result_in
 from hobus.bus.record.journal import Recorded, agent_in, own_text, recorded
 from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
 
@@ -50,6 +51,7 @@ class SessionRow(Record):
     pause_requested: bool
     created_at: str
     updated_at: str
+    last_outcome: Annotated[str, Meta(description="of its last turn that is over; empty: none is")]
     end: Annotated[SessionEnded | None, Meta(description="why, by whom and after what it has ended")]
 
     @classmethod
@@ -79,6 +81,8 @@ class SessionStanding:
 
     state: SessionState = NOTHING
     updated_at_us: int = 0
+    last_outcome: str = ""
+    """Of the last turn that is over: success, degraded, failed, cancelled; empty: none is known."""
     end: SessionEnded | None = None
     """Why, by whom and after what the session has ended; None: it has not."""
     _input_ref: str = ""
@@ -109,6 +113,10 @@ class SessionStanding:
                 }
             case _:
                 pass
+        if (one := taken.recorded) is not None and (ended := end_in(one.event.event, one)) is not None:
+            result = result_in(one, ended.result_ref) if ended.became == "answered" else None
+            answered = "success" if result is None else result.outcome
+            self.last_outcome = answered if ended.became == "answered" else ended.became
         return taken
 
     @property

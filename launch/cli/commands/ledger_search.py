@@ -17,7 +17,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.console.output import cell, counted, day_and_minute, note, table, zone
-from hobus.launch.sessions.journal import FromLedger, journals_of
+from hobus.launch.sessions.journal import FromLedger, Journals, journals_of
 
 
 @click.command()
@@ -72,14 +72,19 @@ async def _found(home: Home, question: Search, session: str | None) -> Hits:
     async with journals_of(home) as journals:
         if session is not None:
             question = question.model_copy(update={"session_id": await journals.named(session)})
-        if not isinstance(journals, FromLedger):
-            # Of a cluster that does not run.
-            from hobus.config.snapshot import load_snapshot  # noqa: PLC0415
-            from hobus.ledger_service.search_reader import search_directory  # noqa: PLC0415
+        return await found_in(home, journals, question)
 
-            config = load_snapshot(layers_of(home)).config.ledger.search
-            return search_directory(home.ledger, question, config)
-        return await journals.bus.request("ledger", question, expect=Hits, timeout_s=journals.timeout_s)
+
+async def found_in(home: Home, journals: Journals, question: Search) -> Hits:
+    """What the running ledger finds, else what is found in the record's files."""
+    if not isinstance(journals, FromLedger):
+        # Of a cluster that does not run.
+        from hobus.config.snapshot import load_snapshot  # noqa: PLC0415
+        from hobus.ledger_service.search_reader import search_directory  # noqa: PLC0415
+
+        config = load_snapshot(layers_of(home)).config.ledger.search
+        return search_directory(home.ledger, question, config)
+    return await journals.bus.request("ledger", question, expect=Hits, timeout_s=journals.timeout_s)
 
 
 def _check(option: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ import importlib
 import sys
 import time
 from contextlib import suppress
+from typing import Any
 
 import click
 import psutil
@@ -88,7 +89,12 @@ def ps(*, home: Home, watch: bool) -> Output:
         return _watch(home)
     run, now = running(home), SystemClock().now()
     answer, rows = rows_of(home, run, now)
-    document = {
+    return Output(document_of(home, run, answer, rows), lambda: _show(home, run, now, answer, rows))
+
+
+def document_of(home: Home, run: RunFile, answer: Peers | None, rows: list[ActorRow]) -> dict[str, Any]:
+    """For programs: the same facts; a stable shape."""
+    return {
         "home": str(home.root),
         "phase": run.phase,
         "launcher_pid": run.launcher_pid,
@@ -103,7 +109,6 @@ def ps(*, home: Home, watch: bool) -> Output:
         "refused_keys": answer.refused_keys if answer is not None else [],
         "actors": rows,
     }
-    return Output(document, lambda: _show(home, run, now, answer, rows))
 
 
 def _show(home: Home, run: RunFile, now: float, answer: Peers | None, rows: list[ActorRow]) -> None:
@@ -144,10 +149,15 @@ def _watch(home: Home) -> Output:
 def rows_of(home: Home, run: RunFile, now: float) -> tuple[Peers | None, list[ActorRow]]:
     """What the broker says (None: it does not answer), and a row for each process, then for each worker elsewhere."""
     answer = asyncio.run(peers_of(home, run))
+    return answer, rows_in(home, run, now, answer)
+
+
+def rows_in(home: Home, run: RunFile, now: float, answer: Peers | None) -> list[ActorRow]:
+    """A row for each process, then for each worker elsewhere."""
     peers = None if answer is None else {row.instance: row for row in answer.peers}
     room = no_room(home, run)
     rows = [actor_row(child, peers, now, no_room=room) for child in run.children]
-    return answer, rows + [remote_row(peer) for peer in (peers or {}).values() if peer.address]
+    return rows + [remote_row(peer) for peer in (peers or {}).values() if peer.address]
 
 
 def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:

@@ -24,8 +24,8 @@ def make(place: Place) -> Made:
     return Made(actor, close=actor.close)
 
 
-def require_installed() -> None:
-    """Raises ConfigError without the extra."""
-    missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
+def require_installed(*more: str) -> None:
+    """Raises ConfigError without the extra; `more`: what the console needs of it beside the door."""
+    missing = [name for name in (*NEEDS, *more) if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"the HTTP door needs {', '.join(missing)}: pip install 'hobus[http]'")
+        raise ConfigError(f"this needs {', '.join(missing)}: pip install 'hobus[http]'")

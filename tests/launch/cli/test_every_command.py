@@ -36,8 +36,8 @@ def _every(command: click.Command, path: str, ctx: click.Context) -> Iterator[tu
 COMMANDS = dict(_every(cli.hobus, "", click.Context(cli.hobus)))
 """`session show` -> its command; every command that there is, and no group that does nothing by itself."""
 
-STARTED = {"up", "down", "demo", "drill kill", "simulate", "worker join", "worker run", "dev"}
-"""They make what they need, or end it."""
+STARTED = {"up", "down", "demo", "drill kill", "simulate", "worker join", "worker run", "dev", "console"}
+"""They make what they need, or end it, or serve until they are ended."""
 ALONE = {
     "init", "doctor", "gates", "registry frameworks", "registry invariants", "registry specs", "registry packages",
     "registry files", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke",

@@ -344,7 +344,7 @@ def test_commands_are_completed_without_importing_one(monkeypatch):
         "print(found, 'zmq' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["['cost',", "'config',", "'completion']", "False"]
+    assert done.stdout.split() == ["['console',", "'cost',", "'config',", "'completion']", "False"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

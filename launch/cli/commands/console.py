@@ -1,0 +1,47 @@
+"""`hobus console`: the console in a browser, of a running cluster or of a home at rest."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+
+import click
+
+from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import UsageFault
+from hobus.launch.process.roles.http import require_installed
+
+_PORT_MAX = 65_535
+_ROLES = ("operator", "viewer")
+
+
+@click.command()
+@click.option(
+    "--port", type=click.IntRange(0, _PORT_MAX), default=0, help="At this port of 127.0.0.1; 0: any free one."
+)
+@click.option(
+    "--person", "people", multiple=True, metavar="NAME[:ROLE]",
+    help="Print a link for this person, an operator or a viewer; may be repeated. Default: you, an operator.",
+)  # fmt: skip
+@click.option("--read-only", "at_rest", is_flag=True, help="Read the home's files alone; ask and change nothing.")
+@with_home
+def console(*, home: Home, port: int, people: tuple[str, ...], at_rest: bool) -> int:
+    """Serve the console to browsers of this machine until Ctrl-C, and print a one-time link for each person.
+
+    Its pages show what ps, session, why, ledger, cost, memory, tools, config and tap show, and do the same commands.
+    Without a running cluster they show what the record says.
+    """
+    require_installed("jinja2")
+    named = [_person(one) for one in people or (getpass.getuser(),)]
+    # By name: no other command loads a web server.
+    served = importlib.import_module("hobus.launch.cli.web.serving").serve
+    code: int = served(home, port=port, people=named, at_rest=at_rest)
+    return code
+
+
+def _person(given: str) -> tuple[str, str]:
+    name, _, role = given.partition(":")
+    if not (name.isprintable() and 0 < len(name) <= 40) or (role or "operator") not in _ROLES:  # noqa: PLR2004 - of a name
+        raise UsageFault(f"--person {given[:80]!r}: expected NAME, NAME:operator or NAME:viewer")
+    return name, role or "operator"

@@ -1,0 +1,332 @@
+"""The console's application: what every request passes, and how a screen becomes a page or its JSON twin.
+
+A page of another site reaches a loopback port, too: the Host and Origin headers, a cookie that no other site's request
+carries, and a token in each form keep it out. Nothing that is shown can run: no inline script, no markup from a text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote
+
+import jinja2
+import structlog
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route, Router
+from starlette.types import Message, Receive, Scope, Send
+
+from hobus.bus.errors import RuntimeFault
+from hobus.launch.cli.web import limits, words
+from hobus.launch.cli.web.changes import Changes
+from hobus.launch.cli.web.people import People, Person
+from hobus.launch.cli.web.source import Source
+from hobus.launch.cluster.version import software_version
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UsageFault, as_command_error
+from hobus.launch.console.output import as_json
+from hobus.launch.http.guard import host_of, names_of
+from hobus.launch.http.sse import streamed
+
+_HERE = Path(__file__).parent
+_log = structlog.get_logger("console")
+_HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; "
+    "object-src 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+_STATUS = {
+    exit_codes.USAGE: HTTPStatus.NOT_FOUND,
+    exit_codes.UNREACHABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    exit_codes.REFUSED: HTTPStatus.CONFLICT,
+}
+_STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+
+
+class Forbidden(CommandError):
+    """Who asks may not have this done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One request of a screen."""
+
+    source: Source
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+
+    def number(self, name: str, usual: int, most: int) -> int:
+        """A number of the query, at least 1 and at most `most`."""
+        given = self.sequence(name)
+        return usual if given is None else min(most, max(1, given))
+
+    def sequence(self, name: str) -> int | None:
+        """A number of the query, as one of the record's; None: none is named."""
+        given = self.query.get(name, "")
+        return int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else None
+
+
+class Screen(NamedTuple):
+    """What a page shows."""
+
+    template: str
+    title: str
+    document: Any
+    """The JSON twin: what the command prints with `--json`."""
+    command: str
+    """That shows the same, behind `hobus`."""
+    shown: dict[str, Any]
+    """What its template needs besides."""
+    live: str = ""
+    """Follow the changes of this session; `*`: of all, `beats`: and of the heartbeats; empty: none."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One thing that a person wants done."""
+
+    source: Source
+    person: Person
+    path: Mapping[str, str]
+    form: Mapping[str, str]
+    goes_to: str = ""
+    """Where the browser goes then; empty: back to where it was."""
+
+
+class Page(NamedTuple):
+    """A screen; with a name it stands in the navigation."""
+
+    path: str
+    screen: Callable[[Look], Awaitable[Screen]]
+    name: str = ""
+
+
+class Action(NamedTuple):
+    """Something that is done; it brings the sentence that the next page tells."""
+
+    path: str
+    do: Callable[[Asked], Awaitable[str]]
+
+
+@dataclass(slots=True)
+class Console:
+    """The application of one home."""
+
+    source: Source
+    people: People
+    cookie: str
+    """Its name: browsers keep cookies by host, without the port."""
+    pages: tuple[Page, ...]
+    actions: tuple[Action, ...]
+    streams: tuple[Route, ...] = ()
+    changes: Changes = field(init=False)
+    _router: Router = field(init=False)
+    _templates: jinja2.Environment = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Nothing is read, and nobody asked."""
+        self.changes = Changes(self.source)
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
+            trim_blocks=True, lstrip_blocks=True,
+        )  # fmt: skip
+        self._templates.filters.update(words.FILTERS)
+        routes = [Route("/sign-in", self._sign_in), Route("/static/{name}", self._static), Route("/live", self._live)]
+        routes += [
+            Route("/sign-out", self._sign_out, methods=["POST"]), Route("/theme", self._theme, methods=["POST"]),
+        ]  # fmt: skip
+        for page in self.pages:
+            routes.append(Route(f"{page.path.rstrip('/') or '/index'}.json", self._twin_of(page)))
+            routes.append(Route(page.path, self._page_of(page)))
+        routes += [Route(one.path, self._done_by(one), methods=["POST"]) for one in self.actions]
+        self._router = Router([*routes, *self.streams], redirect_slashes=False)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuses, or passes on with `scope["person"]` set; every answer has the headers that keep it inert."""
+        if scope["type"] != "http":
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = {name.decode(): value for name, value in message["headers"]}
+                added = {**_HEADERS, "cache-control": "no-store"}
+                more = [(name.encode(), value.encode()) for name, value in added.items() if name not in own]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        request = Request(scope, receive)
+        scope.update(person=self.people.of(request.cookies.get(self.cookie, "")), console=self)
+        try:
+            answer = self._refused(request)
+            if answer is not None:
+                await answer(scope, receive, guarded)
+            else:
+                await self._router(scope, receive, guarded)
+        except Exception as error:  # noqa: BLE001 - the one place where what a page met becomes an answer
+            await self._failed(request, error)(scope, receive, guarded)
+
+    # --- who may pass ---
+
+    def _refused(self, request: Request) -> Response | None:
+        headers = Headers(scope=request.scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or host_of(hosts[0]) not in names_of("127.0.0.1", []):
+            return self._told(request, 421, "The console is not called by that name", "open the link that it printed")
+        if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
+            return self._told(request, 403, "Pages of other sites may not call the console", "")
+        path = request.url.path
+        if path == "/sign-in" or path.startswith("/static/"):
+            return None
+        if request.scope["person"] is None:
+            return self._told(request, 401, "Nobody is signed in here", "follow the link that `hobus console` prints")
+        return None
+
+    async def _sign_in(self, request: Request) -> Response:
+        cookie = self.people.sign_in(request.query_params.get("word", ""))
+        if cookie is None:
+            said = "this link was used before, or is too old: press Enter where `hobus console` runs for another one"
+            return self._told(request, 403, "That link signs nobody in", said)
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(
+            self.cookie, cookie, max_age=limits.SIGNED_IN_S, path="/", httponly=True, samesite="strict", secure=False
+        )
+        return answer
+
+    async def _sign_out(self, request: Request) -> Response:
+        await self._form(request)
+        self.people.sign_out(request.cookies.get(self.cookie, ""))
+        answer = RedirectResponse("/", 303)
+        answer.delete_cookie(self.cookie, path="/", httponly=True, samesite="strict")
+        return answer
+
+    async def _theme(self, request: Request) -> Response:
+        form = await self._form(request)
+        answer = RedirectResponse(_local(form.get("back", "/")), 303)
+        chosen = form.get("theme", "")
+        answer.set_cookie("theme", chosen if chosen in ("light", "dark") else "", path="/", samesite="strict")
+        return answer
+
+    async def _form(self, request: Request) -> dict[str, str]:
+        """Raises CommandError for one that none of this browser's pages sent."""
+        person: Person = request.scope["person"]
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > limits.FORM_MAX_BYTES:
+                raise UsageFault(f"what was sent has more than {limits.FORM_MAX_BYTES} bytes")
+        text = body.decode("utf-8", "replace")
+        form = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=limits.FORM_FIELDS_MAX))
+        if not person.has_sent(form.pop("csrf", "")):
+            raise Forbidden("that form was not sent by a page of this browser", hint="load the page again")
+        return form
+
+    # --- pages ---
+
+    def _page_of(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            screen = await self._screen(page, request)
+            head = await self.source.shared("head", self.source.head)
+            return self._rendered(request, screen.template, screen=screen, head=head, **screen.shown)
+
+        return answer
+
+    def _twin_of(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            screen = await self._screen(page, request)
+            return Response(as_json(screen.document, indent=1) + "\n", media_type="application/json")
+
+        return answer
+
+    async def _screen(self, page: Page, request: Request) -> Screen:
+        look = Look(self.source, dict(request.path_params), dict(request.query_params))
+        key = json.dumps([page.path, sorted(look.path.items()), sorted(look.query.items())])
+        return await self.source.shared(key, lambda: page.screen(look))
+
+    def _rendered(self, request: Request, template: str, *, status: int = HTTPStatus.OK, **shown: Any) -> Response:
+        person: Person | None = request.scope["person"]
+        path, query = request.url.path, f"?{request.url.query}" if request.url.query else ""
+        said = [] if person is None else person.said[:]
+        if person is not None and not request.headers.get("x-refresh"):
+            person.said.clear()
+        text = self._templates.get_template(template).render(
+            person=person, said=said, path=path, home=self.source.home.root, at_rest=self.source.at_rest,
+            pages=[page for page in self.pages if page.name], version=software_version(),
+            theme=request.cookies.get("theme", "") if request.cookies.get("theme") in ("light", "dark") else "",
+            here=path + query,
+            twin=f"{quote(path.rstrip('/') or '/index', safe='/')}.json{query}",
+            may_act=person is not None and person.operates and not self.source.at_rest,
+            now=self.source.clock.now(), **shown,
+        )  # fmt: skip
+        return HTMLResponse(text, status)
+
+    # --- what is done ---
+
+    def _done_by(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            person: Person = request.scope["person"]
+            form = await self._form(request)
+            back = _local(form.pop("back", "/"))
+            if not person.operates or self.source.at_rest:
+                raise Forbidden("a home at rest is only looked at" if person.operates else "a viewer changes nothing")
+            asked = Asked(self.source, person, dict(request.path_params), form)
+            try:
+                said = ("done", await action.do(asked))
+            except (RuntimeFault, CommandError) as error:
+                fault = _as_command_error(error)
+                said = ("refused", f"{fault.message}{f' ({fault.hint})' if fault.hint else ''}")
+            self.source.forget()
+            if said[1]:
+                person.said[:] = [*person.said, said][-limits.SAID_MAX :]
+            return RedirectResponse(asked.goes_to or back, 303)
+
+        return answer
+
+    # --- the rest ---
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in _STATIC:
+            raise UsageFault("there is no such file")
+        return FileResponse(_HERE / "static" / name, media_type=_STATIC[name])
+
+    async def _live(self, request: Request) -> Response:
+        if self.changes.followers >= limits.STREAMS_MAX:
+            return self._told(request, 503, "As many browsers as may follow this console do", "")
+        of = request.query_params.get("of", "")
+        return streamed(self.changes.frames(of if of not in ("*", "beats") else "", with_beats=of == "beats"))
+
+    def _failed(self, request: Request, error: Exception) -> Response:
+        if not isinstance(error, (RuntimeFault, CommandError)):
+            if isinstance(error, HTTPException):  # the router's: no such path, no such method
+                return self._told(request, error.status_code, error.detail, "")
+            _log.error("page_failed", error=type(error).__name__, exc_info=error)
+            return self._told(request, 500, f"This page met a defect: {type(error).__name__}", "")
+        fault = _as_command_error(error)
+        status = HTTPStatus.FORBIDDEN if isinstance(fault, Forbidden) else _STATUS.get(fault.exit_code, 500)
+        return self._told(request, status, fault.message, fault.hint)
+
+    def _told(self, request: Request, status: int, message: str, hint: str) -> Response:
+        if request.url.path.endswith(".json"):
+            return JSONResponse({"error": {"message": message, "hint": hint}}, status)
+        return self._rendered(request, "fault.html", status=status, message=message, hint=hint, status_code=status)
+
+
+def _as_command_error(error: RuntimeFault | CommandError) -> CommandError:
+    if isinstance(error, CommandError):
+        return error
+    return as_command_error(error) or CommandError(str(error))
+
+
+def _local(path: str) -> str:
+    """A path of this console; anything else is its first page."""
+    return path if path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable() else "/"

@@ -1,0 +1,85 @@
+"""The screen of the cluster: its processes, queues, breakers and budgets; what an operator tells its launcher."""
+
+from __future__ import annotations
+
+from starlette.concurrency import run_in_threadpool
+
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Queues, ReadQueues
+from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
+from hobus.launch.cli.commands import ps
+from hobus.launch.cli.web.app import Asked, Look, Screen
+from hobus.launch.cli.web.source import R
+from hobus.launch.cluster.run_file import running
+from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
+from hobus.launch.launcher.operate import command, known, require_room_for
+from hobus.launch.launcher.options import SCALABLE, parse_scale
+
+_LEAVES = {"restart": "start", "drain": "stay"}
+
+
+async def cluster(look: Look) -> Screen:
+    """`hobus ps`, `budget` and `breaker` beside each other; of a home at rest, that nothing runs."""
+    source = look.source
+    try:
+        run = source.run()
+    except CommandError as fault:
+        return Screen(
+            "at_rest.html", "Cluster", {"running": False, "why": fault.message}, "ps", {"fault": fault}, live="beats"
+        )
+    answer = await source.peers()
+    rows = await run_in_threadpool(ps.rows_in, source.home, run, source.clock.now(), answer)
+    queues = await _told(look, "broker", ReadQueues(), Queues)
+    budget = await _told(look, "gateway", ReadBudget(), Budget)
+    breakers = await _told(look, "gateway", ReadBreakers(), Breakers)
+    document = ps.document_of(source.home, run, answer, rows) | {
+        "queues": None if queues is None else queues.queues,
+        "budget": budget,
+        "breakers": None if breakers is None else breakers.breakers,
+    }
+    slots = {} if answer is None else {one.instance: one.slots for one in answer.peers}
+    shown = {
+        "run": run, "rows": rows, "slots": slots, "answers": answer is not None, "queues": queues, "budget": budget,
+        "breakers": breakers, "own": ps.own_lines(run, source.clock.now()), "scalable": SCALABLE,
+        "counts": {role: sum(row.actor.startswith(f"{role}/") and not row.host for row in rows) for role in SCALABLE},
+    }  # fmt: skip
+    return Screen("cluster.html", "Cluster", document, "ps", shown, live="beats")
+
+
+async def _told(look: Look, service: str, question: Message, expect: type[R]) -> R | None:
+    """None where nobody answers: the page shows what there is."""
+    try:
+        return await look.source.asked(service, question, expect)
+    except (RuntimeFault, CommandError):
+        return None
+
+
+async def leave(asked: Asked) -> str:
+    """Restart or drain one process; the page shows how it goes on."""
+    verb, actor = asked.form.get("verb", ""), asked.form.get("actor", "")
+    if verb not in _LEAVES:
+        raise UsageFault("expected restart or drain")
+
+    def tell() -> str:
+        row = known(asked.source.home, actor)
+        wanted = LeaveCommand(actor=row.actor, then="start" if verb == "restart" else "stay")
+        command(asked.source.home, wanted, is_followed=False)
+        return f"{row.actor} {'is being restarted' if verb == 'restart' else 'is draining'}"
+
+    return await run_in_threadpool(tell)
+
+
+async def scale(asked: Asked) -> str:
+    """Change how many processes of a role run."""
+    wanted = parse_scale([f"{asked.form.get('role', '')}={asked.form.get('count', '')}"], option="")
+
+    def tell() -> str:
+        running(asked.source.home)
+        require_room_for(asked.source.home, wanted)
+        for role, count in wanted.items():
+            command(asked.source.home, ScaleCommand(role=role, count=count), is_followed=False)
+        return ", ".join(f"{role} is to have {count}" for role, count in wanted.items())
+
+    return await run_in_threadpool(tell)

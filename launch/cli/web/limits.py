@@ -1,0 +1,54 @@
+"""Engineering limits of the console, which no configuration has a reason to change."""
+
+from __future__ import annotations
+
+LINK_S = 900
+"""A link that nobody has followed signs nobody in after this."""
+SIGNED_IN_S = 12 * 3600
+"""A working day: after it a browser needs another link."""
+SIGNED_IN_MAX = 256
+"""Browsers at once; the one that came first makes room."""
+STREAMS_MAX = 64
+"""Streams of changes at once, of all browsers."""
+SHARED_S = 1.0
+"""One read answers all browsers that ask the same so soon after another."""
+SHARED_MAX = 256
+"""Reads kept for that."""
+TICK_S = 1.0
+"""Browsers are told of changes at most so often."""
+BEAT_S = 2.0
+"""Pages of what the record does not hold, as counters of heartbeats, are made anew so often."""
+TAIL_WAIT_MS = 5000
+"""One long poll of the record."""
+TAIL_MAX = 64
+"""Entries of it that are told apart by session; where more came, every page is made anew."""
+PAGE = 50
+"""Rows of one page."""
+LOOKED_AT_MAX = 400
+"""Sessions that one page of a filtered list looks at."""
+WORDS_CHARS = 400
+"""Of what is searched for."""
+HITS = 100
+"""Texts of one search; the ledger may give fewer (ledger.search.hits_max)."""
+TURNS = 10
+"""Turns of a session that its page begins with."""
+TURNS_MAX = 200
+"""Of them on one page: the twin and the record have all."""
+TEXT_CHARS = 20_000
+"""Of one text as a page shows it; its JSON twin has all of it."""
+SAID_MAX = 8
+"""Sentences kept for a browser's next page."""
+TALKS_MAX = 256
+"""Turns whose pieces are kept for who watches them, the newest ones."""
+FRAMES_MAX = 400
+"""Frames of the bus that a page keeps."""
+DIAGRAM_MAX = 200
+"""Frames of one sequence diagram."""
+FORM_MAX_BYTES = 1024 * 1024
+"""Of one form; a message has its own limit (host.prompt_max_bytes)."""
+FORM_FIELDS_MAX = 32
+"""Of one form."""
+PING_S = 15.0
+"""Silence of a stream after which a comment says that it lives."""
+DIGITS_MAX = 18
+"""Of a number in an address."""

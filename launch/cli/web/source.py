@@ -1,0 +1,124 @@
+"""Where pages read from: the cluster that runs in a home, by one connection of an operator, else the home's files.
+
+Nothing is kept of what was read beyond a second, in which other browsers that ask the same are answered by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Peers
+from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
+from hobus.bus.paging import read_peers
+from hobus.bus.port import Bus
+from hobus.launch.cli.web import limits
+from hobus.launch.cluster.client import connected, place_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.record import demand_record
+from hobus.launch.cluster.run_file import RunFile, running
+from hobus.launch.console.errors import CommandError
+from hobus.launch.sessions.journal import FromLedger, Journals
+from hobus.launch.sessions.journal_files import FromDirectory
+from hobus.ledger_service.reader import head_of
+
+T = TypeVar("T")
+R = TypeVar("R", bound=Message)
+
+
+class Source:
+    """The reads of one home; `at_rest`: of its files alone, whether a cluster runs there or not."""
+
+    def __init__(self, home: Home, *, at_rest: bool) -> None:
+        self.home = home
+        self.at_rest = at_rest
+        self.clock = SystemClock()
+        self._held = AsyncExitStack()
+        self._connecting = asyncio.Lock()
+        self._bus: tuple[tuple[int, float], Place, Bus] | None = None
+        self._shared: dict[str, tuple[float, asyncio.Task[Any]]] = {}
+
+    def run(self) -> RunFile:
+        """The cluster that runs. Raises CommandError where there is none, or its home is looked at at rest."""
+        if self.at_rest:
+            raise CommandError("this is a home at rest: nothing is asked of a cluster", code="at_rest")
+        return running(self.home)
+
+    def place(self) -> Place:
+        """The same with its configuration. Raises CommandError."""
+        return place_of(self.home, self.run())
+
+    async def connection(self) -> tuple[Place, Bus]:
+        """The bus as an operator sees it, one connection for all pages. Raises RuntimeFault, CommandError."""
+        run = self.run()
+        of_run = (run.launcher_pid, run.started_at)
+        async with self._connecting:
+            if self._bus is None or self._bus[0] != of_run:
+                await self._disconnect()
+                place = place_of(self.home, run)
+                self._bus = (of_run, place, await self._held.enter_async_context(connected(place, "operator")))
+            return self._bus[1], self._bus[2]
+
+    async def asked(self, service: str, question: Message, expect: type[R]) -> R:
+        """The answer of a service. Raises RuntimeFault, CommandError."""
+        place, bus = await self.connection()
+        return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
+
+    async def journals(self) -> Journals:
+        """Of the running ledger, else of the files. Raises CommandError where there is no record."""
+        try:
+            place, bus = await self.connection()
+            return FromLedger(bus, timeout_s=place.client_timeout_s)
+        except (RuntimeFault, CommandError):
+            demand_record(self.home)
+            return FromDirectory(self.home.ledger)
+
+    async def peers(self) -> Peers | None:
+        """What the broker says; None: it does not answer."""
+        try:
+            place, bus = await self.connection()
+            return await read_peers(bus, timeout_s=place.snapshot.config.bus.peer_timeout_ms / 1000)
+        except (RuntimeFault, CommandError):
+            return None
+
+    async def head(self) -> int:
+        """Sequence of the last entry of the record; -1: there is none."""
+        try:
+            return (await self.asked("ledger", ReadLedgerStats(), LedgerStats)).head
+        except (RuntimeFault, CommandError):
+            demand_record(self.home)
+            return await run_in_threadpool(head_of, self.home.ledger)
+
+    async def shared(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
+        """What `make` brings, made once for all who ask for this key within a second."""
+        now = self.clock.monotonic()
+        until, task = self._shared.get(key, (0.0, None))
+        if task is None or until <= now:
+            task = asyncio.ensure_future(make())
+            self._shared.pop(key, None)
+            self._shared[key] = (now + limits.SHARED_S, task)
+            if len(self._shared) > limits.SHARED_MAX:
+                del self._shared[next(iter(self._shared))]
+        return await asyncio.shield(task)
+
+    def forget(self) -> None:
+        """What is asked from now on is read anew: something was done."""
+        self._shared.clear()
+
+    async def close(self) -> None:
+        """The connection is closed."""
+        async with self._connecting:
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        self._bus = None
+        await self._held.aclose()
+        self._held = AsyncExitStack()

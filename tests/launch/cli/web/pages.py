@@ -1,0 +1,75 @@
+"""A console of a home at rest whose record a simulated cluster wrote, called in process."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from bench.builders import shipped_snapshot
+from bench.simulated import SimulatedCluster
+from hobus.launch.cli.web.app import Console
+from hobus.launch.cli.web.people import People
+from hobus.launch.cli.web.screens import ACTIONS, PAGES, streams_of
+from hobus.launch.cli.web.source import Source
+from hobus.launch.cluster.home import home_of
+from hobus.launch.lab.simulated import write_out
+
+BASE = "http://127.0.0.1:8000"
+
+
+def recorded(root: Path, messages: Sequence[str], **cluster: Any) -> None:
+    """A home whose record has one session, with a turn for each message."""
+    with SimulatedCluster(cluster.pop("snapshot", None) or shipped_snapshot(), **cluster) as made:
+        session = None
+        for number, text in enumerate(messages):
+            session = made.ask(text, input_id=f"in-{number}", session_id=session).session_id
+        made.entries()  # what nobody waits for is written, too
+        (root / "ledger").mkdir(parents=True)
+        write_out(made.world.media["ledger"], root / "ledger")
+
+
+class Browser:
+    """One browser of one console; its pages come as text."""
+
+    def __init__(self, root: Path, role: str | None = "operator", *, at_rest: bool = True) -> None:
+        self.source = Source(home_of(root), at_rest=at_rest)
+        self.people = People(self.source.clock)
+        self.console = Console(self.source, self.people, "c", PAGES, ACTIONS, streams_of(self.source))
+        self.cookies: dict[str, str] = {}
+        if role:
+            answer = self.get(f"/sign-in?word={self.people.invite('ada', role)}")
+            self.cookies = {"c": answer.headers["set-cookie"].partition(";")[0].partition("=")[2]}
+
+    def request(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        """The answer; redirects are not followed."""
+
+        async def asked() -> httpx2.Response:
+            transport = httpx2.ASGITransport(app=self.console)
+            cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+            headers = ({"cookie": cookie} if cookie else {}) | more.pop("headers", {})
+            async with httpx2.AsyncClient(transport=transport, base_url=BASE, headers=headers) as client:
+                return await client.request(method, path, **more)
+
+        self.source.forget()  # its reads belong to a loop that is over
+        return asyncio.run(asked())
+
+    def get(self, path: str, **more: Any) -> httpx2.Response:
+        """A page."""
+        return self.request("GET", path, **more)
+
+    def post(self, path: str, *, csrf: bool = True, **form: str) -> httpx2.Response:
+        """A form, sent by a page of this browser."""
+        person = self.people.of(self.cookies.get("c", ""))
+        token = {"csrf": person.csrf} if csrf and person is not None else {}
+        return self.request("POST", path, data={**token, **form})
+
+
+def words_in(page: str) -> str:
+    """What a person reads."""
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())

@@ -1,0 +1,105 @@
+"""Who may look at the console, and what every answer of it has."""
+
+from __future__ import annotations
+
+import pytest
+
+from hobus.launch.cli.web.screens import ACTIONS, PAGES
+from tests.launch.cli.web.pages import Browser, words_in
+
+PLAIN = [page.path for page in PAGES if "{" not in page.path]
+
+
+@pytest.mark.parametrize("path", [*PLAIN, "/live", "/sessions.json", "/no-such-page"])
+def test_without_signing_in_nothing_is_shown(rested, path):
+    """Of no page, no twin and no stream; and how to get in is said."""
+    answer = Browser(rested, None).get(path)
+    assert answer.status_code == 401 and "hobus console" in answer.text
+    assert str(rested) not in answer.text or "installed" not in answer.text
+
+
+def test_a_link_signs_in_once_by_a_cookie_that_no_script_and_no_other_site_gets(rested):
+    """The second time it is worth nothing; the cookie is HttpOnly and SameSite=Strict."""
+    browser = Browser(rested, None)
+    word = browser.people.invite("ada", "viewer")
+    answer = browser.get(f"/sign-in?word={word}")
+    cookie = answer.headers["set-cookie"].lower()
+    assert answer.status_code == 303 and "httponly" in cookie and "samesite=strict" in cookie
+    assert browser.get(f"/sign-in?word={word}").status_code == 403
+    assert browser.get("/sign-in?word=guessed").status_code == 403
+    assert browser.get("/sessions").status_code == 401
+
+
+@pytest.mark.parametrize("headers", [{"host": "evil.example"}, {"host": "127.0.0.1.evil.example:8000"}])
+def test_by_another_name_it_is_not_called(browser, headers):
+    """DNS rebinding leads nowhere."""
+    assert browser.get("/sessions", headers=headers).status_code == 421
+
+
+def test_pages_of_other_origins_may_not_call_it(browser):
+    """Neither read nor write."""
+    assert browser.get("/sessions", headers={"origin": "http://evil.example"}).status_code == 403
+    assert browser.get("/sessions", headers={"origin": "null"}).status_code == 403
+    assert browser.get("/sessions", headers={"origin": "http://127.0.0.1:8000"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", [one.path.replace("{session_id}", "SES-12345678") for one in ACTIONS] + ["/sign-out", "/theme"]
+)
+def test_a_form_without_the_token_of_its_page_does_nothing(browser, path):
+    """Neither without one, nor with another's."""
+    assert browser.post(path, csrf=False, back="/").status_code == 403
+    assert browser.request("POST", path, data={"back": "/", "csrf": "x" * 64}).status_code == 403
+    assert browser.get("/sessions").status_code == 200
+
+
+@pytest.mark.parametrize("path", [one.path.replace("{session_id}", "SES-12345678") for one in ACTIONS])
+def test_a_viewer_and_a_home_at_rest_change_nothing(rested, path):
+    """Whatever they send."""
+    assert Browser(rested, "viewer", at_rest=False).post(path, back="/").status_code == 403
+    assert Browser(rested, "operator").post(path, back="/").status_code == 403
+
+
+def test_a_form_leads_back_to_this_console_alone(browser):
+    """No address of another site is gone to."""
+    for back in ("//evil.example/", "https://evil.example/", "/\\evil.example"):
+        assert browser.post("/theme", theme="dark", back=back).headers["location"] == "/"
+    assert (
+        browser.post("/theme", theme="dark", back="/sessions?state=open").headers["location"] == "/sessions?state=open"
+    )
+
+
+@pytest.mark.parametrize("path", [*PLAIN, "/sign-in", "/static/console.js", "/nothing"])
+def test_every_answer_lets_nothing_foreign_in(browser, path):
+    """Neither scripts, frames, nor guesses at its type; and no page has an address of another site."""
+    answer = browser.get(path)
+    assert answer.headers["content-security-policy"].startswith("default-src 'self'")
+    assert "unsafe" not in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "http://" not in answer.text.replace("http://www.w3.org/2000/svg", "") and "https://" not in answer.text
+    assert "<script>" not in answer.text and " style=" not in answer.text and " onclick" not in answer.text
+
+
+@pytest.mark.parametrize("path", PLAIN)
+def test_every_screen_names_its_command_its_twin_and_the_entry_that_it_reaches(browser, path):
+    """And the twin is there."""
+    page = browser.get(path)
+    assert page.status_code == 200, words_in(page.text)
+    words = words_in(page.text)
+    assert "From the record up to #" in words and " hobus " in words
+    twin = page.text.partition('">JSON</a>')[0].rpartition('href="')[2]
+    answer = browser.get(twin)
+    assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
+    assert isinstance(answer.json(), dict)
+
+
+def test_signing_out_ends_it(browser):
+    """The cookie is worth nothing afterwards."""
+    assert browser.post("/sign-out").status_code == 303
+    assert browser.get("/sessions").status_code == 401
+
+
+def test_a_page_that_is_not_there_says_so(browser):
+    """Also as JSON."""
+    assert browser.get("/nothing").status_code == 404
+    assert browser.get("/sessions/SES-00000000.json").status_code == 404

@@ -1,0 +1,94 @@
+"""The console as a process: over a running cluster, without one, and when it is ended."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+
+import httpx2
+import pytest
+
+from bench.cluster import Cluster, begun
+from hobus.launch.console import exit_codes
+
+pytestmark = pytest.mark.process
+
+
+class Served:
+    """A console, and a browser that signed in there."""
+
+    def __init__(self, cluster: Cluster, *words: str) -> None:
+        self.process = begun("console", "--home", str(cluster.home.root), *words, stdin=subprocess.DEVNULL)
+        assert self.process.stdout is not None
+        self.link = re.search(r"http\S+", self.process.stdout.readline().decode())[0]
+        self.client = httpx2.Client(base_url=self.link.partition("/sign-in")[0], timeout=30)
+        assert self.client.get(self.link).status_code == 303
+
+    def csrf(self) -> str:
+        """The token of this browser's forms."""
+        return re.search(r'name="csrf" value="(\w+)"', self.client.get("/").text)[1]
+
+    def post(self, path: str, **form: str) -> str:
+        """What the page after it tells."""
+        answer = self.client.post(path, data={"csrf": self.csrf(), "back": "/sessions", **form})
+        assert answer.status_code == 303
+        said = re.search(
+            r'<p class="said \w+" role="status">(.*?)</p>', self.client.get(answer.headers["location"]).text
+        )
+        return "" if said is None else said[1]
+
+    def end(self) -> int:
+        """Told to by Ctrl-C; its exit code."""
+        self.client.close()
+        self.process.send_signal(signal.SIGINT)
+        code = self.process.wait(timeout=20)
+        self.process.communicate()
+        return code
+
+
+@pytest.fixture
+def serve(cluster):
+    """Serves consoles of the cluster, and ends them."""
+    made: list[Served] = []
+
+    def served(*words: str) -> Served:
+        made.append(Served(cluster, *words))
+        return made[-1]
+
+    yield served
+    for one in made:
+        if one.process.poll() is None:
+            one.end()
+
+
+def test_the_cluster_is_shown_and_told_and_may_go_and_come_under_the_page(cluster, serve):
+    """Every process with its state, as `hobus ps` has it; scaled from the page; the page outlives the cluster."""
+    cluster.up()
+    console = serve()
+    told, shown = cluster("ps", "--json").json, console.client.get("/index.json").json()
+    facts = [(row["actor"], row["pid"], row["state"]) for row in told["actors"]]
+    assert [(row["actor"], row["pid"], row["state"]) for row in shown["actors"]] == facts
+    assert {row["service"] for row in shown["queues"]} >= {"ho1", "ho2", "gateway"}
+    assert console.post("/cluster/scale", role="ho1", count="2") == "ho1 is to have 2"
+    assert "expected ROLE=N" in console.post("/cluster/scale", role="ledger", count="2")
+    assert "there is no nobody/1" in console.post("/cluster/leave", actor="nobody/1", verb="drain")
+    assert cluster("ask", "what packages are installed?").code == exit_codes.OK
+    assert cluster("down").code == exit_codes.OK
+    assert "No cluster runs here" in console.client.get("/").text
+    assert len(console.client.get("/sessions.json").json()["sessions"]) == 1
+    cluster.up()
+    assert "broker/1" in console.client.get("/").text
+    assert console.end() == exit_codes.OK
+    cluster.verify()
+
+
+def test_without_a_record_and_on_a_taken_port_it_says_so(cluster, serve):
+    """Code 2, and nothing is served."""
+    none = cluster("console")
+    assert none.code == exit_codes.USAGE and "no record" in none.err
+    cluster.up()
+    port = serve().link.rpartition(":")[2].partition("/")[0]
+    taken = cluster("console", "--port", port)
+    assert taken.code == exit_codes.USAGE and "in use" in taken.err
+    assert cluster("console", "--person", "eve:root").code == exit_codes.USAGE
