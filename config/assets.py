@@ -67,6 +67,11 @@ def needs_approval(tools: ToolsConfig, tool_id: str) -> bool:
     return any(fnmatchcase(tool_id, pattern) for pattern in tools.approval)
 
 
+def approval_rules(tools: ToolsConfig, tool_id: str) -> list[str]:
+    """Python tools that judge which calls of this tool wait for an operator."""
+    return [rule for pattern, rule in tools.approval_rules if fnmatchcase(tool_id, pattern)]
+
+
 class Permissions(Asset):
     """What an agent may use: exact names, or `*` for all of a kind."""
 

@@ -39,6 +39,7 @@ def tool_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> list[str
     """Every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
     return [
         *_entry_point_faults(tools),
+        *_rule_faults(tools),
         *_profile_faults(tools),
         *(fault for name, server in tools.mcp_servers.items() for fault in _server_faults(name, server)),
         *_agent_faults(tools, agents),
@@ -61,6 +62,12 @@ def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
             )
         elif name in names[:number]:
             yield f"tools.entry_points.{number}: {name!r} is named twice; remove one"
+
+
+def _rule_faults(tools: ToolsConfig) -> Iterator[str]:
+    for pattern, rule in tools.approval_rules:
+        if rule not in tools.python_tools:
+            yield f"tools.approval: {pattern} if {rule}: {rule!r} is none of tools.entry_points; add it there"
 
 
 def _profile_faults(tools: ToolsConfig) -> Iterator[str]:

@@ -95,9 +95,13 @@ class ToolStep(Struct, frozen=True):
         if tool is None or call.tool_id not in self.runner.available():
             raise WorkOrderFault("tool_not_found", f"no tool {call.tool_id[:64]!r} at {self.bus.instance}")
         agent = snapshot.agents.get(order.agent_id)
-        if not names(order.constraints.tools_allowed, call.tool_id):
+        is_rule = not tool.writes and call.tool_id in [rule for _, rule in snapshot.config.tools.approval_rules]
+        if is_rule:
+            known = {name: one for name, one in call.arguments.items() if name in tool.parameters["properties"]}
+            call = call.model_copy(update={"arguments": known})
+        elif not names(order.constraints.tools_allowed, call.tool_id):
             raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
-        if agent is None or not agent.may_use(call.tool_id, writes=tool.writes):
+        if agent is None or not (is_rule or agent.may_use(call.tool_id, writes=tool.writes)):
             raise WorkOrderFault("tool_not_permitted", _refusal(order.agent_id, agent, tool))
         if (arguments := with_defaults(tool.parameters, call.arguments)) is not call.arguments:
             call = call.model_copy(update={"arguments": arguments})

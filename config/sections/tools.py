@@ -69,7 +69,11 @@ class ToolsConfig(Section):
     )
     timeout_ms: Positive = Field(description="one call of a tool that declares no other")
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
-    approval: list[str] = Field(description="tools whose calls wait for an approval; shell patterns allowed")
+    approval: list[str] = Field(
+        description="tools whose calls wait for an approval; shell patterns allowed. `TOOLS if RULE`: those of "
+        "their calls of which RULE, a Python tool that only reads, does not say false; it is given the arguments that "
+        "it has parameters for"
+    )
     entry_points: list[str] = Field(
         description="Python tools: a name in the group `hobus.tools` of an installed package, or `name = "
         "/path/to/file.py:function`"
@@ -85,6 +89,12 @@ class ToolsConfig(Section):
         description="what a server of a pasted `mcpServers` block gets besides, by name"
     )
     mcp_profile: str = Field(description="of these, the one of a pasted server that names none")
+
+    @property
+    def approval_rules(self) -> list[tuple[str, str]]:
+        """Pattern of tools and the rule that judges their calls."""
+        parts = [one.partition(" if ") for one in self.approval]
+        return [(pattern.strip(), rule.strip()) for pattern, _, rule in parts if rule]
 
     @property
     def python_tools(self) -> dict[str, str]:

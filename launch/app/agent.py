@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
 from hobus.bus.messages.session import TurnResult
-from hobus.bus.tool import MARK
+from hobus.bus.tool import MARK, Declared, Invocation
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
 from hobus.launch.cluster.vendors import ADDRESSES, vendor_instance
 from hobus.launch.sessions.client_errors import RequestError
@@ -36,7 +36,8 @@ class Agent(Generic[T]):
     """Who answers. Raises RequestError for what cannot be one, with the mend.
 
     `name`: letters, digits and `_`; in capitals it is the agent's id. `instructions`: its system prompt, or a `Path` to
-    it. `tools`: what it has, and may use. `approval`: those of them whose calls wait for a person. `model`:
+    it. `tools`: what it has, and may use. `approval`: those of them whose calls wait for a person; or tool -> the rule,
+    a tool that only reads, that is given the arguments of each call and says whether it waits. `model`:
     `PROVIDER/MODEL` of the cluster; `openai:MODEL` or `anthropic:MODEL`, whose key is in OPENAI_API_KEY or
     ANTHROPIC_API_KEY; None: that of the cluster (`gateway.default_route`: as shipped, the offline model). `output`:
     what each answer is, read by `parse`: a class with typed fields (pydantic, dataclass, TypedDict), or the JSON Schema
@@ -46,7 +47,7 @@ class Agent(Generic[T]):
     name: str
     instructions: str | Path
     tools: Sequence[Tool] = ()
-    approval: Sequence[Tool] = ()
+    approval: Sequence[Tool] | Mapping[str, Callable[..., Any] | Literal[True]] = ()
     model: str | None = None
     output: type[T] | dict[str, Any] | None = None
     budget: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,14 +63,16 @@ class Agent(Generic[T]):
             raise _invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
         if (SHIPPED_ROOT / "agents" / f"{self.agent_id}.json").is_file():
             raise _invalid(f"the name {self.name!r}: hobus has an agent {self.agent_id} of its own; choose another")
-        for one in (*self.tools, *self.approval):
-            if not isinstance(one, str):
-                entry_of_function(one)
+        for one in self._functions:
+            entry_of_function(one)
         names = [_name_of(one) for one in self.tools]
         if doubled := {name for name in names if names.count(name) > 1}:
             raise _invalid(f"{self.name}: {', '.join(sorted(doubled))} is named twice among its tools; rename one")
         if lacking := [name for name in map(_name_of, self.approval) if name not in names]:
             raise _invalid(f"{self.name}: {lacking[0]} waits for an approval and is none of its tools; add it to tools")
+        for name, rule in self._rules.items():
+            if fault := _rule_fault(rule, next(one for one in self.tools if _name_of(one) == name)):
+                raise _invalid(f"{self.name}: {rule.__name__}, the approval of {name}: {fault}")
         if self.model is not None and not all(self.model.partition(":" if self._vendor else "/")):
             forms = "PROVIDER/MODEL (hobus provider list), openai:MODEL or anthropic:MODEL"
             raise _invalid(f"{self.name}: the model {self.model!r}: expected {forms}")
@@ -101,8 +104,11 @@ class Agent(Generic[T]):
             instance = vendor_instance(self._vendor, shipped["concurrency_max"])
             settings["gateway"] = {"providers": {self._vendor: instance}}
         settings["tools"] = {
-            "entry_points": [entry_of_function(one) for one in self.tools if not isinstance(one, str)],
-            "approval": [_name_of(one) for one in self.approval],
+            "entry_points": list(dict.fromkeys(map(entry_of_function, self._functions))),
+            "approval": [
+                f"{name} if {self._rules[name].__name__}" if name in self._rules else name
+                for name in map(_name_of, self.approval)
+            ],
         }
         return {f"agents/{self.agent_id}.json": agent, ADMIN_CONFIG: settings}
 
@@ -116,6 +122,17 @@ class Agent(Generic[T]):
             return read(result.response)
         except ValueError as fault:
             raise _invalid(f"the answer is no {self.name}'s output ({result.outcome}): {fault}") from None
+
+    @property
+    def _rules(self) -> dict[str, Callable[..., Any]]:
+        """By the name of the tool that each judges."""
+        given = self.approval.items() if isinstance(self.approval, Mapping) else ()
+        return {name: rule for name, rule in given if rule is not True}
+
+    @property
+    def _functions(self) -> list[Callable[..., Any]]:
+        """Those that tool processes import."""
+        return [one for one in (*self.tools, *self.approval, *self._rules.values()) if not isinstance(one, str)]
 
     @property
     def _vendor(self) -> str:
@@ -163,13 +180,30 @@ def _kind_fault(given: Any) -> str:
         return "name: a text"
     if not isinstance(given.instructions, str | Path):
         return "instructions: a text, or a Path of the file that holds it"
-    if any(not isinstance(tools, list | tuple) for tools in (given.tools, given.approval)):
+    if not isinstance(given.tools, list | tuple) or not isinstance(given.approval, list | tuple | Mapping):
         return "tools, approval: lists"
     if agents := [one.name for one in given.tools if isinstance(one, Agent)]:
         return f"tools: {agents[0]} is an agent, which is no tool; ask it from the program and pass its answer on"
     if any(not callable(tool) and not isinstance(tool, str) for tool in (*given.tools, *given.approval)):
         return "tools, approval: functions with @tool, or names"
+    if isinstance(given.approval, Mapping) and any(
+        not callable(one) and one is not True for one in given.approval.values()
+    ):
+        return "approval: tool -> a function with @tool, or True"
     return "" if isinstance(given.model, str | None) else "model: a text"
+
+
+def _rule_fault(rule: Callable[..., Any], tool: Tool) -> str:
+    """Why this function cannot judge calls of this tool; empty: it can."""
+    declared: Declared = getattr(rule, MARK)
+    if declared.writes or not declared.idempotent:
+        return "it is asked before each call and may be asked twice; write @tool(idempotent=True, writes=False)"
+    if isinstance(tool, str):
+        return ""  # what its calls are given is known where it runs
+    known = inspect.signature(tool).parameters
+    given = [one for one in inspect.signature(rule).parameters.values() if one.default is one.empty]
+    lacking = [one.name for one in given if one.name not in known and one.annotation not in (Invocation, "Invocation")]
+    return f"it is given the arguments of the call, and there is no {lacking[0]}" if lacking else ""
 
 
 def _name_of(tool: Tool) -> str:

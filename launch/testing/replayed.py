@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from inspect import get_annotations, iscoroutinefunction, signature
@@ -47,7 +47,14 @@ def with_replayed(agents: Sequence[Agent], directory: Path, answers: Path) -> li
     def known(tools: Sequence[Any]) -> list[Any]:
         return [one if isinstance(one, str) else made[one.__name__] for one in tools]
 
-    return [replace(one, tools=known(one.tools), approval=known(one.approval)) for one in agents]
+    return [
+        replace(
+            one,
+            tools=known(one.tools),
+            approval=one.approval if isinstance(one.approval, Mapping) else known(one.approval),
+        )
+        for one in agents
+    ]
 
 
 def like(function: Callable[..., Any], entry: str, answers: str) -> Callable[..., Any]:

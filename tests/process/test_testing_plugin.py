@@ -39,6 +39,12 @@ async def tides(at: Invocation, harbour: str) -> dict[str, int]:
     return {"metres": len(harbour)}
 
 
+@tool(idempotent=True, writes=False)
+def is_far(city: str) -> bool:
+    """Whether a city is far."""
+    return city == "Tokyo"
+
+
 clerk = Agent("clerk", instructions="Answer in one sentence.", tools=[weather])
 sailor = Agent("sailor", instructions="Answer in one sentence.", tools=[weather, tides])
 '''
@@ -124,6 +130,35 @@ def test_the_next_one_has_its_own_script(hobus_cluster):
     hobus_cluster.use(ScriptedModel(["Mine."]))
     assert hobus_cluster.ask("How is it?").text == "Mine."
 """
+
+
+RULED = """
+from dataclasses import replace
+
+from app import clerk, is_far, weather
+from hobus.testing import ScriptedModel, call
+
+hobus_agents = [replace(clerk, approval={"weather": is_far})]
+
+
+def test_a_person_approves_what_a_rule_says(hobus_cluster):
+    near, far = (call("weather", city=city, days=2) for city in ("Paris", "Tokyo"))
+    model = hobus_cluster.use(ScriptedModel([[near, far], "Sunny."]))
+    session = hobus_cluster.start()
+    approved = []
+    for piece in hobus_cluster.stream("How is it?", session_id=session):
+        for held in piece.data.get("held_calls", []):
+            approved.append(held["arguments"]["city"])
+            hobus_cluster.approve(session, held["call_id"])
+    assert (piece.result.text, approved) == ("Sunny.", ["Tokyo"])
+    assert model.requests[0].tools == ("weather",)
+"""
+
+
+def test_a_rule_says_which_calls_wait_for_a_person(tmp_path: Path) -> None:
+    """It runs in a tool process before the call, and no model is offered it."""
+    code, said = pytest_in(tmp_path, RULED)
+    assert code == 0 and "1 passed" in said, said
 
 
 def test_what_a_failed_test_left_under_way_takes_nothing_from_the_next(tmp_path: Path) -> None:

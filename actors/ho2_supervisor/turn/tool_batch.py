@@ -1,15 +1,17 @@
 """The calls that a model asked for at once: each an order of its own, in parallel over the pool, until all have an end.
 
-Calls that need an approval run when they have it, after the others; a denied one runs never. One that the model got
-wrong, as of a tool that it made up, is no order: its model is told, and nobody looks for a worker that never comes.
+Calls that need an approval run when they have it, after the others; a denied one runs never. Rules that say which calls
+need one are asked first, in a batch of their own. One that the model got wrong, as of a tool that it made up, is no
+order: its model is told, and nobody looks for a worker that never comes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session.commands import DENIED
 from hobus.actors.ho2_supervisor.turn import chain, pool, work_orders
@@ -20,7 +22,8 @@ from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import ToolBatchId, held_id, position_of, work_order_id
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
 from hobus.bus.record.session_facts import BatchSettled, LifecycleChanged, ToolBatchIssued
-from hobus.config.assets import names, needs_approval
+from hobus.config.assets import approval_rules, names, needs_approval
+from hobus.config.sections.tools import ToolsConfig
 
 
 async def settle(
@@ -29,54 +32,78 @@ async def settle(
     """Every call has its end, and the batch is settled in the journal; the receipts in call order."""
     context = await run.new_step()
     batch = _CallBatch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
-    call_ids, tools = [call.call_id for call in asked], run.config.tools
+    tools = run.config.tools
     mistaken = {call.call_id: why for call in asked if (why := batch.mistake(call, invented)) is not None}
     may_run = [call for call in asked if call.call_id not in mistaken and names(context.agent.tools, call.tool_id)]
     to_ask = [call for call in may_run if needs_approval(tools, call.tool_id)]  # nobody approves what is refused
+    if questions := [one for call in may_run if call not in to_ask for one in _questions(tools, call)]:
+        judged = zip(questions, await batch.settled(questions, held=[], mistaken={}), strict=True)
+        stopped = {one.call_id.partition(".")[0] for one, receipt in judged if not _is_harmless(receipt)}
+        to_ask = [call for call in may_run if call in to_ask or call.call_id in stopped]
+        batch = replace(batch, batch_id=ToolBatchId(step_id=context.step_id, batch_seq=2))
     turn = context.step_id.turn_id
     place = f"{turn.run_id.run_seq}.{turn.turn_seq}"
     held = [held_id(call.call_id, call.tool_id, call.arguments, place) for call in to_ask]
-    effects, session = run.effects, run.session
-    needs_other = context.agent.approval.by == "other"
-    issued = ToolBatchIssued(
-        tool_batch_id=batch.batch_id, call_ids=call_ids, held=held, needs_other=needs_other, at=session.now()
-    )
-    effects.step(issued)
-    ended = {call.call_id: batch.ended(call, mistaken[call.call_id]) for call in asked if call.call_id in mistaken}
-    while left := [call for call in asked if call.call_id not in ended]:
-        state = session.record.state
-        active = state.tool_batch
-        is_active = active is not None and active.tool_batch_id == batch.batch_id
-        waiting = [position_of(name) for name in active.held] if active is not None and is_active else []
-        ready = [call for call in left if call.call_id not in waiting]
-        if ready:
-            ended |= await batch.wave(ready[: state.max_in_flight_effects])
-            continue
-        if state.lifecycle == "Running" and not state.pause_requested:
-            effects.step(LifecycleChanged(lifecycle="WaitingInput", at=session.now()))
-        await run.boundary()
-    receipts = [ended[call_id] for call_id in call_ids]
-    # Receipts arrive in any order; the chain has them in call order.
-    for receipt in receipts:
-        if receipt.wo_id in effects.receipts:
-            effects.receipts[receipt.wo_id] = effects.receipts.pop(receipt.wo_id)
-    results = [
-        [call_id, receipt.state, chain.failure_code(receipt)]
-        for call_id, receipt in zip(call_ids, receipts, strict=True)
+    return await batch.settled(asked, held=held, mistaken=mistaken)
+
+
+def _questions(tools: ToolsConfig, call: ToolCall) -> list[ToolCall]:
+    """The call, as each rule about its tool judges it."""
+    return [
+        ToolCall(call_id=f"{call.call_id}.{number}", tool_id=rule, arguments=call.arguments)
+        for number, rule in enumerate(approval_rules(tools, call.tool_id), 1)
     ]
-    results_ref = f"{session.new_id('BatchSettled')}/1"
-    settled = BatchSettled(tool_batch_id=batch.batch_id, results_ref=results_ref, at=session.now())
-    effects.step(settled, bodies=[pack(results)])
-    return receipts
+
+
+def _is_harmless(receipt: Receipt) -> bool:
+    """Whether a rule said false: one that failed lets no call pass."""
+    return receipt.output_result is not None and receipt.output_result.text.text == "false"
 
 
 class _CallBatch(Struct, frozen=True):
-    """How a call of it comes to its end."""
+    """How its calls come to their end."""
 
     run: Run
     context: OrderContext
     batch_id: ToolBatchId
     parent_wo_id: str | None  # the order whose model asked for them; None: an operator did
+
+    async def settled(
+        self, asked: Sequence[ToolCall], *, held: list[str], mistaken: Mapping[str, Receipt]
+    ) -> list[Receipt]:
+        """The receipts of all these calls, in their order; a held one waits for its approval."""
+        effects, session = self.run.effects, self.run.session
+        call_ids, needs_other = [call.call_id for call in asked], self.context.agent.approval.by == "other"
+        issued = ToolBatchIssued(
+            tool_batch_id=self.batch_id, call_ids=call_ids, held=held, needs_other=needs_other, at=session.now()
+        )
+        effects.step(issued)
+        ended = {call.call_id: self.ended(call, mistaken[call.call_id]) for call in asked if call.call_id in mistaken}
+        while left := [call for call in asked if call.call_id not in ended]:
+            state = session.record.state
+            active = state.tool_batch
+            is_active = active is not None and active.tool_batch_id == self.batch_id
+            waiting = [position_of(name) for name in active.held] if active is not None and is_active else []
+            ready = [call for call in left if call.call_id not in waiting]
+            if ready:
+                ended |= await self.wave(ready[: state.max_in_flight_effects])
+                continue
+            if state.lifecycle == "Running" and not state.pause_requested:
+                effects.step(LifecycleChanged(lifecycle="WaitingInput", at=session.now()))
+            await self.run.boundary()
+        receipts = [ended[call_id] for call_id in call_ids]
+        # Receipts arrive in any order; the chain has them in call order.
+        for receipt in receipts:
+            if receipt.wo_id in effects.receipts:
+                effects.receipts[receipt.wo_id] = effects.receipts.pop(receipt.wo_id)
+        results = [
+            [call_id, receipt.state, chain.failure_code(receipt)]
+            for call_id, receipt in zip(call_ids, receipts, strict=True)
+        ]
+        results_ref = f"{session.new_id('BatchSettled')}/1"
+        settled = BatchSettled(tool_batch_id=self.batch_id, results_ref=results_ref, at=session.now())
+        effects.step(settled, bodies=[pack(results)])
+        return receipts
 
     async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
         """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""

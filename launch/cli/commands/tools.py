@@ -10,7 +10,7 @@ import click
 
 from hobus.bus.messages.control import Tools
 from hobus.bus.paging import read_tools
-from hobus.config.assets import needs_approval, why_withheld
+from hobus.config.assets import approval_rules, needs_approval, why_withheld
 from hobus.config.tool_faults import is_meant
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.client import cluster_of, connected
@@ -65,7 +65,7 @@ def _notes(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) -> I
     for source in sources:
         yield from (f"{source['name']} at {_name(source)}: rejected: {refused}" for refused in source["refused"])
     for pattern in snapshot.config.tools.approval:
-        if not any(is_meant(row["tool_id"], [pattern]) for row in rows):
+        if not any(is_meant(row["tool_id"], [pattern.partition(" if ")[0]]) for row in rows):
             yield f"tools.approval: {pattern} means none of these tools"
 
 
@@ -87,6 +87,7 @@ def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
             "idempotent": row.idempotent,
             "writes": row.writes,
             "needs_approval": needs_approval(snapshot.config.tools, row.tool_id),
+            "approval_rules": approval_rules(snapshot.config.tools, row.tool_id),  # by which some calls need it
             "agents": sorted(
                 agent_id for agent_id, agent in snapshot.agents.items() if agent.may_use(row.tool_id, writes=row.writes)
             ),
@@ -133,6 +134,6 @@ def _cells(row: Row) -> tuple[str, ...]:
         ", ".join(names) + (f" and {more} more" if more else ""),
         "yes" if row["idempotent"] else "no",
         "yes" if row["writes"] else "no",
-        "needed" if row["needs_approval"] else "-",
+        "needed" if row["needs_approval"] else " or ".join(f"if {rule}" for rule in row["approval_rules"]) or "-",
         ", ".join(row["agents"]) or "nobody",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -111,11 +111,15 @@ class Cluster(SimulatedRig):
 
     streams = ("ho1m",)
 
-    def __init__(self, gateway: Actor | None, tools: Mapping[str, ToolDefinition] = BUILTIN) -> None:
+    def __init__(
+        self, gateway: Actor | None, tools: Mapping[str, ToolDefinition] = BUILTIN, approval: Sequence[str] = ()
+    ) -> None:
         shipped = shipped_snapshot()
         ledger = shipped.config.ledger
         unsearched = ledger.model_copy(update={"search": ledger.search.model_copy(update={"enabled": False})})
-        super().__init__(replace(shipped, config=shipped.config.model_copy(update={"ledger": unsearched})))
+        rules = shipped.config.tools.model_copy(update={"approval": list(approval)})
+        config = shipped.config.model_copy(update={"ledger": unsearched, "tools": rules})
+        super().__init__(replace(shipped, config=config))
         self.tools = tools
         if gateway is not None:
             self.world.start(gateway, role="gateway", slots=8)
@@ -168,9 +172,15 @@ class Cluster(SimulatedRig):
 
 
 @contextmanager
-def cluster(gateway: Actor | None, *, executors: int = 1, tools: Mapping[str, ToolDefinition] = BUILTIN) -> Any:
+def cluster(
+    gateway: Actor | None,
+    *,
+    executors: int = 1,
+    tools: Mapping[str, ToolDefinition] = BUILTIN,
+    approval: Sequence[str] = (),
+) -> Any:
     """A cluster that is closed afterwards."""
-    made = Cluster(gateway, tools)
+    made = Cluster(gateway, tools, approval)
     with made:
         for _ in range(executors):
             made.executor()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -61,6 +62,17 @@ def test_a_refused_call_starts_nothing(given: Any, code: str) -> None:
     effects = Effects()
     receipt, events = run_one(given, effects)
     assert (code_of(receipt), effects.runs, events) == (code, [], ["WO_FAILED"])
+
+
+def test_a_rule_of_an_approval_runs_for_every_agent_and_takes_what_it_has_parameters_for() -> None:
+    """It is offered to no model; a tool that may change something is none."""
+    given = tool_order(SAFE, {"path": "a", "surplus": 1}, constraints={"tools_allowed": [ONCE]})
+    for writes, state in ((False, "completed"), (True, "failed")):
+        effects = Effects()
+        tools = {name: replace(tool, writes=writes) for name, tool in effects.tools().items()}
+        with cluster(ScriptedGateway(), tools=tools, approval=[f"pay if {SAFE}"]) as made:
+            receipt = made.world.run(made.execute(given))
+        assert (receipt.state, len(effects.runs)) == (state, 1 - writes)
 
 
 def test_faulty_arguments_are_named_without_their_values() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hobus.bus.codec import unpack_header
 from hobus.bus.errors import SessionFault
 from hobus.bus.messages.control import ReadPeer
-from hobus.bus.messages.ids import held_id, iso
+from hobus.bus.messages.ids import held_id, iso, position_of
 from hobus.bus.messages.session import (
     Approve,
     Cancel,
@@ -26,7 +26,7 @@ from hobus.bus.messages.session import (
     TurnReply,
     TurnResult,
 )
-from hobus.bus.messages.work_order import WorkOrder
+from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, degraded_entry, one_tool, text_of
 from tests.rig import names
@@ -360,6 +360,41 @@ def test_held_calls_run_when_they_are_approved_and_others_at_once(is_killed: boo
         )
         assert [call.status for call in result.tool_calls] == ["Failed", "Succeeded", "Succeeded"]
         assert [o.tool_call.call_id for o in rig.pool.orders if o.tool_call is not None] == ["002", "003"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_rule_says_which_calls_of_a_tool_are_held(is_killed: bool) -> None:
+    """One that says false lets its call pass; one that says anything else, or fails, lets none. It is recorded."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.tool_call is not None and order.tool_call.tool_id == "is_risky":
+            said: dict[int, Answer] = {1: "true", 2: "false", 3: WorkOrderError(code="tool_failed", message="broke")}
+            return said[order.tool_call.arguments["n"]]
+        if order.wo_type == "synthesize" and not order.exchanges:
+            return calls("list_tools", "list_tools", "list_tools", "list_packages")
+        return one_tool(order)
+
+    changes = [("tools.approval", ("list_t* if is_risky",)), ("tools.entry_points", ("is_risky",))]
+    with Rig(*changes, script=script, tools=["list_tools", "list_packages", "is_risky"]) as rig:
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            held = (await rig.asked("i1", QUESTION)).held_calls
+            assert [position_of(call.call_id) for call in held] == ["001", "003"]
+            if is_killed:
+                rig.supervise()
+                rig.world.kill(rig.instances[0])
+            for number, call in enumerate(held):
+                assert (await rig.command(Approve(call_id=call.call_id), f"a{number}")).outcome == "applied"
+            return await rig.turn("i1", QUESTION)
+
+        result = rig.run(run())
+        assert [call.tool_id for call in result.tool_calls] == ["list_tools"] * 3 + ["list_packages"]
+        ran = [one.tool_call for one in rig.pool.orders if one.tool_call is not None]
+        assert [(one.call_id, one.tool_id) for one in ran] == [
+            ("001.1", "is_risky"), ("002.1", "is_risky"), ("003.1", "is_risky"),
+            ("002", "list_tools"), ("004", "list_packages"), ("001", "list_tools"), ("003", "list_tools"),
+        ]  # fmt: skip
 
 
 def test_an_approval_releases_no_equal_call_of_a_later_round() -> None:

@@ -15,6 +15,7 @@ from hobus.bus.messages.session import TurnResult
 from hobus.bus.tool import entry_of, tool
 from hobus.config.assets import AgentFile
 from hobus.config.schema import AdminConfig
+from hobus.config.tool_faults import tool_faults
 from hobus.launch.app.agent import Agent
 from hobus.launch.sessions.client_errors import RequestError
 
@@ -28,6 +29,18 @@ def weather(city: str) -> str:
 def plain(city: str) -> str:
     """Not marked as a tool."""
     return city
+
+
+@tool(idempotent=True, writes=False)
+def is_far(city: str) -> bool:
+    """Far away."""
+    return city == "Tokyo"
+
+
+@tool(idempotent=True, writes=False)
+def is_late(hour: int) -> bool:
+    """Late."""
+    return hour > 20
 
 
 def nested() -> Any:
@@ -59,6 +72,26 @@ def test_it_compiles_to_the_files_of_a_home(tmp_path: Path) -> None:
     assert entry_of(entry) == ("weather", f"{Path(__file__).resolve()}:weather")
     declared = load(entry)
     assert (declared.tool_id, declared.idempotent, declared.writes) == ("weather", False, True)
+
+
+def test_a_rule_of_an_approval_is_a_tool_that_the_agent_is_not_offered() -> None:
+    """The settings name it; `True` is every call."""
+    agent = Agent("clerk", "x", tools=[weather, "list_tools"], approval={"weather": is_far, "list_tools": True})
+    files = agent.to_files()
+    said = files["admin_config.json"]["tools"]
+    assert said["approval"] == ["weather if is_far", "list_tools"]
+    assert [entry_of(one)[0] for one in said["entry_points"]] == ["weather", "is_far"]
+    assert files["agents/CLERK.json"]["tools"] == ["weather", "list_tools"]
+    config = AdminConfig.model_validate(
+        changed(
+            shipped_snapshot().config.model_dump(),
+            [("tools.approval", said["approval"]), ("tools.entry_points", said["entry_points"][:1])],
+        )
+    )
+    assert config.tools.approval_rules == [("weather", "is_far")]
+    assert tool_faults(config.tools, {}) == [
+        "tools.approval: weather if is_far: 'is_far' is none of tools.entry_points; add it there"
+    ]
 
 
 def result(response: str, outcome: Any) -> TurnResult:
@@ -125,6 +158,11 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
         ({"tools": [tool(eval("lambda city: city"))]}, "stands in no file"),  # noqa: S307 - as a notebook's cell
         ({"tools": [weather, weather]}, "weather is named twice"),
         ({"tools": [], "approval": [weather]}, "add it to tools"),
+        ({"tools": [weather], "approval": {"weather": "is_far"}}, "tool -> a function"),
+        ({"tools": [weather], "approval": {"weather": plain}}, "plain is no tool; write @tool"),
+        ({"tools": [weather], "approval": {"weather": weather}}, r"write @tool\(idempotent=True, writes=False\)"),
+        ({"tools": [weather], "approval": {"weather": is_late}}, "is_late, the approval of weather:.*no hour"),
+        ({"tools": [weather], "approval": {"wether": is_far}}, "wether waits for an approval and is none"),
         ({"model": "llama"}, "expected PROVIDER/MODEL"),
         ({"model": "openai:"}, "expected PROVIDER/MODEL"),
         ({"output": list[int]}, "give it as the field of a class"),
