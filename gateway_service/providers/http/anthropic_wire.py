@@ -11,6 +11,7 @@ from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.config.sections.gateway import AnthropicProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
 from hobus.gateway_service.providers.http.wire import (
+    ERROR_KEYS,
     BadAnswer,
     CallIds,
     ToolNames,
@@ -95,7 +96,7 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
     """A message of the model, or an event of its stream. Raises BadAnswer, ErrorSaid."""
     match event.get("type"):
         case "error":
-            raise ErrorSaid(event.get("error"))
+            raise ErrorSaid(event.get("error") or event)
         case "message_start":
             _count(reader, an_object(event.get("message"), "message").get("usage"))
         case "message_delta":
@@ -117,6 +118,8 @@ def _message(reader: AnswerReader, answer: dict[str, Any]) -> None:
     if "error" in answer:
         raise ErrorSaid(answer["error"])
     if "content" not in answer:
+        if answer.keys() & ERROR_KEYS:
+            raise ErrorSaid(answer)
         raise BadAnswer("the answer holds no content")
     _count(reader, answer.get("usage"))
     for number, block in enumerate(a_list(answer["content"], "content")):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -20,8 +20,9 @@ import httpx2
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits
 from hobus.gateway_service.limits import ERROR_MAX_BYTES
+from hobus.gateway_service.providers.http.events import Body
 from hobus.gateway_service.providers.http.faults import AnswerRefused
-from hobus.gateway_service.providers.http.provider import SdkClient, current
+from hobus.gateway_service.providers.http.provider import RequestSent, SdkClient, current
 
 _KEY_HEADERS = ("authorization", "x-api-key")
 
@@ -145,15 +146,21 @@ def client_of(
 
 
 def _events_of(base: Any) -> Any:
-    """An SDK's stream without its events that say nothing (a heartbeat, an id alone); they would be no JSON to it."""
+    """An SDK's stream, read by `events.py`: an SDK reads past what is not as its own provider documents it."""
 
     class Events(base[object]):
-        async def _iter_events(self) -> AsyncIterator[Any]:
-            async for event in super()._iter_events():
-                if event.data.startswith("[DONE]") and (exchange := current.get()) is not None:
-                    exchange.is_done = True
-                if event.data.strip():
+        async def __stream__(self) -> AsyncGenerator[Any]:
+            body, exchange = Body(), current.get() or RequestSent()
+            try:
+                async for piece in self.response.aiter_bytes():
+                    for event in body.feed(piece):
+                        yield event
+                    exchange.is_done = body.is_whole
+                for event in body.close():
                     yield event
+                exchange.is_done = body.is_whole
+            finally:
+                await self.response.aclose()
 
     return Events
 

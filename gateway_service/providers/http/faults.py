@@ -19,7 +19,7 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.secret_refs import HIDDEN
 from hobus.gateway_service.limits import SAID_MAX_CHARS
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
-from hobus.gateway_service.providers.http.wire import BadAnswer
+from hobus.gateway_service.providers.http.wire import SENTENCES, BadAnswer
 from hobus.gateway_service.routing import window_mend
 
 
@@ -245,8 +245,10 @@ def _first(chain: Iterable[BaseException], name: str) -> Any:
 
 def _error_in(body: Any) -> Any:
     """What says what is wrong: the body itself, or what stands in it as an error, or as the first of some."""
+    if isinstance(body, list):
+        body = body[0] if body else ""
     while isinstance(body, Mapping):
-        inner = next((body[name] for name in ("error", "errors", "detail") if body.get(name)), None)
+        inner = next((body[name] for name in ("error", "errors", "detail", "base_resp") if body.get(name)), None)
         inner = inner[0] if isinstance(inner, list) else inner
         if not isinstance(inner, Mapping | str):
             break
@@ -263,7 +265,7 @@ def _named(body: Any, *names: str) -> str:
 def _words(body: Any) -> str:
     """All that the provider says of it itself: its sentence, or the name that it has for it."""
     found = _error_in(body)
-    said = found if isinstance(found, str) else _named(body, "message", "msg")
+    said = found if isinstance(found, str) else _named(body, *SENTENCES)
     return " ".join(filter(None, (said, _named(body, "code"), _named(body, "type"))))
 
 
@@ -279,7 +281,7 @@ def _status_in(body: Any) -> int:
 def _said(body: Any, asked: AskedProvider) -> str:
     """What the provider said itself, as far as it can be told on: one line without the prompt."""
     found = _error_in(body)
-    text = found if isinstance(found, str) else _named(body, "message", "msg", "type")
+    text = found if isinstance(found, str) else _named(body, *SENTENCES, "type")
     text = "".join(char if char.isprintable() else " " for char in text[:SAID_MAX_CHARS]).strip()
     if not text or (asked.prompt is not None and _is_quoted(text, asked.prompt)):
         return ""

@@ -14,6 +14,7 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse, SeenImage, texts_
 from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
 from hobus.gateway_service.providers.http.wire import (
+    ERROR_KEYS,
     BadAnswer,
     CallIds,
     ToolNames,
@@ -78,7 +79,7 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
         _count(reader, usage)
     if not choices:
         if not (is_chunk or usage):
-            if event.keys() & _ERROR_KEYS:
+            if event.keys() & ERROR_KEYS:
                 raise ErrorSaid(event)
             if not reader.is_streamed:  # Azure's first event tells of its filter alone
                 raise BadAnswer("the answer holds no choices")
@@ -89,9 +90,6 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
     reader.end(first.get("finish_reason"))
     reader.is_whole = bool(reader.finish_reason) and usage is not None
 
-
-_ERROR_KEYS = frozenset({"errors", "detail", "message", "msg"})
-"""Where servers that know no `error` say one."""
 
 _THOUGHT = ("reasoning_content", "reasoning")
 _GIVEN_BACK = (*_THOUGHT, "reasoning_details")
@@ -256,7 +254,7 @@ def vectors(answer: Any, prompt: VectorPrompt) -> PromptResponse:
     GatewayError(MODEL_UNFIT) for those of another length than was asked for.
     """
     told = an_object(answer, "the answer")
-    if "error" in told or (told.keys() & _ERROR_KEYS and "data" not in told):
+    if "error" in told or (told.keys() & ERROR_KEYS and "data" not in told):
         raise ErrorSaid(told.get("error", told))
     rows = [an_object(row, f"data.{number}") for number, row in enumerate(a_list(told.get("data"), "data"))]
     if all(type(row.get("index")) is int for row in rows):

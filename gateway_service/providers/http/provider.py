@@ -26,7 +26,7 @@ from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_
 from hobus.gateway_service.providers.http.faults import AskedProvider, answer_without_key, said_without_key
 from hobus.gateway_service.providers.http.reader import AnswerReader
 from hobus.gateway_service.providers.http.thinking import SpokenText
-from hobus.gateway_service.providers.http.wire import ToolNames, a_list, an_object, window_in
+from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, a_list, an_object, window_in
 from hobus.gateway_service.providers.keys import read_key, state_of, unusable
 from hobus.gateway_service.vectors import VectorPrompt
 
@@ -42,7 +42,7 @@ class RequestSent:
         self.is_sent = False
         """Whether a byte of it may have left: from then on nobody can say that the provider did not work on it."""
         self.is_done = False
-        """Whether a stream of events said that it is at its end, and was not only cut off."""
+        """Whether the answer came whole, or said that it is at its end, and was not only cut off."""
 
     async def trace(self, event: str, info: Mapping[str, Any]) -> None:  # noqa: ARG002 - the shape of the HTTP library's hook
         """Told by the HTTP library what it is about to do."""
@@ -50,6 +50,12 @@ class RequestSent:
 
 
 current: ContextVar[RequestSent | None] = ContextVar("the exchange of this task", default=None)
+
+_IN_PIECES = "it came in pieces, and nobody asked for that"
+
+
+def _is_done() -> bool:
+    return (exchange := current.get()) is not None and exchange.is_done
 
 
 @dataclass(eq=False, repr=False)
@@ -63,18 +69,19 @@ class SdkClient:
     silence_s: float  # of an answer that comes in pieces
 
     async def post(self, path: str, body: Any, timeout_s: float) -> Any:
-        """The answer as JSON."""
-        return await self.sdk.post(path, body=body, cast_to=object, options=self._options(timeout_s))
+        """The answer as JSON. Raises ErrorSaid, BadAnswer."""
+        found = [event async for event in self._sent(path, body, self._options(timeout_s))]
+        if len(found) != 1:
+            raise BadAnswer(_IN_PIECES if found else "it is empty")
+        return found[0]
 
-    async def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
+    def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
         """The events of the answer as JSON; closed with its last one, or with whoever reads them."""
+        return self._sent(path, body, self._options(timeout_s, min(self.silence_s, timeout_s)))
+
+    async def _sent(self, path: str, body: Any, options: dict[str, Any]) -> AsyncGenerator[Any]:
         events = await self.sdk.post(
-            path,
-            body=body,
-            cast_to=object,
-            options=self._options(timeout_s, min(self.silence_s, timeout_s)),
-            stream=True,
-            stream_cls=self.stream_cls,
+            path, body=body, cast_to=object, options=options, stream=True, stream_cls=self.stream_cls
         )
         async with events:
             async for event in events:
@@ -214,12 +221,15 @@ class HttpProvider:
         wire, stream = self._wire, on_delta is not None
         body = wire.request(prompt, reader.model_id, reader.names, self.config, stream=stream)
         if on_delta is None:
-            return reader.whole(await client.post(wire.PATH, body, timeout_s))
+            answer = reader.whole(await client.post(wire.PATH, body, timeout_s))
+            if not _is_done():
+                raise BadAnswer(_IN_PIECES)
+            return answer
         async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
             async for event in self._until_whole(events, reader, timeout_s):
                 if text := reader.add(event):
                     on_delta(said_without_key(text, self._key))
-        return reader.ended(is_done=(exchange := current.get()) is not None and exchange.is_done)
+        return reader.ended(is_done=_is_done())
 
     async def _until_whole(
         self, events: AsyncGenerator[Any], answer: AnswerReader, timeout_s: float

@@ -99,7 +99,16 @@ class AnswerReader:
     _news: list[str] = field(default_factory=list[str])
 
     def add(self, event: Any) -> str:
-        """Read an event; returns what the model says by it, and was not told before. Raises BadAnswer, ErrorSaid."""
+        """Read an event; returns what the model says by it, and was not told before. Raises BadAnswer, ErrorSaid.
+
+        A text in the place of one is the server's, of its trouble; behind the model's last word it is nobody's.
+        """
+        if isinstance(event, str) and self.finish_reason:
+            return ""
+        if isinstance(event, str) or (
+            isinstance(event, list) and event and "error" in an_object(event[0], "the answer")
+        ):
+            raise ErrorSaid(event)
         try:
             self.wire.read(self, an_object(event, "the answer"))
         except BadAnswer as fault:

@@ -24,6 +24,13 @@ class BadAnswer(Exception):
         self.used = used or {}
 
 
+SENTENCES = ("message", "msg", "error_msg", "error_message", "errorMessage", "status_msg")
+"""What servers call their own sentence of an error."""
+
+ERROR_KEYS = frozenset({"errors", "detail", "base_resp", *SENTENCES})
+"""Where servers that know no `error` say one."""
+
+
 def an_object(value: Any, where: str) -> dict[str, Any]:
     """The JSON object; None counts as an empty one."""
     return value if type(value) is dict else _of_kind(dict, value, where)

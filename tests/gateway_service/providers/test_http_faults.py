@@ -161,22 +161,94 @@ async def test_an_answer_with_a_wrong_type_in_it_is_a_fault(kind, answer):
     assert fault.code == "PROVIDER_ERROR" and "cannot be used" in fault.detail
 
 
+def lines(text: str):
+    """A stream of these lines."""
+    return streaming([], end=text.encode())
+
+
+FELL = "GPU fell over"
+ERRORS_IN_200 = {
+    "error": (answering({"id": "1", "error": {"code": 502, "message": FELL}}), 502),
+    "type": (answering({"error": {"type": "overloaded_error", "message": FELL}}), 529),
+    "number as text": (answering({"error": {"code": "429", "message": FELL}}), 429),
+    "unknown key": (answering({"error": {"code": 401, "message": FELL}}), 401),
+    "text": (answering({"error": FELL}), 500),
+    "error_msg": (answering({"error_code": 336, "error_msg": FELL}), 500),
+    "base_resp": (answering({"choices": None, "base_resp": {"status_code": 1004, "status_msg": FELL}}), 500),
+    "list": (answering([{"error": {"code": 503, "message": FELL}}]), 503),
+    "detail": (answering({"detail": FELL}), 500),
+    "many lines": (answering(json.dumps({"error": {"code": 502, "message": FELL}}, indent=1)), 502),
+    "plain text": (answering(FELL, content_type="text/plain"), 500),
+    "plain text as JSON": (answering(FELL), 500),
+    "plain text as events": (lines(f"{FELL}\n"), 500),
+    "JSON as events": (lines(json.dumps({"error_msg": FELL})), 500),
+    "error line": (lines(f'error: {{"code": 503, "message": "{FELL}"}}\n\n'), 503),
+    "error line in text": (lines(f"error: {FELL}\n\n"), 500),
+    "event error": (lines(f'event: error\ndata: {{"code": 503, "message": "{FELL}"}}\n\n'), 503),
+    "event error in text": (lines(f"event: error\ndata: {FELL}\n\n"), 500),
+    "event": (lines(f'data: {{"error": {{"code": 503, "message": "{FELL}"}}}}\n\n'), 503),
+    "event without an end": (lines(f'data: {{"error": {{"code": 503, "message": "{FELL}"}}}}'), 503),
+    "event in text": (lines(f"data: {FELL}\n\n"), 500),
+}
+"""What a server answers, and the status that it should have had."""
+
+
 @KINDS
-@pytest.mark.parametrize(
-    ("error", "status", "words"),
-    [
-        ({"code": 502, "message": "GPU fell over"}, 502, "it failed. It says: GPU fell over"),
-        ({"type": "overloaded_error", "message": "busy"}, 529, "it failed. It says: busy"),
-        ({"code": "429", "message": "slow down"}, 429, "takes no more for now. It says: slow down"),
-        ({"code": 401, "message": "who?"}, 401, "does not accept the key"),
-        ("GPU fell over", 500, "It says: GPU fell over"),
-    ],
-)
-async def test_an_error_inside_a_200_is_the_one_that_it_is(kind, error, status, words):
+@BOTH
+@pytest.mark.parametrize(("behave", "status"), ERRORS_IN_200.values(), ids=ERRORS_IN_200)
+async def test_an_error_inside_a_200_is_the_one_that_it_is(kind, streamed, behave, status):
     """The provider's own sentence is told, under the status that it should have had; it may have worked."""
-    async with serving(answering({"id": "1", "error": error})) as server:
-        fault = await fault_of(instance(kind, server.url))
-    assert (fault.facts["status"], fault.facts["unknown"]) == (status, True) and words in fault.detail
+    async with serving(behave) as server:
+        fault = await fault_of(instance(kind, server.url), streamed=streamed)
+    assert (fault.facts["status"], fault.facts["unknown"]) == (status, True) and f"It says: {FELL}" in fault.detail
+    words = {401: "does not accept the key", 429: "takes no more for now"}.get(status, "it failed")
+    assert words in fault.detail
+
+
+@pytest.mark.parametrize(
+    "trouble", [FELL, f'error: {{"message": "{FELL}"}}', f"event: error\ndata: {FELL}", f'{{"error_msg": "{FELL}"}}']
+)
+async def test_an_error_in_the_middle_of_a_stream_is_told(trouble):
+    """The provider's own sentence, and not only that the answer broke off."""
+    async with serving(streaming([piece(content="hel")], end=f"{trouble}\n\n".encode())) as server:
+        fault = await fault_of(instance(OPENAI, server.url), streamed=True)
+    assert f"It says: {FELL}" in fault.detail and fault.facts["unknown"] is True
+
+
+@pytest.mark.parametrize("events", [[piece(content="hel")], [piece(content="hel"), piece("stop")]])
+async def test_pieces_in_the_place_of_a_whole_answer_are_none(events):
+    """Nobody knows whether the one that came is all."""
+    async with serving(streaming(events)) as server:
+        fault = await fault_of(instance(OPENAI, server.url))
+    assert (fault.code, fault.retryable, fault.facts["unknown"]) == ("PROVIDER_ERROR", True, True)
+
+
+async def test_a_text_behind_a_whole_answer_takes_nothing_from_it():
+    """The model's last word was said."""
+    async with serving(streaming([piece(content="seven"), piece("stop")], end=b"bye\n")) as server:
+        provider = instance(OPENAI, server.url)
+        answer = await provider.complete(prompt(), model_id="tiny", timeout_s=5, on_delta=len)
+    assert answer.content == "seven"
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        (OPENAI, completion("seven")),
+        (OPENAI, completion("seven", choice={"finish_reason": None})),
+        (ANTHROPIC, message([{"type": "text", "text": "seven"}])),
+    ],
+    ids=["openai", "openai without its end", "anthropic"],
+)
+@pytest.mark.parametrize("content_type", ["application/json", "text/event-stream", "text/plain"])
+@pytest.mark.parametrize("indent", [None, 1])
+async def test_a_whole_answer_to_a_request_for_a_stream_is_the_answer(kind, answer, content_type, indent):
+    """It is whole, whatever it is called and however it is written; who watches is told of it."""
+    told = []
+    async with serving(answering(json.dumps(answer, indent=indent), content_type=content_type)) as server:
+        found = await instance(kind, server.url).complete(prompt(), model_id="tiny", timeout_s=5, on_delta=told.append)
+    assert (found.content, "".join(told), found.finish_reason) == ("seven", "seven", "stop")
+    assert not found.usage_is_estimated
 
 
 @pytest.mark.parametrize(

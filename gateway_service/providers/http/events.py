@@ -1,0 +1,122 @@
+"""What stands in the body of an answer: events of a stream, a whole answer, or an error in any form. Pure.
+
+Servers answer a request for a stream by a whole answer, by an error that is one, and by errors that are no events
+(`error: {…}`, plain text); the SDKs read past most of these. Here each is read as what it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from hobus.gateway_service.limits import ANSWER_MAX_BYTES
+from hobus.gateway_service.providers.http.faults import AnswerRefused
+from hobus.gateway_service.providers.http.reader import ErrorSaid
+from hobus.gateway_service.providers.http.wire import BadAnswer
+
+_ERROR = b"error"
+
+
+@dataclass
+class Body:
+    """A body as far as it has come.
+
+    `feed` and `close` yield each event's JSON value, or text; `close` then the value of what was no event, or its text
+    behind events. They raise ErrorSaid for what is called an error, and for a text in the place of an answer; BadAnswer
+    for what begins as JSON and is none; AnswerRefused.
+    """
+
+    is_whole: bool = False
+    """It is one value that is no event, or said that it is at its end; whatever follows that is passed over."""
+    _has_events: bool = False
+    _line: list[bytes] = field(default_factory=list[bytes])
+    _name: bytes = b""
+    _data: list[bytes] = field(default_factory=list[bytes])
+    _beside: list[bytes] = field(default_factory=list[bytes])
+    """Lines that belong to no event."""
+
+    def feed(self, piece: bytes) -> Iterator[Any]:
+        """The next piece, cut anywhere."""
+        for line in self._lines(piece):
+            if not self.is_whole:
+                yield from self._read(line)
+
+    def close(self) -> Iterator[Any]:
+        """No further piece."""
+        if self._line:
+            yield from self.feed(b"\n")
+        if not self.is_whole and _is_whole(b"\n".join(self._data)):
+            yield from self._read(b"")
+        rest = b"\n".join(self._beside)
+        if self.is_whole or not rest.strip():
+            return
+        if len(rest) > ANSWER_MAX_BYTES:
+            raise AnswerRefused(f"it is longer than {ANSWER_MAX_BYTES} bytes")
+        value = _value(rest)
+        if not self._has_events:
+            if isinstance(value, str):
+                raise ErrorSaid(value)
+            self.is_whole = True
+        yield value
+
+    def _lines(self, piece: bytes) -> Iterator[bytes]:
+        """Without their ends, which are those of events: no other character ends a line of a JSON text."""
+        for part in piece.splitlines(keepends=True):
+            if self._line and self._line[-1].endswith(b"\r"):
+                yield b"".join(self._line)[:-1]
+                self._line = []
+                if part == b"\n":
+                    continue
+            self._line.append(part)
+            if part.endswith(b"\n"):
+                yield b"".join(self._line).rstrip(b"\r\n")
+                self._line = []
+
+    def _read(self, line: bytes) -> Iterator[Any]:
+        word, _colon, value = line.partition(b":")
+        match word:
+            case b"error":
+                raise ErrorSaid(_value(value))
+            case b"event":
+                self._name = value.strip()
+            case b"data":
+                self._data.append(value.removeprefix(b" "))
+            case b"" | b"id" | b"retry" if line:  # a comment, and what concerns a client that comes back
+                pass
+            case b"":
+                name, text = self._name, b"\n".join(self._data)
+                self._name, self._data = b"", []
+                yield from self._event(name, text)
+            case _:
+                self._beside.append(line)
+
+    def _event(self, name: bytes, text: bytes) -> Iterator[Any]:
+        if name == _ERROR:
+            raise ErrorSaid(_value(text))
+        if text.startswith(b"[DONE]"):
+            self.is_whole = True
+        elif text.strip() and name != b"ping":
+            self._has_events = True
+            yield _value(text)
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether what no empty line follows is an event all the same, and not the half of one."""
+    with suppress(ValueError, RecursionError):
+        json.loads(text)
+        return True
+    return text.startswith(b"[DONE]")
+
+
+def _value(text: bytes) -> Any:
+    """The JSON value; what does not begin as an object or a list is a text."""
+    said = text.decode("utf-8", "replace").removeprefix("\ufeff").strip()
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError) as fault:
+        if said.startswith(("{", "[")):
+            raise BadAnswer(f"what it holds is no JSON that can be read ({type(fault).__name__})") from None
+        return said
