@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -247,14 +247,3 @@ def input_schema_fault(schema: Any, *, is_run_here: bool = True) -> str:
     """Why it cannot be; empty if it can. One whose tool runs at another worker is not run here, not even to try it."""
     fault = object_fault(schema, PARAMETERS_DEPTH_MAX, is_run=is_run_here)
     return f"its input schema {fault}" if fault else ""
-
-
-def with_defaults(schema: Mapping[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with the schema's default for each required one that is missing: models leave those out."""
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    missing = {
-        name: properties[name]["default"]
-        for name in schema.get("required", ())
-        if name not in arguments and isinstance(properties.get(name), Mapping) and "default" in properties[name]
-    }
-    return {**arguments, **missing} if missing else arguments

@@ -24,3 +24,5 @@ SAID_MAX_BYTES = 8192
 """Kept of a tool's prints, and of its traceback: both ends; for people, no model is told."""
 FILES_MAX_BYTES = 3_500_000
 """Files of one call together: two calls' results fit into one entry of the record."""
+DEFAULTS_MAX = 1000
+"""Filled into the arguments of one call: those of a schema that refers to itself have no end."""

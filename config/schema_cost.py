@@ -129,13 +129,14 @@ class _Targets:
         self.asked_count += len(among)
         if self.asked_count > _TARGETS_MAX:
             raise NoEnd
-        found = among if is_anchor else [to for document in among for to in _at(document, name)]
+        found = among if is_anchor else [to for document in among for to in at_pointer(document, name)]
         if not found or not all(isinstance(to, dict | bool) for to in found):
             raise KeyError(reference)
         return found
 
 
-def _at(document: Any, pointer: str) -> list[Any]:
+def at_pointer(document: Any, pointer: str) -> list[Any]:
+    """What stands there, in a list; empty: nothing."""
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         try:

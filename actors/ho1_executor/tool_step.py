@@ -23,8 +23,9 @@ from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCa
 from hobus.bus.paging import is_held
 from hobus.bus.port import Bus, ToolRunner
 from hobus.config.assets import AgentFile, names, why_withheld
-from hobus.config.json_schema import Validator, validator_of, with_defaults
+from hobus.config.json_schema import Validator, validator_of
 from hobus.config.schema import AdminConfig
+from hobus.config.schema_defaults import with_defaults
 from hobus.config.snapshot import Snapshot
 
 

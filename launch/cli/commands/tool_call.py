@@ -23,6 +23,7 @@ from hobus.bus.messages.work_order import ToolFile
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.orders import files_in
 from hobus.config.json_schema import validator_of
+from hobus.config.schema_defaults import with_defaults
 from hobus.launch.cli.commands.cluster_options import known_agent, seconds_to_wait, with_agent, with_cluster
 from hobus.launch.cli.commands.options import DURATION, Output, with_json
 from hobus.launch.cli.commands.tools import Row, tool_rows, tools_of
@@ -88,6 +89,7 @@ def checked_arguments(tool_id: str, text: str, tools: Tools) -> dict[str, Any]:
             f"the arguments are not a JSON object: {text[:80]}", hint=f"{next_here(f'tools call {tool_id}')} '{{}}'"
         )
     schema = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX) or {}
+    arguments = with_defaults(schema, arguments)
     if faults := validator_of(schema).faults(arguments):
         said = "; ".join(str(one) for one in faults)
         takes = f"its schema is {json.dumps(schema)}" if schema.get("properties") else f"{tool_id} takes no arguments"
