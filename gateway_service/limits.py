@@ -14,7 +14,7 @@ ESTIMATE_MARGIN = 8
 FIRST_WINDOW = 32
 """Calls that a provider gets at once when it is back; they double with each round that it answers."""
 
-FRAMES_PER_S = 800
+FRAMES_PER_S = 400
 """Pieces of all answers together: each costs all processes on its way about half a millisecond of a processor."""
 
 HISTORIES_MAX_CHARS = 32 * 1024 * 1024

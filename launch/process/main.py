@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 import structlog
+import uvloop
 
 from hobus.bus import collector
 from hobus.bus.clock import SystemClock
@@ -113,7 +114,8 @@ def _live(place: Place, role: str, instance: str, liveness_fd: int) -> Ending:
     made.give(given)
     if given:
         keep_memory_private()
-    return asyncio.run(_Process(place, role, made).run(instance, secret, liveness_fd))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_Process(place, role, made).run(instance, secret, liveness_fd))
 
 
 class _Process:
