@@ -195,7 +195,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (
         "hobus.actors.ho1_executor.mcp_servers.listing.printable(chars)", "hobus.actors.ho1_executor.mcp_servers.listing._REFUSED_SHOWN",
-        "hobus.actors.ho1_executor.tools.print_pipe._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_PLACE_SHOWN, _FAULT_SHOWN)", "hobus.launch.cli.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*", "hobus.launch.cli.web.limits.*", "hobus.launch.cli.web.words.*",
+        "hobus.actors.ho1_executor.tools.print_pipe._LEFT_OUT_BYTES", "hobus.actors.ho2_supervisor.commanding._BEGINNING_CHARS", "hobus.actors.ho3_memory.acceptance._SHOWN_IDS", "hobus.bus.messages.base.(_PLACE_SHOWN, _FAULT_SHOWN)", "hobus.launch.cli.outcome._NAMED_MAX", "hobus.launch.cli.commands.limits.*", "hobus.launch.cli.web.limits.*", "hobus.launch.cli.web.words.*", "hobus.launch.cli.web.turn.*",
         "hobus.config.gates.ownership._SHOWN_CHARS", "hobus.config.gates.finding.SHOWN_MAX", "hobus.config.parse._FAULTS_SHOWN", "hobus.config.yaml_text._SHOWN_CHARS", "hobus.launch.cli.commands.registry._SHOWN_HASH", "hobus.config.gates.invariants._SHOWN_CHARS",
         "hobus.actors.ho1_executor.file_reads._SHOWN_CHARS", "hobus.ledger_service.finding._EXCERPT_LEAD", "hobus.launch.cli.commands.ledger_search.search():*",
         "hobus.launch.cli.commands.ledger._PROGRESS_STEP", "hobus.launch.cli.commands.ledger.show():*", "hobus.launch.cli.commands.ledger.tail():*",

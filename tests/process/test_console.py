@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -92,3 +93,41 @@ def test_without_a_record_and_on_a_taken_port_it_says_so(cluster, serve):
     taken = cluster("console", "--port", port)
     assert taken.code == exit_codes.USAGE and "in use" in taken.err
     assert cluster("console", "--person", "eve:root").code == exit_codes.USAGE
+
+
+def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
+    """Its answer is told while it is written; the call waits in the inbox; who approved it stands in the record."""
+    cluster.up(settings={"tools.approval": ["verify_*"]})
+    console = serve("--person", "ada lovelace")
+    answer = console.client.post("/ask", data={"csrf": console.csrf(), "text": "is the ledger intact?"})
+    assert answer.status_code == 303
+    session = answer.headers["location"]
+    with console.client.stream("GET", talk_in(console.client.get(session).text)) as talk:
+        lines = talk.iter_lines()
+        next(line for line in lines if "waits for an approval" in line)
+        inbox = console.client.get("/approvals.json").json()["approvals"]
+        assert [(one["tool_id"], one["arguments"], one["asked"]) for one in inbox] == [
+            ("verify_ledger", {}, "is the ledger intact?")
+        ]
+        assert inbox[0]["since"] and any("waits for approval of 001" in said for said in inbox[0]["done"])
+        call = {"kind": "Approve", "call_id": inbox[0]["call_id"]}
+        assert "stale_target" in console.post(f"{session}/commands", run="7", **call)
+        assert console.post(f"{session}/commands", run="1", **call) == "Approve: applied"
+        said = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+        assert "The ledger is intact" in "".join(one.get("text", "") for one in said) and said[-1] == {"fault": ""}
+    shown = console.client.get(f"{session}.json").json()
+    assert [(one["outcome"], one["code"]) for one in shown["turns"]] == [("success", "")]
+    applied = [one for one in shown["commands"] if one["outcome"] == "applied"]
+    assert [one["command_id"].rpartition("-")[0][:20] for one in applied] == ["console:ada_lovelace"]
+    assert console.client.get("/approvals.json").json()["approvals"] == []
+    assert "has ended" in console.post(f"{session}/commands", kind="End", text="enough")
+    ended = console.client.get(f"{session}.json").json()["end"]
+    assert ended["reason"] == "enough (ada lovelace)"
+    assert "session_closed" in console.post(f"{session}/commands", kind="Steer", text="more")
+    assert "the message is empty" in console.post("/ask", text=" ")
+    cluster.verify()
+
+
+def talk_in(page: str) -> str:
+    """The stream of the answer that is being written."""
+    return re.search(r'data-talk="([^"]+)"', page)[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -16,6 +16,7 @@ from hobus.bus.messages.base import named
 from hobus.bus.messages.ids import parse_iso, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionView
+from hobus.bus.record.journal import agent_in
 from hobus.bus.text import shortened
 from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands.options import Output, with_json
@@ -80,57 +81,94 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         used = used_in(account.entries, configurations_of(home))
         document = account.document() | {"made_of": [one._asdict() for one in used]}
         return Output(document, lambda: (account.show(), _show_used(used)))
-    session_id, view, entries, ends, used = asyncio.run(_looked_at(home, given, limit))
-    standing = standing_of(entries)
-    row = SessionRow.of(entries[0], standing)
-    commands, turns = commands_in(entries)[-limit:], turns_in(entries)[-limit:]
-    texts = texts_in(ends)[-limit:]
-    has_more = bool(turns) and (turns[0].run or 1) > 1
-    document = row.model_dump(mode="json") | {
-        "view": None if view is None else view.model_dump(mode="json"),
+    found = asyncio.run(_of_home(home, given, limit))
+    standing = standing_of(found.entries)
+    commands, turns, texts = found.last(limit)
+    if found.unanswered:
+        note(f"no supervisor answers ({found.unanswered}): this is what the record says")
+
+    def show() -> None:
+        _show_facts(found.session_id, found.view, standing)
+        _show_commands(commands)
+        _show_turns(turns)
+        if _has_more(turns):
+            note(f"there are earlier turns: --limit {limit * 2}")
+        _show_tool_texts(texts)
+        _show_used(found.used)
+
+    return Output(document_of(found, limit), show)
+
+
+class LookedAt(NamedTuple):
+    """A session as far as somebody looks."""
+
+    session_id: str
+    view: SessionView | None
+    """What its owner knows; None: nobody was asked, or answers."""
+    entries: list[Entry]
+    """The end of its journal, oldest first."""
+    ends: list[Entry]
+    """Of its orders, the last ones."""
+    used: tuple[Used, ...]
+    unanswered: str
+    """Why its owner says nothing; empty: it does, or there is none to be asked."""
+
+    @property
+    def row(self) -> SessionRow:
+        """As a list has it."""
+        named = next((one for one in self.entries if agent_in(one)), self.entries[0])
+        return SessionRow.of(named, standing_of(self.entries))
+
+    def last(self, limit: int) -> tuple[list[CommandSeen], list[TurnSeen], list[ToolText]]:
+        """The last commands, turns, and words of tools."""
+        return commands_in(self.entries)[-limit:], turns_in(self.entries)[-limit:], texts_in(self.ends)[-limit:]
+
+
+def document_of(found: LookedAt, limit: int) -> dict[str, Any]:
+    """For programs: the same facts."""
+    standing = standing_of(found.entries)
+    commands, turns, texts = found.last(limit)
+    return found.row.model_dump(mode="json") | {
+        "view": None if found.view is None else found.view.model_dump(mode="json"),
         "active_intents": standing.state.intents.active_ids,
         "intent_conflicts": standing.state.intents.conflict_count,
         "commands": [asdict(one) for one in commands],
         "turns": [asdict(one) for one in turns],
         "tool_texts": [asdict(one) for one in texts],
-        "made_of": [one._asdict() for one in used],
-        "more": has_more,
+        "made_of": [one._asdict() for one in found.used],
+        "more": _has_more(turns),
     }
 
-    def show() -> None:
-        _show_facts(session_id, view, standing)
-        _show_commands(commands)
-        _show_turns(turns)
-        if has_more:
-            note(f"there are earlier turns: --limit {limit * 2}")
-        _show_tool_texts(texts)
-        _show_used(used)
 
-    return Output(document, show)
+def _has_more(turns: list[TurnSeen]) -> bool:
+    return bool(turns) and (turns[0].run or 1) > 1
 
 
-async def _looked_at(
-    home: Home, given: str, limit: int
-) -> tuple[str, SessionView | None, list[Entry], list[Entry], tuple[Used, ...]]:
-    """The session's owner is asked too; where there is none, the record alone speaks, and that is said."""
+async def _of_home(home: Home, given: str, limit: int) -> LookedAt:
     async with journals_of(home) as journals:
-        session_id = await journals.named(given)
-        entries = await end_of(journals, session_id)
-        if not entries:
-            raise no_such(session_id, called="SESSION")
-        wanted, has_earlier = LAST, True
-        while has_earlier and len(turns_in(entries)) < limit and wanted < limit * LAST:
-            wanted *= 4
-            found, has_earlier = await journals.newest(session_id, wanted)
-            entries = found if len(found) > len(entries) else entries
-        view = None
-        if isinstance(journals, FromLedger):
-            try:
-                view = await read_view(journals, session_id)
-            except RuntimeFault as fault:
-                note(f"no supervisor answers ({fault.code}): this is what the record says")
-        ends = await journals.beside(_OF_EXECUTORS, session_id, LAST)
-        return session_id, view, entries, ends, await _used_last(journals, session_id, entries)
+        return await looked_at(journals, given, limit)
+
+
+async def looked_at(journals: Journals, given: str, limit: int) -> LookedAt:
+    """The session's owner is asked too; where there is none, the record alone speaks. Raises CommandError."""
+    session_id = await journals.named(given)
+    entries = await end_of(journals, session_id)
+    if not entries:
+        raise no_such(session_id, called="SESSION")
+    wanted, has_earlier = LAST, True
+    while has_earlier and len(turns_in(entries)) < limit and wanted < limit * LAST:
+        wanted *= 4
+        found, has_earlier = await journals.newest(session_id, wanted)
+        entries = found if len(found) > len(entries) else entries
+    view, unanswered = None, ""
+    if isinstance(journals, FromLedger):
+        try:
+            view = await read_view(journals, session_id)
+        except RuntimeFault as fault:
+            unanswered = fault.code
+    ends = await journals.beside(_OF_EXECUTORS, session_id, LAST)
+    used = await _used_last(journals, session_id, entries)
+    return LookedAt(session_id, view, entries, ends, used, unanswered)
 
 
 async def _used_last(journals: Journals, session_id: str, journal: list[Entry]) -> tuple[Used, ...]:

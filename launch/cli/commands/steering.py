@@ -286,7 +286,7 @@ async def read_view(journals: FromLedger, session_id: str) -> SessionView:
 def end(*, home: Home, given: str, reason: str) -> Output:
     """End a session for good; a run of it is cancelled first."""
     place = cluster_of(home)
-    closed = asyncio.run(_ended(place, given, reason))
+    closed = asyncio.run(end_session(place, given, reason))
     count = closed.turn_count  # None: it was closed all the same, as the record says
     cost = f"{counted(closed.total_tokens, 'token')}, {money(closed.cost_usd)}"
     after = "" if count is None else f" after {counted(count, 'turn')}: {cost}"
@@ -294,7 +294,7 @@ def end(*, home: Home, given: str, reason: str) -> Output:
     return Output(closed, lambda: say(ended), indent=None)
 
 
-async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
+async def end_session(place: Place, given: str, reason: str) -> SessionClosed:
     """The session is closed, and the record says so: the host's word alone would not do."""
     timeout_s = place.client_timeout_s
     async with connected(place, "operator") as bus:

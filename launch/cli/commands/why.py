@@ -6,7 +6,7 @@ import asyncio
 import difflib
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -46,19 +46,40 @@ def diff(*, home: Home, before: str, after: str) -> Output:
     Stretch by stretch: the agent's words, memory, history, context, message; and the settings and governed files that
     they ran under, by digest: `hobus asset show DIGEST` prints each version.
     """
-    one, other = _explained(home, before, after)
+    found = compared(*_explained(home, before, after))
+    return Output(document_of(found), lambda: _show_differences(found))
+
+
+class Compared(NamedTuple):
+    """What differs between two turns."""
+
+    before: str
+    after: str
+    settings: dict[str, dict[str, Any]]
+    assets: Sequence[ChangedAsset]
+    stretches: Sequence[PromptDifference]
+
+
+def compared(one: ExplainedTurn, other: ExplainedTurn) -> Compared:
+    """Settings, governed files, and stretches of the prompts that they were answered from."""
     left, right = settings_of(one.why), settings_of(other.why)
     settings = {name: {"before": left[name], "after": right[name]} for name in left if left[name] != right[name]}
-    found = differences(one.why, other.why)
     assets = changed_between(one.configuration, other.configuration)
-    document = {
-        "before": one.name,
-        "after": other.name,
-        "settings": settings,
-        "assets": [asset._asdict() for asset in assets],
-        "stretches": [asdict(difference) for difference in found],
+    return Compared(one.name, other.name, settings, assets, differences(one.why, other.why))
+
+
+def document_of(found: Compared) -> dict[str, Any]:
+    """For programs: the same."""
+    return found._asdict() | {
+        "assets": [asset._asdict() for asset in found.assets],
+        "stretches": [asdict(difference) for difference in found.stretches],
     }
-    return Output(document, lambda: _show_differences(one.name, other.name, settings, assets, found))
+
+
+def changed_lines(one: PromptDifference) -> list[str]:
+    """As `diff -u` has them, without its head."""
+    left, right = (one.before or "").splitlines(), (one.after or "").splitlines()
+    return list(difflib.unified_diff(left, right, n=1, lineterm=""))[2:]
 
 
 def _explained(home: Home, *given: str) -> list[ExplainedTurn]:
@@ -68,26 +89,19 @@ def _explained(home: Home, *given: str) -> list[ExplainedTurn]:
     return [explained(home, one, number) for one, (_, number) in zip(sessions, named, strict=True)]
 
 
-def _show_differences(
-    before: str,
-    after: str,
-    settings: dict[str, dict[str, Any]],
-    assets: Sequence[ChangedAsset],
-    found: Sequence[PromptDifference],
-) -> None:
-    say(styled(f"{before} -> {after}", None, bold=True))
-    for name, values in settings.items():
+def _show_differences(found: Compared) -> None:
+    say(styled(f"{found.before} -> {found.after}", None, bold=True))
+    for name, values in found.settings.items():
         was, now = value_in_words(values["before"]), value_in_words(values["after"])
         say(f"  {name}: ", styled(was, "red"), " -> ", styled(now, "green"))
-    for asset in assets:
+    for asset in found.assets:
         was, now = change_in_words(asset)
         say(f"  {printable(asset.path)}: ", styled(was, "red"), " -> ", styled(now, "green"))
-    for one in found:
+    for one in found.stretches:
         say()
         say(styled(one.name, None, bold=True))
-        left, right = (one.before or "").splitlines(), (one.after or "").splitlines()
-        for line in list(difflib.unified_diff(left, right, n=1, lineterm=""))[2:]:
+        for line in changed_lines(one):
             colour = {"-": "red", "+": "green"}.get(line[:1])
             say("  ", styled(printable(line), colour))
-    if not settings and not assets and not found:
+    if not found.settings and not found.assets and not found.stretches:
         note("nothing differs")

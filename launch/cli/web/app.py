@@ -165,7 +165,7 @@ class Console:
             await send(message)
 
         request = Request(scope, receive)
-        scope.update(person=self.people.of(request.cookies.get(self.cookie, "")), console=self)
+        scope.update(person=self.people.of(request.cookies.get(self.cookie, "")), app=self)
         try:
             answer = self._refused(request)
             if answer is not None:

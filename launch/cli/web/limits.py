@@ -52,3 +52,5 @@ PING_S = 15.0
 """Silence of a stream after which a comment says that it lives."""
 DIGITS_MAX = 18
 """Of a number in an address."""
+MOMENTS = 12
+"""Of a run, shown beside its call that waits."""

@@ -5,21 +5,25 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from hobus.launch.cli.web.app import Action, Page
+from hobus.launch.cli.web.approvals import approvals
 from hobus.launch.cli.web.cluster import cluster, leave, scale
+from hobus.launch.cli.web.session import ask, session, tell
 from hobus.launch.cli.web.sessions import sessions
-from hobus.launch.cli.web.source import Source
+from hobus.launch.cli.web.talks import TALKS
+from hobus.launch.cli.web.turn import difference, turn
 
 PAGES = (
     Page("/", cluster, "Cluster"),
+    Page("/approvals", approvals, "Approvals"),
     Page("/sessions", sessions, "Sessions"),
+    Page("/sessions/{session_id}", session),
+    Page("/sessions/{session_id}/turns/{turn}", turn),
+    Page("/diff", difference),
 )
 ACTIONS = (
     Action("/cluster/leave", leave),
     Action("/cluster/scale", scale),
+    Action("/ask", ask),
+    Action("/sessions/{session_id}/commands", tell),
 )
-
-
-def streams_of(source: Source) -> tuple[Route, ...]:
-    """Streams beside `/live`."""
-    del source
-    return ()
+STREAMS = (Route("/talks/{input_id}", TALKS.stream),)

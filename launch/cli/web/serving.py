@@ -13,8 +13,9 @@ from hobus.config.on_demand import snapshot_on_demand
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli.web.app import Console
 from hobus.launch.cli.web.people import People
-from hobus.launch.cli.web.screens import ACTIONS, PAGES, streams_of
+from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
 from hobus.launch.cli.web.source import Source
+from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.record import demand_record
@@ -64,7 +65,7 @@ async def _serve(
     port: int = bound.getsockname()[1]
     source = Source(home, at_rest=at_rest)
     known = People(source.clock)
-    app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, streams_of(source))
+    app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS)
     server = make_server(app, config.http)
 
     def invite() -> None:
@@ -91,5 +92,6 @@ async def _serve(
         if is_asked:
             loop.remove_reader(sys.stdin.fileno())
         await app.changes.close()
+        await TALKS.close()
         await source.close()
     return 0

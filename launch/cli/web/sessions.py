@@ -31,7 +31,7 @@ async def sessions(look: Look) -> Screen:
     words, after = query.get("words", "").strip(), query.get("after", "")
     limit = look.number("limit", limits.PAGE, limits.PAGE)
     said_in = await _sessions_with(look, words) if words else None
-    walk = _Walk(after)
+    walk = Walk(after)
     is_state = STATES.get(state, lambda _row: True)
 
     def is_shown(row: SessionRow) -> bool:
@@ -52,7 +52,7 @@ async def sessions(look: Look) -> Screen:
     return Screen("sessions.html", "Sessions", document, "session list --all", shown, live="*")
 
 
-class _Walk:
+class Walk:
     """From one session on, and never through more than a page may cost."""
 
     def __init__(self, after: str) -> None:

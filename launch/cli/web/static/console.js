@@ -44,6 +44,24 @@
     stream.onerror = () => { wire.textContent = "not connected; trying again"; };
   }
 
+  // The answer while it is written; what counts is the page as it is made anew at the end.
+  for (const box of document.querySelectorAll("[data-talk]")) {
+    const answer = box.querySelector(".answer"), notice = box.querySelector(".notice");
+    const talk = new EventSource(box.dataset.talk);
+    talk.addEventListener("text", (event) => { notice.textContent = ""; answer.append(JSON.parse(event.data).text); });
+    talk.addEventListener("anew", (event) => {
+      const said = JSON.parse(event.data);
+      answer.textContent = said.text; notice.textContent = said.notice;
+    });
+    talk.addEventListener("over", async (event) => {
+      talk.close();
+      notice.textContent = JSON.parse(event.data).fault;
+      await refresh();
+      if (!notice.textContent) box.remove();
+    });
+    talk.onerror = () => { if (talk.readyState === EventSource.CLOSED) { box.remove(); refresh(); } };
+  }
+
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { if (stream) { stream.close(); stream = null; } } else { listen(); if (document.body.dataset.live) refresh(); }
   });

@@ -15,7 +15,7 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.launch.cli.web.app import Console
 from hobus.launch.cli.web.people import People
-from hobus.launch.cli.web.screens import ACTIONS, PAGES, streams_of
+from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
 from hobus.launch.cli.web.source import Source
 from hobus.launch.cluster.home import home_of
 from hobus.launch.lab.simulated import write_out
@@ -40,7 +40,7 @@ class Browser:
     def __init__(self, root: Path, role: str | None = "operator", *, at_rest: bool = True) -> None:
         self.source = Source(home_of(root), at_rest=at_rest)
         self.people = People(self.source.clock)
-        self.console = Console(self.source, self.people, "c", PAGES, ACTIONS, streams_of(self.source))
+        self.console = Console(self.source, self.people, "c", PAGES, ACTIONS, STREAMS)
         self.cookies: dict[str, str] = {}
         if role:
             answer = self.get(f"/sign-in?word={self.people.invite('ada', role)}")

@@ -8,7 +8,7 @@ import pytest
 
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.sessions import _Walk
+from hobus.launch.cli.web.sessions import Walk
 from tests.launch.cli.web.pages import words_in
 
 
@@ -38,11 +38,11 @@ def test_it_is_narrowed_by_what_is_looked_for(browser, query, found):
 
 def test_a_page_goes_on_behind_the_session_that_the_one_before_ended_with():
     """Each is looked at once, and a page looks at no more than it may."""
-    walk = _Walk("b")
+    walk = Walk("b")
     assert [one for one in "abcd" if walk.takes(one)] == ["c", "d"]
     many = [str(number) for number in range(limits.LOOKED_AT_MAX + 5)]
-    walk = _Walk("")
+    walk = Walk("")
     taken = [one for one in many if walk.takes(one)]
     assert len(taken) == limits.LOOKED_AT_MAX and walk.stopped_at == taken[-1]
-    walk = _Walk(walk.stopped_at)
+    walk = Walk(walk.stopped_at)
     assert [one for one in many if walk.takes(one)] == many[-5:]

@@ -1,0 +1,49 @@
+"""The screen of every call that waits for a person, over all sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hobus.bus.messages.ids import position_of
+from hobus.bus.messages.session import HeldCall
+from hobus.launch.cli.web import limits
+from hobus.launch.cli.web.app import Look, Screen
+from hobus.launch.cli.web.sessions import Walk
+from hobus.launch.sessions.account import moments_in
+from hobus.launch.sessions.history import turns_in
+from hobus.launch.sessions.journal import Journals, end_of, rows_of
+from hobus.launch.sessions.summary import SessionRow
+from hobus.launch.sessions.why_failed import waits_in
+
+
+async def approvals(look: Look) -> Screen:
+    """The held calls of `hobus session list`: whose, which tool, its arguments, since when, what was done."""
+    journals, walk = await look.source.journals(), Walk(look.query.get("after", ""))
+    rows = await rows_of(
+        journals, limits.PAGE, is_all=False, is_meant=walk.takes, is_shown=lambda row: bool(row.held_calls)
+    )
+    waiting = [one for row in rows for one in await _waiting(journals, row)]
+    waiting.sort(key=lambda one: one["since"] or "")
+    document = {"approvals": waiting, "more": bool(walk.stopped_at)}
+    return Screen(
+        "approvals.html", "Approvals", document, "session list", {"waiting": waiting, "next": walk.stopped_at}, live="*"
+    )
+
+
+async def _waiting(journals: Journals, row: SessionRow) -> list[dict[str, Any]]:
+    entries = [one for one in await end_of(journals, row.session_id) if one.provenance.run_seq in (0, row.runs)]
+    since = {one.call_id: one.since for one in waits_in(entries) if not one.verdict}
+    turns = [one for one in turns_in(entries) if one.run == row.runs]
+    done = [one.what for one in moments_in(entries)][-limits.MOMENTS :]
+    return [
+        {
+            "session_id": row.session_id, "agent_id": row.agent_id, "principal": row.principal, "run": row.runs,
+            **_told(call), "since": since.get(position_of(call.call_id)), "asked": turns[-1].text if turns else None,
+            "done": done,
+        }
+        for call in row.held_calls
+    ]  # fmt: skip
+
+
+def _told(call: HeldCall) -> dict[str, Any]:
+    return {"call_id": call.call_id, "tool_id": call.tool_id, "arguments": call.arguments}

@@ -1,0 +1,149 @@
+"""The screen of one session, newest turns first, and what an operator says to its run."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from hobus.bus.messages import session as messages
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import Command, ProcessTurn, StartSession
+from hobus.launch.cli.commands.session_show import document_of, looked_at
+from hobus.launch.cli.commands.steering import end_session
+from hobus.launch.cli.web import limits
+from hobus.launch.cli.web.app import Asked, Look, Screen
+from hobus.launch.cli.web.talks import TALKS
+from hobus.launch.cluster.client import connected
+from hobus.launch.console.errors import UsageFault
+from hobus.launch.sessions.account import Totals, totals_of
+from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
+from hobus.launch.sessions.history import TurnSeen
+from hobus.launch.sessions.journal import Journals, begun
+from hobus.launch.sessions.refusals import refused
+from hobus.launch.sessions.summary import LAST, standing_of
+from hobus.launch.sessions.turns import check_text
+from hobus.launch.sessions.watched_turn import ROLE
+
+_BESIDE = ("prompts", "ho1m")
+_ID_CHARS = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class Card(NamedTuple):
+    """One turn as the conversation shows it."""
+
+    turn: TurnSeen
+    totals: Totals | None
+    """None: not all of its entries were read."""
+    took_ms: int | None
+
+
+async def session(look: Look) -> Screen:
+    """`hobus session show`: the conversation, who owns it, its run and what that waits for, the last commands."""
+    limit = look.number("limit", limits.TURNS, limits.TURNS_MAX)
+    journals = await look.source.journals()
+    found = await looked_at(journals, look.path["session_id"], limit)
+    standing = standing_of(found.entries)
+    commands, turns, texts = found.last(limit)
+    row = found.row
+    talk = TALKS.of_session(found.session_id)
+    shown: dict[str, Any] = {
+        "row": row, "found": found, "standing": standing, "commands": commands[::-1], "texts": texts,
+        "cards": (await _cards(journals, found.session_id, found.entries, turns))[::-1], "limit": limit,
+        "has_more": bool(turns) and (turns[0].run or 1) > 1,
+        "run": None if standing.state.run is None else standing.runs,
+        "talk": None if talk is None or talk.is_over else talk,
+    }  # fmt: skip
+    name = shown_session(found.session_id)
+    return Screen("session.html", name, document_of(found, limit), f"session show {name}", shown, live=found.session_id)
+
+
+async def _cards(journals: Journals, session_id: str, journal: list[Entry], turns: list[TurnSeen]) -> list[Card]:
+    """What each took is counted where all of its entries are among the last ones of their streams."""
+    beside, reached = list[Entry](), -1
+    for stream in _BESIDE:
+        entries = await journals.beside(stream, session_id, LAST)
+        beside += entries
+        if len(entries) >= LAST:
+            reached = max(reached, entries[0].sequence)
+    of_run: dict[int, list[Entry]] = {}
+    for one in (*journal, *beside):
+        of_run.setdefault(one.provenance.run_seq, []).append(one)
+    return [_card(turn, of_run.get(turn.run or 0, []), reached) for turn in turns]
+
+
+def _card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:
+    if not turn.run or not entries or min(one.sequence for one in entries) <= reached:
+        return Card(turn, None, None)
+    times = [one.ledger_at_us for one in entries]
+    took_ms = None if turn.outcome == "running" else (max(times) - min(times)) // 1000
+    return Card(turn, totals_of(entries), took_ms)
+
+
+# --- what is done -----------------------------------------------------------------------------------------------------
+
+
+async def tell(asked: Asked) -> str:
+    """One command to the session's run, under the fence of the run that its page showed."""
+    place = asked.source.place()
+    session_id = await begun(await asked.source.journals(), asked.path["session_id"], called="SESSION")
+    kind, said = asked.form.get("kind", ""), asked.form.get("text", "").strip()
+    if kind == "End":
+        await end_session(place, session_id, f"{said or 'from the console'} ({asked.person.name})")
+        return f"{shown_session(session_id)} has ended"
+    wanted = _command(kind, said, asked.form.get("call_id", ""))
+    if isinstance(wanted, messages.Steer | messages.FollowUp):
+        check_text(wanted.text, place.snapshot.config.host)
+    run = asked.form.get("run", "")
+    fences = Fences(int(run) if run.isascii() and run.isdigit() and len(run) < limits.DIGITS_MAX else None, None)
+    who = _ID_CHARS.sub("_", asked.person.name)
+    try:
+        sent = host_command(session_id, wanted, fences, drawn_id(f"console:{who}"))
+    except ValueError as error:
+        raise UsageFault(f"{kind}: {error}") from None
+    verdict = await verdict_on(place, session_id, sent, timeout_s=place.client_timeout_s)
+    if verdict.outcome == "rejected":
+        raise refused(verdict)
+    return f"{kind}: applied"
+
+
+def _command(kind: str, said: str, call_id: str) -> Command:
+    """Raises UsageFault for one that a page does not send."""
+    match kind:
+        case "Steer":
+            return messages.Steer(text=said)
+        case "FollowUp":
+            return messages.FollowUp(text=said)
+        case "Pause":
+            return messages.Pause()
+        case "Resume":
+            return messages.Resume()
+        case "Cancel":
+            return messages.Cancel(reason=said or None)
+        case "Approve":
+            return messages.Approve(call_id=call_id)
+        case "Deny":
+            return messages.Deny(call_id=call_id, reason=said or None)
+        case _:
+            raise UsageFault("there is no such command")
+
+
+async def ask(asked: Asked) -> str:
+    """A message to the session, or to a new one; the browser goes where the answer is written."""
+    place, text = asked.source.place(), asked.form.get("text", "").strip()
+    check_text(text, place.snapshot.config.host)
+    given = asked.form.get("session", "")
+    if given:
+        session_id = await begun(await asked.source.journals(), given, called="SESSION")
+    else:
+        agent = asked.form.get("agent") or place.snapshot.config.host.agent_id
+        async with connected(place, ROLE) as bus:
+            question = StartSession(agent_id=agent)
+            started = await bus.request(
+                "host", question, expect=messages.SessionReady, timeout_s=place.client_timeout_s
+            )
+        session_id = started.session_id
+    turn = ProcessTurn(session_id=session_id, input_id=asked.source.clock.new_id(), text=text, stream=True)
+    TALKS.begin(place, turn)
+    asked.goes_to = f"/sessions/{session_id}"
+    return ""

@@ -1,0 +1,85 @@
+"""The screens of one turn, why it was answered so, and of two turns beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+
+from hobus.launch.cli.commands.why import changed_lines, compared, document_of
+from hobus.launch.cli.provenance_view import MADE_UNDER, change_in_words, rows_of
+from hobus.launch.cli.turn_account import run_in
+from hobus.launch.cli.turn_why import ExplainedTurn, explained
+from hobus.launch.cli.web.app import Look, Screen
+from hobus.launch.cli.why_view import opening, value_in_words
+from hobus.launch.sessions.journal import begun
+from hobus.launch.sessions.why import Span
+
+_WIDTH = 1000.0
+"""Of the picture, in its own units."""
+_THIN = 3.0
+"""Of a bar that took no time, so that it is seen."""
+
+
+class Bar(NamedTuple):
+    """A span of the waterfall: where its bar stands, and what is written beside it."""
+
+    span: Span
+    kind: str
+    x: float
+    width: float
+    took_ms: int | None
+
+
+def waterfall(spans: Sequence[Span]) -> tuple[list[Bar], int]:
+    """Bars, and the milliseconds that the whole picture is wide. Pure."""
+    if not spans:
+        return [], 0
+    begin = min(one.begin_us for one in spans)
+    end = max(one.end_us or one.begin_us for one in spans)
+    whole = max(1, end - begin)
+    bars: list[Bar] = []
+    for one in spans:
+        until = end if one.end_us is None else one.end_us
+        width = max(_THIN, (until - one.begin_us) * _WIDTH / whole)
+        x = min((one.begin_us - begin) * _WIDTH / whole, _WIDTH - width)
+        took_ms = None if one.end_us is None else (one.end_us - one.begin_us) // 1000
+        kind = one.what if one.what in ("order", "model", "tool") else "wait"
+        bars.append(Bar(one, kind, round(x, 1), round(width, 1), took_ms))
+    return bars, (end - begin) // 1000
+
+
+async def turn(look: Look) -> Screen:
+    """`hobus why`: what happened when, what the models were shown and where that came from, and what it cost."""
+    found = await _found(look, look.path["session_id"], look.path["turn"])
+    bars, whole_ms = waterfall(found.why.spans)
+    shown: dict[str, Any] = {
+        "found": found, "turn": found.account.turn, "why": found.why, "bars": bars, "whole_ms": whole_ms,
+        "told": [one.strip() for one in opening(found)], "moments": found.account.lines(), "taken": found.account.taken,
+        "made_headings": MADE_UNDER, "made": rows_of(found.why.made_of), "in_words": value_in_words,
+    }  # fmt: skip
+    document = found.document() | found.account.document()
+    return Screen("turn.html", found.name, document, f"why {found.name}", shown, live=found.account.session_id)
+
+
+async def difference(look: Look) -> Screen:
+    """`hobus diff`: settings, files and stretches of the prompts of two turns, where they are not the same."""
+    before, after = look.query.get("before", "").strip(), look.query.get("after", "").strip()
+    shown: dict[str, Any] = {"before": before, "after": after, "difference": None}
+    if not before or not after:
+        return Screen("diff.html", "Two turns", {}, "diff", shown)
+    one, other = [await _found(look, *(run_in(given) or (given, None))) for given in (before, after)]
+    found = compared(one, other)
+    shown |= {
+        "difference": found, "one": one, "other": other, "in_words": value_in_words,
+        "assets": [(asset.path, *change_in_words(asset)) for asset in found.assets],
+        "stretches": [(each.name, changed_lines(each)) for each in found.stretches],
+    }  # fmt: skip
+    return Screen("diff.html", "Two turns", document_of(found), f"diff {found.before} {found.after}", shown)
+
+
+async def _found(look: Look, session: str, number: str | None) -> ExplainedTurn:
+    """Raises CommandError where there is no such turn."""
+    session_id = await begun(await look.source.journals(), session, called="TURN")
+    return await run_in_threadpool(explained, look.source.home, session_id, number)

@@ -1,0 +1,102 @@
+"""What models, tools and users wrote is text in every page, whatever it looks like."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from hobus.launch.cli.web import app
+from tests.launch.cli.web.pages import Browser, recorded
+
+CORPUS = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'><svg/onload=alert(1)>",
+    "</pre></textarea></title><iframe src=javascript:alert(1)>",
+    "{{ 7 * 7 }}{% raw %}${7*7}",
+    "javascript:alert(1)//<a href='javascript:alert(1)'>x</a>",
+    "<!-- --!> <base href=//evil.example/><meta http-equiv=refresh content='0;url=//evil.example'>",
+    "\u202e<b>backwards</b>\u2028\x00\x1b[31m",
+)
+
+
+class _Markup(HTMLParser):
+    """Everything in a page that a browser could act on."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: set[str] = set()
+        self.faults: list[str] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        for name, value in attrs:
+            said = (value or "").strip().lower()
+            if (
+                name.startswith("on")
+                or name == "style"
+                or (name in ("href", "src", "action") and not said.startswith(("/", "?", "#")))
+            ):
+                self.faults.append(f"{tag} {name}={value}")
+            if tag == "script" and (name, value) not in (("src", "/static/console.js"), ("defer", None)):
+                self.faults.append(f"script {name}={value}")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home in which all of it was said; the embedded model says it again."""
+    root = tmp_path_factory.mktemp("hostile") / "home"
+    recorded(root, CORPUS)
+    return root
+
+
+def test_a_hostile_text_is_a_text_in_every_page(hostile):
+    """No tag, no attribute and no address comes from what was said, and what was said is there to be read."""
+    browser = Browser(hostile)
+    session = browser.get("/sessions.json").json()["sessions"][0]["session_id"]
+    turns = [f"/sessions/{session}/turns/{number + 1}" for number in range(len(CORPUS))]
+    beside = f"/diff?before={session}-1&after={session}-2"
+    filtered = "/sessions?agent=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&words=%3Cimg%20src=x%20onerror=alert(1)%3E"
+    for path in ("/", "/approvals", "/sessions", filtered, f"/sessions/{session}?limit=50", *turns, beside):
+        markup = _Markup(browser.get(path).text)
+        assert markup.faults == [], path
+        assert not markup.tags & {"img", "iframe", "base", "object", "embed", "b"} - {"b"}, path
+    page = _Markup(browser.get(f"/sessions/{session}?limit=50").text)
+    for said in CORPUS[:6]:
+        assert said in page.text
+    assert "49" not in page.text.replace("#49", "")
+
+
+def test_a_hostile_address_is_a_text_too(hostile):
+    """Paths and queries come back in what is said of them."""
+    browser = Browser(hostile)
+    for path in (
+        "/%3Cscript%3Ealert(1)%3C/script%3E",
+        "/sessions/%3Cimg%20src=x%20onerror=alert(1)%3E",
+        "/diff?before=%3Csvg/onload=1%3E&after=x",
+    ):
+        markup = _Markup(browser.get(path).text)
+        assert markup.faults == [] and not markup.tags & {"img"}
+        assert (
+            browser.get(path.replace("?", ".json?") if "?" in path else f"{path}.json").headers["content-type"]
+            == "application/json"
+        )
+
+
+def test_no_template_lets_a_value_out_unescaped():
+    """Nothing is marked safe, and every attribute with a value in it is quoted."""
+    templates = sorted((Path(app.__file__).parent / "templates").glob("*.html"))
+    assert len(templates) > 5
+    for path in templates:
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\|\s*safe|autoescape|Markup|<script>|<style| style=| on\w+=", text), path
+        assert not re.search(r"\s[\w-]+=\{", re.sub(r"\{%.*?%\}", "", text)), path

@@ -1,0 +1,102 @@
+"""A session, its turns and two of them beside each other: the reads of `session show`, `why` and `diff`."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from hobus.launch.cli import main as cli
+from hobus.launch.cli.web.turn import waterfall
+from hobus.launch.sessions.why import Span
+from tests.launch.cli.web.pages import Browser, words_in
+
+
+@pytest.fixture(scope="module")
+def session(rested):
+    """The id of the one session."""
+    return Browser(rested).get("/sessions.json").json()["sessions"][0]["session_id"]
+
+
+def told(capsys, rested, *words):
+    """What a command prints for programs."""
+    capsys.readouterr()
+    assert cli.run([*words, "--json", "--home", str(rested)]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_session_has_the_facts_of_the_command_and_a_card_for_each_turn(browser, session, rested, capsys):
+    """The newest first, each with its question, its answer, and what it took."""
+    assert browser.get(f"/sessions/{session}.json").json() == told(capsys, rested, "session", "show", session)
+    page = browser.get(f"/sessions/SES-{session[:8]}").text
+    words = words_in(page)
+    asked = ["list them again", "how many are there?", "what packages are installed?"]
+    assert sorted(asked, key=words.index) == asked
+    assert re.search(r"\d ms · \d model calls · \d tool calls? · [\d,]+ \+ \d+ tokens · \$0", words)
+    assert '<form method="post" action="/ask"' not in page, "a home at rest takes no message"
+
+
+def test_of_many_turns_the_newest_are_shown_and_the_way_to_the_rest(browser, session):
+    """By a limit, as the command has it."""
+    page = words_in(browser.get(f"/sessions/{session}?limit=1").text)
+    assert "list them again" in page and "how many are there?" not in page and "Earlier turns" in page
+    assert "how many are there?" in words_in(browser.get(f"/sessions/{session}?limit=2").text)
+
+
+def test_a_turn_has_everything_that_why_tells(browser, session, rested, capsys):
+    """The document of `hobus why`, with the moments of `session show --turn`; every part of it on the page."""
+    twin = browser.get(f"/sessions/{session}/turns/1.json").json()
+    why = told(capsys, rested, "why", f"SES-{session[:8]}-1")
+    account = told(capsys, rested, "session", "show", session, "--turn", "1")
+    assert {name: twin[name] for name in why if name != "turn"} == {name: why[name] for name in why if name != "turn"}
+    assert twin["moments"] == account["moments"] and twin["totals"] == account["totals"]
+    page = browser.get(f"/sessions/{session}/turns/1").text
+    words = words_in(page)
+    assert page.count("<rect class=") == len(why["spans"])
+    for prompt in why["prompts"]:
+        assert f"#{prompt['sequence']}" in words and all(one["name"] in words for one in prompt["shown"])
+    assert all(one["signal_id"] in words for one in why["gates"])
+    assert all(one["what"] in words for one in account["moments"][:3])
+
+
+def test_two_turns_stand_beside_each_other(browser, session, rested, capsys):
+    """As `hobus diff` has them."""
+    names = [f"{session}-{number}" for number in (1, 2)]
+    answer = browser.get(f"/diff.json?before={names[0]}&after={names[1]}")
+    assert answer.json() == told(capsys, rested, "diff", *names)
+    assert "how many are there?" in words_in(browser.get(f"/diff?before={names[0]}&after={names[1]}").text)
+
+
+@pytest.mark.parametrize(
+    "path", ["/sessions/SES-00000000", "/sessions/zz", "/sessions/{}/turns/9", "/diff?before=x&after=y"]
+)
+def test_what_is_not_there_is_said_with_what_is(browser, session, path):
+    """The command's own sentence, and 404."""
+    answer = browser.get(path.format(session))
+    assert answer.status_code == 404 and "Traceback" not in answer.text
+
+
+def test_nothing_waits_where_nothing_waits(browser):
+    """An inbox that is empty says so."""
+    assert "No call waits for a person." in words_in(browser.get("/approvals").text)
+    assert browser.get("/approvals.json").json()["approvals"] == []
+
+
+def test_a_bar_begins_and_ends_where_its_work_did():
+    """In the time of the whole turn; what took no time is seen, and what has not ended reaches the end."""
+
+    def span(what: str, begin_us: int, end_us: int | None) -> Span:
+        return Span(what=what, order="1.1.1", begin_us=begin_us, end_us=end_us, sequences=(1,))
+
+    spans = [
+        span("order", 0, 4000),
+        span("model", 1000, 3000),
+        span("tool", 4000, 4000),
+        span("waits for approval", 2000, None),
+    ]
+    bars, whole_ms = waterfall(spans)
+    assert [(one.kind, one.x, one.width, one.took_ms) for one in bars] == [
+        ("order", 0, 1000, 4), ("model", 250, 500, 2), ("tool", 997, 3, 0), ("wait", 500, 500, None),
+    ]  # fmt: skip
+    assert whole_ms == 4 and waterfall([]) == ([], 0)
