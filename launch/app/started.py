@@ -7,9 +7,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of, place_of
 from hobus.bus.errors import ConfigError
@@ -24,6 +25,7 @@ from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
+from hobus.launch.launcher.up_already import begun
 from hobus.launch.sessions.client_errors import HobusError
 
 
@@ -32,7 +34,8 @@ def agents_in(file: Path) -> list[Agent]:
     if not file.is_file():
         raise UsageFault(f"there is no file {file}", hint="name a Python file with an Agent at its top")
     try:
-        module = module_of(file.absolute())
+        with _no_exit():
+            module = module_of(file.absolute())
     except BadEntryPoint as bad:
         if isinstance(said := bad.__context__, HobusError):  # of what is written there, in words of its own
             raise UsageFault(f"{said.message}{place_of(said)}") from said
@@ -41,6 +44,23 @@ def agents_in(file: Path) -> list[Agent]:
     if not found:
         raise UsageFault(f"{file} has no Agent at its top", hint='write clerk = Agent("clerk", instructions="…")')
     return list(found.values())
+
+
+@contextmanager
+def _no_exit() -> Generator[None]:
+    """`os._exit` of what is imported here is an exception, not the silent end of the command."""
+    exit_at_once, here = os._exit, os.getpid()
+
+    def told(code: int) -> NoReturn:
+        if os.getpid() != here:  # a process that the file has forked
+            exit_at_once(code)
+        raise SystemExit(f"os._exit({code})")
+
+    os._exit = told
+    try:
+        yield
+    finally:
+        os._exit = exit_at_once
 
 
 def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
@@ -69,6 +89,7 @@ def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
         raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
 
 
+_STARTING = ".starting"
 _PROGRAMS = ".programs.json"
 """In `config/`, hidden, so that it is no governed file: what was written for each program, to be taken back."""
 
@@ -113,21 +134,34 @@ class OwnCluster:
             raise
 
     def _begin(self, agents: Sequence[Agent], app: Path | None) -> None:
-        if holder(self.home) is not None:
-            if changed := _changed_files(self.home, agents)[0]:
-                raise CommandError(
-                    f"the cluster in {self.home.root} runs with another {', '.join(changed)} than these agents",
-                    hint=f"{next_command('down', self.home.root)} first, or leave these agents out",
-                )
+        with own_config.alone(self.home, _STARTING):  # who comes second joins
+            if holder(self.home) is None:
+                if app is None:
+                    write_files(self.home, agents)
+                else:
+                    take_in(self.home, agents, app)
+                self._is_ours = self._start()
+        if self._is_ours:
             return
-        if app is None:
-            write_files(self.home, agents)
-        else:
-            take_in(self.home, agents, app)
-        code = start_detached(self.home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
-        self._is_ours = True
+        begun(self.home)
+        if changed := _changed_files(self.home, agents)[0]:
+            raise CommandError(
+                f"the cluster in {self.home.root} runs with another {', '.join(changed)} than these agents",
+                hint=f"{next_command('down', self.home.root)} first, or leave these agents out",
+            )
+
+    def _start(self) -> bool:
+        """Whether it is ours: a command of somebody else's may have been a moment earlier. Raises CommandError."""
+        try:
+            code = start_detached(self.home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
+        except CommandError as error:
+            if error.exit_code != exit_codes.REFUSED or holder(self.home) is None:
+                raise
+            return False
         if code != exit_codes.OK:
+            stop(self.home, quiet=True)
             raise CommandError("the cluster did not become ready", hint=f"its logs are in {self.home.logs}")
+        return True
 
     def __enter__(self) -> Self:
         return self

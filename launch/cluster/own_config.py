@@ -136,10 +136,10 @@ def _judged(home: Home, value: Settings) -> tuple[str, ConfigError | None]:
 
 
 @contextmanager
-def alone(home: Home) -> Generator[None]:
-    """Nobody else changes the home's own files meanwhile. Raises OSError."""
+def alone(home: Home, lock: str = _LOCK) -> Generator[None]:
+    """Nobody else changes the home's own files meanwhile, or does what else has this lock. Raises OSError."""
     make_private(home.config)
-    with (home.config / _LOCK).open("w", encoding="utf-8") as file:  # a hidden file is no governed one
+    with (home.config / lock).open("w", encoding="utf-8") as file:  # a hidden file is no governed one
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
         yield
 

@@ -139,6 +139,8 @@ def start_detached(  # noqa: PLR0913 - what a start is to be
         if ends_with_us:
             keep_on()
             _taken_back(launcher)
+            if not quiet:
+                note("the start is taken back")
         else:
             note(f"the start goes on ({next_command('ps', home.root)}); to end it: {next_command('down', home.root)}")
         raise

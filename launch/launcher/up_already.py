@@ -25,7 +25,7 @@ _LOOKS = 100
 
 def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: float | None) -> int:
     """The exit code. Raises CommandError: its run directory is gone, or it is being stopped."""
-    run = _begun(home)
+    run = begun(home)
     if run.phase == "draining":
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
     require_file(options.config_file)
@@ -39,7 +39,8 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     return _wait(home, ready_within_s) if wait else exit_codes.OK
 
 
-def _begun(home: Home) -> RunFile:
+def begun(home: Home) -> RunFile:
+    """The run file of a cluster whose launcher may have begun just now. Raises CommandError."""
     for _ in range(_LOOKS):
         run = run_file.read(home.run_file)
         if run is not None:

@@ -106,8 +106,8 @@ FAULTS = [
     (APP + "def x(:\n", "dev_app.py:16); fix that file; the cluster goes on with what it had"),
     (APP + "1 / 0\n", "dev_app.py:16); fix that file"),
     (APP + "raise SystemExit\n", "cannot be imported (SystemExit"),
-    (APP + "import os; os._exit(0)\n", "take out of it what exits"),
-    (APP + "other = Agent('Clerk', 'Hi.')\n", "two agents are called CLERK; rename one"),
+    (APP + "import os; os._exit(0)\n", "(SystemExit: os._exit(0), "),
+    (APP + "other = Agent('Clerk', 'Hi.')\n", "two agents are called CLERK ("),
     (APP + "other = Agent('a b', 'Hi.')\n", "letters, digits and `_`, 64 at most, "),
     (APP.replace("city: str,", "city,"), "dev_app.py:9: parameter city has no annotation"),
     (APP.replace("city: str,", "*city: str,"), "dev_app.py:9: parameter city: only parameters"),
@@ -153,3 +153,15 @@ def test_a_running_cluster_is_joined_and_goes_on(cluster: Cluster, app: Path) ->
         assert process.stderr is not None and b"hobus up" in process.stderr.read()
     told = cluster("dev", str(app.with_name("none.py")))
     assert told.code == 2 and "there is no file" in told.err
+
+
+def test_ctrl_c_before_it_watches_is_told_and_leaves_no_cluster(cluster: Cluster, app: Path) -> None:
+    """An interrupt, as the exit code says: nothing of what was asked for is there."""
+    app.write_text(f"{APP}\nPath(__file__).with_name('reached').touch()\ntime.sleep(2)\n")
+    out = app.with_name("printed.txt")
+    with out.open("wb") as printed, cluster.begin("dev", str(app), stdout=printed, stderr=printed) as process:
+        eventually(app.with_name("reached").exists)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130, out.read_text()
+    assert out.read_text().endswith("interrupted\n") and "Traceback" not in out.read_text()
+    assert holder(cluster.home) is None

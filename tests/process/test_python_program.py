@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -110,6 +111,42 @@ def test_a_home_is_kept_and_joined(tmp_path: Path) -> None:
     with Cluster(home) as again:
         assert again.home == home
         assert again.ask("use weather for Kiel", session_id=first.session_id).session_id == first.session_id
+
+
+def test_of_two_that_start_one_home_at_once_the_second_joins(tmp_path: Path) -> None:
+    """It waits for the first one's start; with other agents it is refused."""
+    home = tmp_path / "home"
+    other = Agent("clerk", instructions="Be rude.")
+    with ThreadPoolExecutor() as pool:
+        begun = [pool.submit(Cluster, home, agents=[CLERK]) for _ in range(2)]
+        first, second = (one.result() for one in begun)
+        late = [pool.submit(Cluster, tmp_path / "another", agents=[agent]) for agent in (CLERK, other)]
+        faults = [one.exception() for one in late]
+    with first, second:
+        assert [one.ask("use weather for Rome").text for one in (first, second)] == ['weather: "Sunny in Rome"'] * 2
+    refused = [str(one) for one in faults if one is not None]
+    assert len(refused) == 1 and "runs with another agents/CLERK" in refused[0]
+    for one in late:
+        if one.exception() is None:
+            one.result().close()
+    assert holder(home_of(home)) is None
+
+
+def test_a_question_that_waits_for_a_person_names_what_its_cluster_s_end_leaves(
+    cluster: Cluster_, tmp_path: Path
+) -> None:
+    """It stops with the command: what decides, and what asks again, needs the next one."""
+    app = tmp_path / "app.py"
+    app.write_text(PROGRAM.replace("tools=[weather]", "tools=[weather], approval=[weather]"))
+    words = ("ask", "--app", str(app), "--input-id", "in-1", "--timeout", "4", "Use weather for Oslo")
+    waits = cluster(*words)
+    assert waits.code == 4 and "waits for an approval" in waits.err
+    assert f"next: hobus up {app} --wait" in waits.err and "ends with this command" in waits.err
+    assert cluster("up", str(app), "--wait").code == 0
+    [session] = re.findall(r"hobus session approve (\S+) <call>", waits.err)
+    approved = cluster("session approve", session, "--all")
+    assert approved.code == 0, approved.err
+    assert cluster(*words).out == 'weather: "Sunny in Oslo"\n'
 
 
 def test_the_same_file_on_the_command_line(cluster: Cluster_, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,7 @@ from hobus.launch.cli.commands.options import DURATION, with_home
 from hobus.launch.cli.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, as_command_error, next_command, same_command
 from hobus.launch.console.output import counted, is_terminal, note, note_coloured, note_lines, say
@@ -68,6 +69,7 @@ def ask(  # noqa: PLR0913 - one per option
     said on stderr with the command that lets it go on; when the time is over then, the exit code is 4, and the same can
     be asked again.
     """
+    its_app = app if app is not None and holder(home) is None else None  # whose cluster ends with this command
     agent = agent_of_app(home, app, agent, session)
     place = cluster_of(home)
     config = place.snapshot.config
@@ -81,16 +83,17 @@ def ask(  # noqa: PLR0913 - one per option
         turn = _turn_of(text, input_id, agent=agent, overrides=overrides)
         result = asyncio.run(_ask(place, turn, session, wait_s, as_json=as_json))
     except KeyboardInterrupt:
-        note(f"no longer waiting; the turn goes on, and its answer is kept: {_again(input_id)}")
+        goes_on = f"goes on with the next cluster here ({_up(home, its_app)})" if its_app else "goes on"
+        note(f"no longer waiting; the turn {goes_on}, and its answer is kept: {_again(input_id)}")
         raise
     except RuntimeFault as fault:
         raise _unanswered(home, fault, input_id) from fault
     if as_json:
         say(result.model_dump_json())
     if result.code == RUN_WAITING:
-        raise CommandError(
-            result.response, hint=f"{_again(input_id)}; its time was {wait_s:g} s", exit_code=exit_code_of(result)
-        )
+        first = f"{_up(home, its_app)} (its cluster ends with this command), then that, then " if its_app else ""
+        hint = f"{first}{_again(input_id)}; its time was {wait_s:g} s"
+        raise CommandError(result.response, hint=hint, exit_code=exit_code_of(result))
     return _outcome(result, quiet=as_json)
 
 
@@ -102,6 +105,10 @@ def _unanswered(home: Home, fault: RuntimeFault, input_id: str) -> Exception:
     return CommandError(
         known.message, hint=f"{_again(input_id)}; {next_command('ps', home.root)}", exit_code=known.exit_code
     )
+
+
+def _up(home: Home, app: Path) -> str:
+    return next_command(f"up {shlex.quote(str(app))} --wait", home.root)
 
 
 def _again(input_id: str) -> str:

@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import click
@@ -59,11 +59,11 @@ def dev(*, home: Home, app: Path, http: str | None) -> int:
     try:
         developed.take_in()
         _say(f"watching {app} and what it imports from beside it; Ctrl-C ends that")
-        while True:
-            asyncio.run(developed.until_changed())
-            developed.take_in()
-    except KeyboardInterrupt:
-        return exit_codes.OK  # that is how it ends
+        with suppress(KeyboardInterrupt):  # that is how it ends
+            while True:
+                asyncio.run(developed.until_changed())
+                developed.take_in()
+        return exit_codes.OK
     finally:
         developed.end()
 

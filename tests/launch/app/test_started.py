@@ -22,6 +22,7 @@ from tests.launch.app.test_agent import weather
         (None, "there is no file"),
         ("def x(:", r"\.py:1\)"),
         ("import nothing_like_that", "nothing_like_that"),
+        ("import os\nos._exit(0)", r"SystemExit: os\._exit\(0\), .*\.py:2\); fix that file"),
         ("x = 1", "has no Agent at its top"),
         ("from hobus import Agent\na = Agent('a', 'x')\nb = Agent('A', 'y')", r"A \(.*\.py:2, .*\.py:3\)"),
         ("from hobus import Agent\n\n\na = Agent('admin', 'x')", r"has an agent ADMIN.*\.py:4$"),
@@ -37,6 +38,16 @@ def test_a_file_that_is_no_app_is_told(tmp_path: Path, text: str | None, said: s
     with pytest.raises(CommandError, match=said):
         write_files(home_of(tmp_path / "home"), agents_in(app))
     assert not (tmp_path / "home").exists()
+
+
+def test_a_process_that_a_file_forks_ends_by_itself(tmp_path: Path) -> None:
+    """As one of multiprocessing does."""
+    app = tmp_path / "app_forks.py"
+    app.write_text(
+        "import os\nfrom hobus import Agent\na = Agent('a', 'x')\npid = os.fork()\nif not pid:\n    os._exit(7)\n"
+        "code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])"
+    )
+    assert [one.name for one in agents_in(app)] == ["a"] and sys.modules["app_forks"].code == 7
 
 
 def test_what_a_person_wrote_in_the_home_stays(tmp_path: Path) -> None:
