@@ -48,8 +48,8 @@ STREAM_MAX_BYTES = 64 * 1024 * 1024
 """A streamed answer, with all around its pieces: eight times one that comes whole."""
 ANSWER_MAX_BYTES = 8 * 1024 * 1024
 """An answer that comes whole: as large as any body of the bus."""
-EVENT_MAX_BYTES = 1024 * 1024
-"""One line of a streamed answer: a tool call's arguments, many times over."""
+EVENT_MAX_BYTES = ANSWER_MAX_BYTES
+"""One line of a streamed answer: some servers send all arguments of a call in one, and too long ones are told."""
 KEY_MAX_CHARS = 300
 """Key of a call: it stands in ids of the record, which have 512 characters, some 100 of them around it."""
 SPOOL_AFTER_MS = 500

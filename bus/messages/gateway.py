@@ -133,7 +133,8 @@ class PromptResponse(Message, wire="gateway.response"):
     content_ref: Annotated[str | None, Meta(description="ref of the recorded content")] = None
     tool_calls: list[ToolCall] = field(default_factory=list[ToolCall])
     finish_reason: Annotated[
-        str, Meta(description="stop, tool_calls, length, content_filter, refusal, pause, or its provider's word")
+        str,
+        Meta(description="stop, tool_calls, length, content_filter, refusal, pause, too_large, or its provider's word"),
     ] = ""
     input_tokens: Annotated[Count, Meta(description="tokens of the prompts, also of failed sends")] = 0
     output_tokens: Annotated[Count, Meta(description="tokens of the answers")] = 0

@@ -72,11 +72,13 @@ ERROR_CODES = (
 """Closed codes of a failed order; beside them the gateway's own codes (`bus.messages.gateway.ERROR_CODES`)."""
 
 REFUSAL = "refusal"
+TOO_LARGE = "too_large"
 CUT = {
     "length": "it was cut at its cap of tokens",
     "content_filter": "a content filter of its provider ended it",
     REFUSAL: "the model refused to answer",
     "pause": "its provider interrupted it",
+    TOO_LARGE: "it, or its call of a tool, is larger than any answer that is read",
 }
 """Finish reason of an answer that is not whole -> what is told of it."""
 

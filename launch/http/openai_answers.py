@@ -104,7 +104,10 @@ def finish_reason(result: TurnResult) -> str:
     return "stop" if result.refused else _FINISH.get(result.cut, "stop")
 
 
-_FINISH = {"length": "length", "pause": "length", "content_filter": "content_filter", "refusal": "content_filter"}
+_FINISH = {
+    **dict.fromkeys(("length", "pause", "too_large"), "length"),
+    **dict.fromkeys(("content_filter", "refusal"), "content_filter"),
+}
 _INCOMPLETE = {"length": "max_output_tokens", "stop": None, "tool_calls": None, "content_filter": "content_filter"}
 """Finish reason of a chat completion -> why a response is incomplete; None: it is complete."""
 

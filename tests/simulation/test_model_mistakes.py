@@ -107,7 +107,7 @@ def test_words_where_a_call_is_required_are_no_answer():
     assert "no tool is asked for" in result.response
 
 
-@pytest.mark.parametrize("reason", ["length", "content_filter", "refusal", "pause"])
+@pytest.mark.parametrize("reason", ["length", "content_filter", "refusal", "pause", "too_large"])
 @pytest.mark.parametrize("wanted", [None, WANTED], ids=["words", "form"])
 def test_an_answer_that_is_not_whole_is_shown_as_far_as_it_came(reason, wanted):
     """One call: no repair, no other gate; its half of a form is no bad JSON."""
@@ -122,11 +122,12 @@ def test_an_answer_that_is_not_whole_is_shown_as_far_as_it_came(reason, wanted):
         (Ending("", "refusal"), "the model refused to answer"),
         (Ending("", "content_filter"), "a content filter"),
         (Ending("", "pause"), "interrupted"),
+        (Ending([call(1, "list_packages")], "too_large"), "is larger than any answer that is read"),
         (Ending("", "length"), "it was cut at its cap of tokens; its cap is"),
         (Ending("", "length", thought=40), "all 41 tokens of it went into thinking"),
         (Ending([call(1, "list_packages")], "length"), "it was cut at its cap of tokens"),
     ],
-    ids=["refusal", "filter", "pause", "length", "thinking", "in a call"],
+    ids=["refusal", "filter", "pause", "too large", "length", "thinking", "in a call"],
 )
 def test_nothing_to_show_is_a_verdict_that_says_why(model, words):
     """Asked once; nobody else answers in its place, and a call that may be cut is not run."""

@@ -21,7 +21,7 @@ from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, Open
 from hobus.gateway_service import limits
 from hobus.gateway_service.limits import ERROR_MAX_BYTES
 from hobus.gateway_service.providers.http.events import Body
-from hobus.gateway_service.providers.http.faults import AnswerRefused
+from hobus.gateway_service.providers.http.faults import AnswerRefused, AnswerTooLarge
 from hobus.gateway_service.providers.http.provider import RequestSent, SdkClient, current
 
 _KEY_HEADERS = ("authorization", "x-api-key")
@@ -93,7 +93,7 @@ async def _read(
     *,
     is_error: bool,
 ) -> AsyncIterator[bytes]:
-    """The pieces of the body; of an error its beginning. Raises AnswerRefused."""
+    """The pieces of the body; of an error its beginning. Raises AnswerTooLarge."""
     is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
     limit = limits.STREAM_MAX_BYTES if is_stream else limits.ANSWER_MAX_BYTES
     size = line = 0
@@ -105,11 +105,11 @@ async def _read(
             yield piece[: len(piece) - (size - ERROR_MAX_BYTES)]
             return
         if size > limit:
-            raise AnswerRefused(f"it is longer than {limit} bytes")
+            raise AnswerTooLarge(f"it is longer than {limit} bytes")
         if is_stream:
             first = min((at for at in (piece.find(b"\n"), piece.find(b"\r")) if at >= 0), default=len(piece))
             if line + first > limits.EVENT_MAX_BYTES:
-                raise AnswerRefused(f"one line of it is longer than {limits.EVENT_MAX_BYTES} bytes")
+                raise AnswerTooLarge(f"one line of it is longer than {limits.EVENT_MAX_BYTES} bytes")
             last = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
             line = line + len(piece) if last < 0 else len(piece) - last - 1
         await breathe()

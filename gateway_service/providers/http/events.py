@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.gateway_service.limits import ANSWER_MAX_BYTES
-from hobus.gateway_service.providers.http.faults import AnswerRefused
+from hobus.gateway_service.providers.http.faults import AnswerTooLarge
 from hobus.gateway_service.providers.http.reader import ErrorSaid
 from hobus.gateway_service.providers.http.wire import BadAnswer
 
@@ -26,7 +26,7 @@ class Body:
 
     `feed` and `close` yield each event's JSON value, or text; `close` then the value of what was no event, or its text
     behind events. They raise ErrorSaid for what is called an error, and for a text in the place of an answer; BadAnswer
-    for what begins as JSON and is none; AnswerRefused.
+    for what begins as JSON and is none; AnswerTooLarge.
     """
 
     is_whole: bool = False
@@ -54,7 +54,7 @@ class Body:
         if self.is_whole or not rest.strip():
             return
         if len(rest) > ANSWER_MAX_BYTES:
-            raise AnswerRefused(f"it is longer than {ANSWER_MAX_BYTES} bytes")
+            raise AnswerTooLarge(f"it is longer than {ANSWER_MAX_BYTES} bytes")
         value = _value(rest)
         if not self._has_events:
             if isinstance(value, str):

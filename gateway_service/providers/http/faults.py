@@ -24,12 +24,19 @@ from hobus.gateway_service.routing import window_mend
 
 
 class AnswerRefused(Exception):
-    """More came, or in another form, than anybody reads; the message names the limit and its setting."""
+    """It came in another form than anybody reads; the message says which."""
+
+
+class AnswerTooLarge(AnswerRefused):
+    """More came than anybody reads; the message names the limit."""
 
 
 class CallUnparsed(Exception):
     """The model wrote a tool call that its server could not read; the message is the server's sentence."""
 
+
+TOO_LARGE = "is_too_large"
+"""Fact of a fault: some of the answer came, and more than is read."""
 
 _KEY_PART_CHARS = 8
 """So many characters of a key in a row are too many."""
@@ -225,6 +232,7 @@ def _fix(status: int, asked: AskedProvider) -> str:
 def _unusable_answer(cause: BadAnswer | AnswerRefused, asked: AskedProvider) -> GatewayError:
     used = cause.used if isinstance(cause, BadAnswer) else {}
     facts: dict[str, Any] = dict(used) or {"unknown": True}
+    facts |= {TOO_LARGE: True} if isinstance(cause, AnswerTooLarge) else {}
     detail = f"the answer of provider {asked.provider_id} cannot be used: {cause}"
     # What broke off may come whole; what is too long, or packed, will be again.
     return GatewayError("PROVIDER_ERROR", detail, retryable=isinstance(cause, BadAnswer), facts=facts)

@@ -145,6 +145,10 @@ class HttpProvider:
         except faults.CallUnparsed as fault:  # the model's to mend, as a call that came and cannot be read
             call = ToolCall(call_id="1", tool_id=prompt.tools[0].tool_id, arguments={}, fault=str(fault))
             response = PromptResponse(outcome="SUCCESS", tool_calls=[call], finish_reason="tool_calls")
+        except GatewayError as fault:
+            if not fault.facts.get(faults.TOO_LARGE):
+                raise
+            response = answer_without_key(reader.cut_off(prompt.max_tokens), self._key)
         (self._closes_alone.add if reader.content.has_closed_alone else self._closes_alone.discard)(model_id)
         return pricing.with_usage(prompt, response, self.chars_per_token, thought_chars=reader.thought_chars)
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeGuard
 from hobus.bus.json_text import is_within, value_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.work_order import REFUSAL, ToolCall
+from hobus.bus.messages.work_order import REFUSAL, TOO_LARGE, ToolCall
 from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS
 from hobus.gateway_service.providers.http.thinking import SpokenText, mended
 from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, a_text, an_object, kind_of
@@ -132,6 +132,13 @@ class AnswerReader:
             self.end("stop")
         if not self.finish_reason:
             raise BadAnswer("the answer ended before it was finished")
+        return self.response()
+
+    def cut_off(self, output_tokens: int) -> PromptResponse:
+        """What came of an answer that is larger than anybody reads, held to have used its cap of tokens; no calls."""
+        self.finish_reason = TOO_LARGE
+        self.calls.clear()
+        self.usage = {"output_tokens": output_tokens} | self.usage
         return self.response()
 
     def response(self) -> PromptResponse:

@@ -352,16 +352,17 @@ async def test_a_stream_without_a_newline_ends_and_holds_nobody_up(kind):
     async with serving(behave) as server:
         ticking = asyncio.ensure_future(tick())
         provider = instance(kind, server.url)
-        fault = await fault_of(provider, streamed=True, timeout_s=20)
+        await provider.prepare()
+        answer = await provider.complete(prompt(), model_id="tiny", timeout_s=20, on_delta=len)
         ticking.cancel()
-    assert "one line of it is longer than 1048576 bytes" in fault.detail
+    assert (answer.finish_reason, answer.content, answer.tool_calls) == ("too_large", "", [])
     assert longest < 1.0
 
 
 @KINDS
 @BOTH
 async def test_an_answer_without_an_end_is_given_up_at_its_bound(kind, streamed, monkeypatch):
-    """A hundred megabytes are never held; the bound is named."""
+    """A hundred megabytes are never held; what was said until then is an answer that is cut, at the price of its cap."""
     monkeypatch.setattr(limits, "ANSWER_MAX_BYTES", 1 << 20)
     monkeypatch.setattr(limits, "STREAM_MAX_BYTES", 1 << 20)
     sent = 0
@@ -376,9 +377,27 @@ async def test_an_answer_without_an_end_is_given_up_at_its_bound(kind, streamed,
             await writer.drain()
 
     async with serving(behave) as server:
-        fault = await fault_of(instance(kind, server.url), streamed=streamed, timeout_s=20)
-    assert "longer than 1048576 bytes" in fault.detail and not fault.retryable
+        provider = instance(kind, server.url)
+        await provider.prepare()
+        answer = await provider.complete(prompt(), model_id="tiny", timeout_s=20, on_delta=len if streamed else None)
+    assert (answer.finish_reason, answer.output_tokens, answer.usage_is_estimated) == (
+        "too_large",
+        prompt().max_tokens,
+        True,
+    )
     assert sent < 50 << 20
+
+
+@pytest.mark.parametrize(("size", "finish"), [(2 << 20, "tool_calls"), (9 << 20, "too_large")])
+async def test_a_call_with_megabytes_of_arguments_in_one_line_is_the_models_mistake(size, finish):
+    """It is told of too long ones; what is larger than any answer is cut, with what was said before, and no call."""
+    call = {"index": 0, "id": "1", "function": {"name": "add", "arguments": json.dumps({"a": "x" * size})}}
+    events = [piece(content="so: "), piece(tool_calls=[call]), piece("tool_calls"), USAGE_PIECE]
+    async with serving(streaming(events)) as server:
+        provider = instance(OPENAI, server.url)
+        answer = await provider.complete(prompt(), model_id="tiny", timeout_s=20, on_delta=len)
+    assert (answer.content.strip(), answer.finish_reason) == ("so:", finish)
+    assert [call.fault[:14] for call in answer.tool_calls] == ["its arguments "] * (finish == "tool_calls")
 
 
 @KINDS
