@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import shutil
 import socketserver
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import pytest
 
@@ -17,7 +21,8 @@ from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
 from hobus.launch.app.cluster import Cluster
 from hobus.launch.cluster import own_config
-from hobus.launch.cluster.home import home_of
+from hobus.launch.cluster.home import holder, home_of
+from hobus.launch.console.errors import CommandError
 from hobus.launch.testing.model import Request
 from hobus.launch.testing.replayed import with_replayed
 
@@ -38,6 +43,30 @@ M = TypeVar("M", bound=AnyModel)
 _UNSCRIPTED = (
     "nobody scripted an answer: hobus_cluster.use(ScriptedModel([...])), or pytest --hobus-record for a cassette"
 )
+
+
+_PREFIX = "hobus-test-"
+_OWNER = "owner"
+
+
+def owned(root: Path) -> IO[str]:
+    """A file of the directory, locked as long as this process lives and has it open."""
+    file = (root / f".{_OWNER}").open("w", encoding="utf-8")
+    fcntl.flock(file, fcntl.LOCK_EX)
+    Path(file.name).rename(root / _OWNER)  # under its name it is never seen without its lock
+    return file
+
+
+def remove_left_over() -> None:
+    """Directories of runs that were killed are gone: ours, without an owner, and without a cluster."""
+    for root in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError, CommandError):
+            if root.is_symlink() or root.stat().st_uid != os.getuid():
+                continue
+            with (root / _OWNER).open(encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if holder(home_of(root / "home")) is None:
+                    shutil.rmtree(root)
 
 
 class _Script(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -64,8 +93,10 @@ class ScriptedCluster(Cluster):
 
     def __init__(self, agents: Sequence[Agent], *, settings: Mapping[str, Any], is_real: bool = False) -> None:
         self.is_real, self.is_scripted = is_real, False
-        self._directory = tempfile.TemporaryDirectory(prefix="hobus-test-")
+        remove_left_over()
+        self._directory = tempfile.TemporaryDirectory(prefix=_PREFIX)
         root = Path(self._directory.name)
+        self._owned = owned(root)
         self.tool_answers = root / "tool_answers.json"
         """What a cassette has of tools; where it is, they bring that."""
         self._script = _Script(str(root / "model"), _Handler)
@@ -119,6 +150,7 @@ class ScriptedCluster(Cluster):
         self._script.shutdown()
         self._script.server_close()
         self._directory.cleanup()
+        self._owned.close()
 
 
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
