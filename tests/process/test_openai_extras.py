@@ -76,8 +76,8 @@ def test_an_image_reaches_a_model_that_sees_and_why_tells_it(cluster, server):
         with pytest.raises(openai.BadRequestError, match="takes no images"):
             sdk.chat.completions.create(model="ADMIN", messages=said[:1])
     shown = [one.json["messages"][-1]["content"] for one in at.requests if one.method == "POST"]
-    seen = [one for one in shown if isinstance(one, list)]
-    assert [one[1]["image_url"]["url"] == address for one in seen] == [True, True]
+    seen = [part for one in shown if isinstance(one, list) for part in one if part["type"] == "image_url"]
+    assert [one["image_url"]["url"] == address for one in seen] == [True, True]
     assert "[image " in cluster("why", first.session_id).out
     kept = [entry for entry in cluster.entries("TURN_IMAGE") if entry.provenance.session_id == first.session_id]
     assert [entry.bodies[1] for entry in kept] == [PNG]
