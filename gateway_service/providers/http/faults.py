@@ -116,10 +116,37 @@ _CONTEXT = re.compile(
     r"context[ _-]?(length|size|window|limit)|prompt is too long|maximum (context|prompt)|input is too long"
     r"|(input|prompt|tokens?)\b.{0,80}\b(exceed\w*|too (long|large|many))\b"
     r".{0,80}\b(context|maximum|limit|tokens|window)"
-    r"|reduce the length of the (messages|prompt|input)|max_new_tokens.{0,20}must be",
+    r"|reduce the length of the (messages|prompt|input)",
     re.IGNORECASE | re.DOTALL,
 )
 """How servers say that a prompt, with its answer, is longer than the model can read."""
+
+_SUM = re.compile(
+    r"(input|prompt|message)\w*\b[^.]{0,40}(\+|\band\b|\bplus\b|\bexceeds?( the)?\b)[^.]{0,5}max",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How they say of which two numbers: a prompt, and the cap of its answer."""
+
+_CAP_NAME = r"max(imum)?[_ ]?((completion|output|new)[_ ]?)?tokens"
+_CAP = re.compile(
+    rf"{_CAP_NAME}\b.{{0,60}}\b(too (large|high|big|small|low)|exceed\w*|(must|should|has to) be|at most|supported"
+    rf"|valid|range|out of)\b|{_CAP_NAME}\W{{1,3}}\d+ ?[<>]|(invalid|range of|value (for|of)) \W?{_CAP_NAME}"
+    r"|at most \d+ (completion|output) tokens|(allowed|maximum) number of (completion|output) tokens",
+    re.IGNORECASE | re.DOTALL,
+)
+"""How they say that the cap alone is none that the model takes: a setting, whatever the prompt is."""
+
+_CAP_UNKNOWN = re.compile(
+    rf"(unsupported|unrecogni[sz]ed|unknown|unexpected)\W.{{0,40}}{_CAP_NAME}", re.IGNORECASE | re.DOTALL
+)
+"""How they say that they have another name for it."""
+
+_NOT_OF_LENGTH = re.compile(
+    r"\b(image|picture|audio|video|file|attachment)s?\b|\bquota\b|\bT[PK][MD]\b"
+    r"|\b(per|a|each) (minute|min|hour|day|month)\b",
+    re.IGNORECASE,
+)
+"""What else has a maximum: an attachment, a rate, an account."""
 
 _UNPARSED_CALL = re.compile(r"(error|failed to) pars(e|ing) tool call|tool_use_failed", re.IGNORECASE)
 """How servers say that the model wrote a call that they could not read: Ollama, llama.cpp, Groq."""
@@ -198,7 +225,10 @@ def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedP
     facts: dict[str, Any] = {"status": status}
     facts |= {} if retry_after is None else {"retry_after_ms": retry_after}
     facts |= {"unknown": True} if status in _MAY_HAVE_WORKED else {"unbilled": True}
-    if status != _TOO_MANY and _CONTEXT.search(_words(body)):
+    words = _words(body)
+    if status != _TOO_MANY and _is_of_cap(words):
+        return GatewayError("PROVIDER_REFUSED", f"{who}: {_cap_fix(asked, words)}{said}", facts=facts)
+    if status != _TOO_MANY and _is_of_window(words):
         fix = f"the prompt is longer than the window of {asked.model_id}: {window_mend(asked.provider_id)}"
         return GatewayError("CONTEXT_TOO_LONG", f"{who}: {fix}{said}", facts=facts)
     if asked.prompt is not None and asked.prompt.tools and _UNPARSED_CALL.search(_words(body)):
@@ -210,6 +240,31 @@ def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: AskedP
     if status >= _LEAST_ERROR or status in _MAY_HAVE_WORKED:
         return GatewayError("PROVIDER_ERROR", f"{who}: it failed{said}", retryable=True, facts=facts)
     return GatewayError("PROVIDER_REFUSED", f"{who}: {_fix(status, asked)}{said}", facts=facts)
+
+
+def _is_of_cap(words: str) -> bool:
+    """Whether the cap of the answer is none that the model takes."""
+    return bool(_CAP_UNKNOWN.search(words) or (_CAP.search(words) and not _SUM.search(words)))
+
+
+def _is_of_window(words: str) -> bool:
+    """Whether the prompt, with its answer, is longer than the model can read."""
+    is_long = _CONTEXT.search(words) or (_CAP.search(words) and _SUM.search(words))
+    return is_long is not None and _NOT_OF_LENGTH.search(words) is None
+
+
+def _cap_fix(asked: AskedProvider, words: str) -> str:
+    if _CAP_UNKNOWN.search(words):
+        setting = f"gateway.providers.{asked.provider_id}.max_tokens_field"
+        return f"it has another name for the cap of an answer: set {setting}"
+    cap = "" if asked.prompt is None else f" of {asked.prompt.max_tokens} tokens"
+    contract = "the prompt contract" if asked.prompt is None else asked.prompt.contract_id
+    window = f", or state context_tokens in gateway.providers.{asked.provider_id}.models: caps then keep to it"
+    return (
+        f"{asked.model_id} does not take a cap{cap} for an answer: correct max_tokens of the request, of the profile "
+        f"(gateway.profiles), or boundary.max_tokens of {contract}"
+        f"{window if _CONTEXT.search(words) else ''}"
+    )
 
 
 def _fix(status: int, asked: AskedProvider) -> str:

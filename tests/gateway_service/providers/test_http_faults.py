@@ -263,7 +263,9 @@ async def test_a_whole_answer_to_a_request_for_a_stream_is_the_answer(kind, answ
         (400, {"message": "The input token count (40000) exceeds the maximum number of tokens allowed (32768)."}),
         (422, {"message": "Prompt contains 40000 tokens, too large for model with 32768 maximum context length"}),
         (400, {"message": "Please reduce the length of the messages or completion."}),
+        (400, {"message": "Input length exceeds the maximum tokens supported by this model."}),
         (413, {"message": "Input is too long for requested model."}),
+        (422, {"message": "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens and 2000"}),
         (200, {"message": "This model's maximum prompt length is 131072 but the request contains 140000 tokens."}),
     ],
     ids=lambda value: str(value)[:40],
@@ -276,8 +278,54 @@ async def test_a_prompt_beyond_the_models_window_is_told_with_the_mend(status, e
     assert "longer than the window of tiny" in fault.detail and "context_tokens" in fault.detail
 
 
+CAPS = [
+    "max_tokens is too large: 99999",
+    "max_tokens is too large: 4096. This model supports at most 2048 completion tokens, whereas you provided 4096.",
+    "max_tokens: 100000 > 8192, which is the maximum allowed number of output tokens for tiny",
+    "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]",
+    (
+        "`max_tokens` must be less than or equal to `8192`, the maximum value for `max_tokens` is less than the "
+        "`context_window` for this model"
+    ),
+    "Range of max_tokens should be [1, 8192]",
+    "it has a maxOutputTokens value of 100000 but the supported range is from 1 (inclusive) to 8193 (exclusive).",
+    "The maximum tokens you requested exceeds the model limit of 4096. Try again with a lower value.",
+    "`max_new_tokens` must be <= 512. Given: 1000",
+    (
+        "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens "
+        "and your request has 20 input tokens (5000 > 4096 - 20)."
+    ),
+]
+
+
+@pytest.mark.parametrize("message", CAPS)
+@pytest.mark.parametrize("status", [400, 200])
+async def test_a_cap_that_the_model_does_not_take_is_told_with_its_settings(status, message):
+    """The prompt may be as short as can be."""
+    async with serving(answering({"error": {"message": message, "code": 400}}, status)) as server:
+        fault = await fault_of(instance(OPENAI, server.url))
+    assert (fault.code, fault.retryable, said_by(fault)) == ("PROVIDER_REFUSED", False, "nothing")
+    assert f"tiny does not take a cap of {prompt().max_tokens} tokens" in fault.detail
+    assert "boundary.max_tokens of PRC-" in fault.detail and "window" not in fault.detail.partition("It says")[0]
+
+
+async def test_another_name_of_the_cap_is_told_with_its_setting():
+    """OpenAI's reasoning models refuse the older one."""
+    said = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+    async with serving(answering({"error": {"message": said}}, 400)) as server:
+        fault = await fault_of(instance(OPENAI, server.url))
+    assert fault.code == "PROVIDER_REFUSED" and "set gateway.providers.mine.max_tokens_field" in fault.detail
+
+
 @pytest.mark.parametrize(
-    "message", ["max_tokens is too large: 99999", "temperature exceeds the maximum", "no such tool"]
+    "message",
+    [
+        "temperature exceeds the maximum",
+        "no such tool",
+        "the input image exceeds the maximum size of 5 MB",
+        "Input tokens per minute exceed the limit of this organization",
+        "your quota of tokens has been exceeded, the maximum is 1000000",
+    ],
 )
 async def test_another_refusal_is_no_matter_of_the_window(message):
     """Its words name no prompt that is too long."""
