@@ -234,7 +234,11 @@ def arguments_of(text: str) -> tuple[dict[str, Any], str]:
                 break
             value = _value(value) if value.strip() else {}
     except json.JSONDecodeError as fault:
-        return {}, f"its arguments are no JSON: {fault.msg}, at character {fault.pos + 1} of {len(fault.doc)}"
+        size = len(fault.doc)
+        place = (
+            f"at character {fault.pos + 1} of {size}" if fault.pos < size else f"at its end, behind {size} characters"
+        )
+        return {}, f"its arguments are no JSON: {fault.msg}, {place}"
     except (ValueError, RecursionError):
         return {}, "its arguments are no JSON that can be read"
     if value is None:

@@ -119,7 +119,8 @@ def test_every_call_is_read(events, expected):
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ('{"a": 1,', "no JSON: Expecting property name enclosed in double quotes, at character 9 of 8"),
+        ('{"a": 1,', "no JSON: Expecting property name enclosed in double quotes, at its end, behind 8 characters"),
+        ('{"a": x}', "no JSON: Expecting value, at character 7 of 8"),
         ("[1]", "are a list, not an object"),
         ("7", "are a number, not an object"),
         ("true", "are a truth value, not an object"),
