@@ -19,11 +19,17 @@ pytestmark = pytest.mark.process
 
 CLASSIFIED = '{"speech_act": "question", "ambiguity": "low"}'
 FUNCTION = {"name": "list_packages", "arguments": '{"a": 1,'}
-CALL = {
-    "role": "assistant",
-    "content": None,
-    "tool_calls": [{"id": "call_1", "type": "function", "function": FUNCTION}],
-}
+
+
+def calling(function: dict[str, str]) -> dict[str, Any]:
+    """A message with one call."""
+    calls = [{"id": "call_1", "type": "function", "function": function}]
+    return {"role": "assistant", "content": None, "tool_calls": calls}
+
+
+CALL = calling(FUNCTION)
+TWO_MB = calling({"name": "list_packages", "arguments": json.dumps({"a": "x" * (2 << 20)})})
+NINE_MB = calling({"name": "list_packages", "arguments": json.dumps({"a": "x" * (9 << 20)})})
 ROUTER = {"id": "gen-1", "error": {"code": 502, "message": "Upstream GPU fell over"}}
 
 
@@ -47,6 +53,11 @@ ODD = {
         [completion(message=CALL, choice={"finish_reason": "tool_calls"}), completion("recovered")],
         "success", "recovered", calls=2, sent='"role": "tool"',
     ),
+    "megabytes": Odd(
+        [completion(message=TWO_MB, choice={"finish_reason": "tool_calls"}), completion("recovered")],
+        "success", "recovered", calls=2, sent="at most 262144 are taken",
+    ),
+    "too-large": Odd([completion(message=NINE_MB)], "error", "larger than any answer that is read"),
     "error": Odd([ROUTER], "error", "Upstream GPU fell over", calls=2),
 }  # fmt: skip
 
