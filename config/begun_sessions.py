@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TypeVar
 
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, SessionReady, StartSession
@@ -13,6 +14,8 @@ from hobus.config.assets import Contract
 from hobus.config.model_choice import choose_model, named_route
 from hobus.config.snapshot import Snapshot
 
+T = TypeVar("T")
+
 
 class BegunSessions:
     """The newest sessions, as many as a supervisor holds; of any other the record says how it began."""
@@ -21,11 +24,12 @@ class BegunSessions:
         self._begun: OrderedDict[str, tuple[str, SessionConfig]] = OrderedDict()
         self._sessions_max = sessions_max
 
-    def started(self, start: StartSession, ready: SessionReady) -> SessionReady:
-        """Remember a session that has just begun; return the answer as it is."""
-        if ready.is_new:
-            self._keep(ready.session_id, ready.agent_id, start.session_config)
-        return ready
+    def started(self, start: StartSession | None, answer: T) -> T:
+        """Remember a session that has begun, as its start names it, unless it is known; return the answer as it is."""
+        is_old = isinstance(answer, SessionReady) and not answer.is_new
+        if start is not None and start.session_id is not None and start.session_id not in self._begun and not is_old:
+            self._keep(start.session_id, start.agent_id or "", start.session_config)
+        return answer
 
     def read(self, session_id: str, entry: Entry | None) -> None:
         """Remember what its SESSION_START says, if there is one."""

@@ -149,43 +149,49 @@ class Supervisor(Actor):
         It waits its turn as a run does, whose first has had it by then.
         """
         session_id = message.session_id or self._bus.new_id()
-        agent_id = message.agent_id or self._config.host.agent_id
+        self._demand_well_formed(message)
+        if self._registry.held(session_id) is not None:
+            return await self._begun(message, session_id, call)
+        async with self._runs.queue.place(self._bus.principal):
+            return await self._begun(message, session_id, call)
+
+    async def _begun(self, message: StartSession, session_id: str, call: Call) -> SessionReady:
+        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
+            session = await self._take_over.owned(session_id)
+            if is_new := not session.record.state.is_started:
+                self._start(session, message, call.trace)
+            if self._registry.is_running(session_id) or await self._registry.is_durable(session):
+                return SessionReady(session_id=session_id, agent_id=session.record.state.agent_id or "", is_new=is_new)
+        raise SessionMoved(session_id, _KEEPS_MOVING)
+
+    def _demand_well_formed(self, start: StartSession) -> None:
+        """Raises SessionFault for a session that nothing of ours can be."""
+        agent_id, wanted = self._agent_of(start), start.session_config
         if agent_id not in self._snapshot.agents:
             known = ", ".join(self._snapshot.agents)
             raise SessionFault("invalid_input", f"no agent {agent_id} is configured; there are {known}")
-        wanted = message.session_config
         if wanted.calls_tool is not None:
             raise SessionFault("invalid_input", "session_config.calls_tool: it is a setting of one run alone")
         if fault := blank_fault(wanted) or settings_fault(wanted):
             raise SessionFault("invalid_input", fault)
-        if self._registry.held(session_id) is not None:
-            return await self._begun(message, session_id, agent_id, call)
-        async with self._runs.queue.place(self._bus.principal):
-            return await self._begun(message, session_id, agent_id, call)
 
-    async def _begun(self, message: StartSession, session_id: str, agent_id: str, call: Call) -> SessionReady:
-        wanted = message.session_config
-        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._take_over.owned(session_id)
-            is_new = not session.record.state.is_started
-            if is_new and (refused := self._model_fault(agent_id, wanted)):
-                raise refused
-            if is_new and (
-                fault := profile_fault(wanted, self._config.gateway)
-                or template_fault("session_config", wanted, self._snapshot.templates)
-            ):
-                raise SessionFault("invalid_input", fault)
-            if is_new:
-                self._append_start(session, agent_id, wanted, call.trace, principal=message.principal or LOCAL)
-            if self._registry.is_running(session_id) or await self._registry.is_durable(session):
-                return SessionReady(
-                    session_id=session_id, agent_id=session.record.state.agent_id or agent_id, is_new=is_new
-                )
-        raise SessionMoved(session_id, _KEEPS_MOVING)
+    def _agent_of(self, start: StartSession) -> str:
+        return start.agent_id or self._config.host.agent_id
+
+    def _start(self, session: OwnedSession, start: StartSession, trace: str) -> None:
+        """The session begins, with its next write. Raises SessionFault where no run of it could have its model."""
+        agent_id, wanted = self._agent_of(start), start.session_config
+        if refused := self._model_fault(agent_id, wanted):
+            raise refused
+        if fault := profile_fault(wanted, self._config.gateway) or template_fault(
+            "session_config", wanted, self._snapshot.templates
+        ):
+            raise SessionFault("invalid_input", fault)
+        self._append_start(session, agent_id, wanted, trace, principal=start.principal or LOCAL)
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
-        session, decision = await self._admitted(message)
+        session, decision = await self._admitted(message, call.trace)
         call.after_reply(partial(self._registry.record_state, session))
         deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:
@@ -338,11 +344,11 @@ class Supervisor(Actor):
             else None,
         )
 
-    async def _admitted(self, message: TurnRequest) -> tuple[OwnedSession, Admission]:
+    async def _admitted(self, message: TurnRequest, trace: str) -> tuple[OwnedSession, Admission]:
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
         found: dict[str, KnownInput] | None = None
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._started(message.session_id)
+            session = await self._started(message.session_id, message.start, trace)
             while is_pending_follow_up(session.record.state, message.input_id):
                 await self._runs.turnover(session)
                 session = await self._started(message.session_id)
@@ -385,14 +391,19 @@ class Supervisor(Actor):
             self._registry.stop(run, SessionMoved(session.session_id, f"had input {input_id} answered by its host"))
         return True
 
-    async def _started(self, session_id: str) -> OwnedSession:
-        """The session, at hand and started.
+    async def _started(self, session_id: str, start: StartSession | None = None, trace: str = "") -> OwnedSession:
+        """The session, at hand and started: by `start`, which is durable with the run that it begins.
 
         One that only the host has answered so far is started under its agent.
         """
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._take_over.owned(session_id)
             if session.record.state.is_started:
+                return session
+            if start is not None:
+                self._demand_well_formed(start)
+                self._runs.queue.require_room(self._bus.principal)
+                self._start(session, start, trace)
                 return session
             if not session.record.head:
                 self._registry.drop(session)

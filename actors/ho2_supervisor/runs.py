@@ -60,8 +60,8 @@ class Runs:
 
         Raises BusError(busy) where it would wait too long for that.
         """
-        is_first = not session.record.inputs
-        if not is_first:
+        has_waited = not session.record.inputs and message.start is None  # as `StartSession` did
+        if not has_waited:
             self.queue.require_room(self._bus.principal)
         submission_id = requested_id(session.session_id, message.input_id)
         text, limits = words_of(message.text, message.results), self._config.sessions
@@ -86,7 +86,7 @@ class Runs:
         )
         bodies = [text.encode(), *(result.content.encode() for result in message.results)]
         session.append(requested, bodies=bodies, trace=trace)
-        return self._start(session, requested, bodies=bodies, trace=trace, is_first=is_first)
+        return self._start(session, requested, bodies=bodies, trace=trace, has_waited=has_waited)
 
     def go_on(self, session: OwnedSession, *, deadline_at: str, trace: str) -> RunTask:
         """The run that has failed is driven on from its last recorded step. Raises BusError(busy) as `begin` does."""
@@ -177,14 +177,14 @@ class Runs:
         bodies: Sequence[bytes] = (),
         trace: str = "",
         draft: Draft | None = None,
-        is_first: bool = False,
+        has_waited: bool = False,
     ) -> RunTask:
         earlier = self.of(session)
         if earlier is not None and earlier.session is not session:  # it stood still, and the session was read anew
             self._registry.stop(earlier, SessionMoved(session.session_id, "was read anew"))
         run = RunTask(
             session, requested, bodies=bodies, trace=trace, draft=draft or Draft(),
-            ticket=self.queue.ticket(self._bus.principal, has_waited=is_first), drive=self._driver.drive,
+            ticket=self.queue.ticket(self._bus.principal, has_waited=has_waited), drive=self._driver.drive,
         )  # fmt: skip
         self._registry.runs[session.session_id] = run
         run.task.add_done_callback(partial(self._over, run))

@@ -15,7 +15,7 @@ from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.first_answer import FirstAnswers
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.limits import RETRY_INTERVAL_MS, SPOOL_RETRY_MS
-from hobus.bus.messages.base import Message, made_of
+from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Embed, PromptResponse
 from hobus.bus.messages.ledger import session_stream
 from hobus.bus.messages.session import (
@@ -28,7 +28,7 @@ from hobus.bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from hobus.bus.port import Bus, Disk, R
+from hobus.bus.port import Bus, Disk
 from hobus.bus.spool import RecordKeeper, Spool
 from hobus.config.begun_sessions import BegunSessions
 from hobus.config.recorded import Snapshots
@@ -63,7 +63,6 @@ class SessionHost(Actor):
         """What an earlier incarnation spooled is on its way to the ledger."""
         self._bus = bus
         self._ledger = LedgerClient(bus, self._terms.snapshot.config.ledger)
-        left_over = self._spool.open()
         self._keeper = RecordKeeper(
             self._ledger,
             self._spool,
@@ -71,7 +70,7 @@ class SessionHost(Actor):
             retry_s=SPOOL_RETRY_MS / 1000,
         )
         self._degradation = Degrader(bus, self._ledger, self._keeper, self._terms.snapshot, self._sessions)
-        for entry in left_over:
+        for entry in self._spool.open():
             self._keeper.submit(entry, keep=False)
 
     async def reconfigure(self, digest: str) -> None:
@@ -91,18 +90,18 @@ class SessionHost(Actor):
 
     async def on_start_session(self, message: StartSession, call: Call) -> SessionReady:
         """A session exists; idempotent by its id, which is drawn here if the client names none."""
-        session_id = message.session_id or self._bus.new_id()
-        started = message.model_copy(
-            update={
-                "session_id": session_id,
-                "agent_id": (message.agent_id or self._terms.config.agent_id).upper(),  # as every id of an agent is
-                "principal": message.principal if call.role == "http" else "",  # it alone has seen a key
-            }
+        start = turns.start_for(
+            message, message.session_id or self._bus.new_id(), message.agent_id or self._terms.config.agent_id, call
         )
         return self._sessions.started(
-            started,
+            start,
             await self._bus.request(
-                "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
+                "ho2",
+                start,
+                expect=SessionReady,
+                timeout_s=self._client_left(call),
+                key=str(start.session_id),
+                trace=call.trace,
             ),
         )
 
@@ -162,16 +161,13 @@ class SessionHost(Actor):
         It is asked until the answer is there: also while the run stands still, and to keep its lease alive. A run that
         has stood still is never ended for the deadline of who asked: they are told how it stands.
         """
-        if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
-            self._sessions.started(  # a retry finds the same one
-                turns.start_of(turn), await self._ask(turn, turns.start_of(turn), SessionReady, "start")
-            )
-        request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client)
+        start = turn.start if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)) else None
+        request = made_of(TurnRequest, turn.message, session_id=turn.session_id, client=turn.client, start=start)
         reply = TurnReply(result=None)
         for asked in count(1):
             try:
-                reply = await self._ask(
-                    turn, request.model_copy(update={"waiting": reply.waiting}), TurnReply, str(asked)
+                reply = self._sessions.started(
+                    start, await self._ask(turn, request.model_copy(update={"waiting": reply.waiting}), str(asked))
                 )
             except RuntimeFault as fault:
                 if turns.is_verdict(fault) or reply.meanwhile is None:
@@ -181,14 +177,14 @@ class SessionHost(Actor):
                 return reply.result
         raise AssertionError("counting does not end")
 
-    async def _ask(self, turn: Turn, message: Message, expect: type[R], name: str) -> R:
+    async def _ask(self, turn: Turn, message: TurnRequest, name: str) -> TurnReply:
         """HO2's reply; asked again while the session changes hands, which is no failure."""
         for tries in count(1):
             try:
                 return await self._bus.request(
                     "ho2",
                     message,
-                    expect=expect,
+                    expect=TurnReply,
                     timeout_s=self._supervisor_left(turn),
                     key=turn.session_id,
                     # Derived from the client's request: what a restarted host sends again for it joins this one. It

@@ -47,6 +47,7 @@ class Turn(Struct, frozen=True):
     calls_tool: bool  # it is a call of one tool, which no model can stand in for
     agent_id: str
     about: Provenance  # what every entry about it says of its agent and its session
+    start: StartSession  # what begins its session: as the door names it, or with what of its wishes lasts longer
     is_first: bool
     started: float
     deadline: float
@@ -78,9 +79,12 @@ def turn_of(
         text=words_of(message.text, message.results),
         form=form_of(message.run_overrides),
         calls_tool=message.run_overrides is not None and message.run_overrides.calls_tool is not None,
-        agent_id=(agent_id := message.agent_id or config.agent_id),
+        agent_id=(agent_id := (message.agent_id or config.agent_id).upper()),  # as every id of an agent is
         about=agents.get(agent_id, Provenance(agent_id=agent_id))._replace(session_id=session_id),
-        is_first=message.session_id is None,
+        start=start_for(
+            message.start or StartSession(session_config=lasting_of(message.run_overrides)), session_id, agent_id, call
+        ),
+        is_first=message.session_id is None or message.start is not None,
         started=(started := now()),
         deadline=(until := call.deadline if call.deadline is not None else started + config.turn_timeout_ms / 1000),
         reserves=min(1.0, limits.RESERVE_SHARE_MAX * max(0.0, until - started) * 1000 / config.degrade_reserve_ms),
@@ -92,12 +96,13 @@ def turn_of(
     )
 
 
-def start_of(turn: Turn) -> StartSession:
-    """The session of a client's first turn, with what of its wishes lasts longer than that."""
+def start_for(start: StartSession, session_id: str, agent_id: str, call: Call) -> StartSession:
+    """What the supervisor is asked for; only the door has seen a key, and so states a principal."""
     return StartSession(
-        session_id=turn.session_id,
-        agent_id=turn.agent_id,
-        session_config=lasting_of(turn.message.run_overrides),
+        session_id=session_id,
+        agent_id=agent_id.upper(),
+        session_config=start.session_config,
+        principal=start.principal if call.role == "http" else "",
     )
 
 

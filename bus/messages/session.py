@@ -313,6 +313,7 @@ class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
     files: Annotated[list[ToolFile], Meta(description="images of the message, in its record")] = field(
         default_factory=list[ToolFile]
     )
+    start: Annotated[StartSession | None, Meta(description="begins the session, where it has not begun")] = None
 
 
 class TurnRequest(TurnInput, Message, wire="ho2.turn"):
@@ -327,6 +328,7 @@ class TurnRequest(TurnInput, Message, wire="ho2.turn"):
     files: Annotated[list[ToolFile], Meta(description="images of the message, in its record")] = field(
         default_factory=list[ToolFile]
     )
+    start: Annotated[StartSession | None, Meta(description="begins the session, where it has not begun")] = None
     client: Annotated[str, Meta(description="instance that waits; lost, it renews no lease")] = ""
     waiting: Annotated[
         Literal["Paused", "WaitingInput"] | None,

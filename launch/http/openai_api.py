@@ -218,7 +218,7 @@ async def _asked(
     except Problem as problem:
         if problem.code != "run_active" or not chosen.goes_on:
             raise
-    anew = await _anew(door, chosen)
+    anew = _anew(door, chosen)
     return anew, await ask(door, anew.asked, gone)
 
 
@@ -252,13 +252,13 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     if session_id is not None:
         return ChosenTurn(replace(asked, session_id=session_id), said, agent, is_by_transcript=True, goes_on=True)
     is_errand = door.snapshot.agents[agent].is_errand(said[-1].text)  # no conversation goes on with its answer
-    return await _anew(door, ChosenTurn(asked, said, agent, is_by_transcript=not is_errand))
+    return _anew(door, ChosenTurn(asked, said, agent, is_by_transcript=not is_errand))
 
 
-async def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
+def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
     """This turn in a session of its own, which its input names, told what was said before.
 
-    Raises Problem for what can be no turn, and then leaves no session; RuntimeFault.
+    Raises Problem for what can be no turn, and then leaves no session.
     """
     asked, text = chosen.asked, transcript.with_history(chosen.said)
     for words in (text,) if asked.results else (chosen.said[-1].text, text):
@@ -266,10 +266,8 @@ async def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
             code, why = refusal
             raise Problem(STATUS[code], code, why, param="messages" if asked.api == "chat" else "input")
     session_id = door.ownership.session_id(asked.principal, f"{asked.api}/{asked.input_id}")
-    await turns.start(
-        door, session_id, principal=asked.principal, agent_id=asked.agent_id, config=lasting_of(asked.overrides)
-    )
-    first = replace(asked, session_id=session_id, text=text, results=())
+    start = turns.session_for(asked.principal, session_id, agent_id=asked.agent_id, config=lasting_of(asked.overrides))
+    first = replace(asked, session_id=session_id, text=text, results=(), start=start)
     return replace(chosen, asked=first, goes_on=False)
 
 

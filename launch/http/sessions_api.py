@@ -84,7 +84,8 @@ async def start_session(request: Request) -> Response:
     _check_form(body.session_config, "session_config")
     seed, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     session_id = door.ownership.session_id(principal, f"session/{seed}")
-    ready = await turns.start(door, session_id, principal=principal, agent_id=body.agent_id, config=body.session_config)
+    wanted = turns.session_for(principal, session_id, agent_id=body.agent_id, config=body.session_config)
+    ready = await turns.start(door, wanted)
     return JSONResponse(ready.model_dump(mode="json"), status_code=201 if ready.is_new else 200)
 
 

@@ -66,6 +66,7 @@ class AskedTurn:
     results: tuple[CallResult, ...] = ()  # of open calls, in place of a text
     agent_id: str | None = None  # whose session it has to be; None: whoever's it is
     images: tuple[GivenImage, ...] = ()
+    start: StartSession | None = None  # of a turn that begins its session
 
     @property
     def wants_form(self) -> bool:
@@ -77,7 +78,7 @@ class AskedTurn:
         return ProcessTurn(
             session_id=self.session_id, input_id=self.input_id, text=self.text, results=list(self.results),
             agent_id=self.agent_id, run_overrides=self.overrides, stream=stream, lease=not self.comes_back,
-            files=[image.in_session(self.session_id) for image in self.images],
+            files=[image.in_session(self.session_id) for image in self.images], start=self.start,
         )  # fmt: skip
 
 
@@ -107,17 +108,26 @@ def timeout_of(headers: Mapping[str, str], config: HostConfig) -> float:
     return min(timeout_s, TIMEOUT_MAX_S)
 
 
-async def start(
-    door: Door, session_id: str, *, principal: str, agent_id: str | None, config: SessionConfig | None = None
-) -> SessionReady:
-    """The session of this key's principal is there. Raises RuntimeFault."""
-    wanted = StartSession(
+def session_for(
+    principal: str, session_id: str, *, agent_id: str | None, config: SessionConfig | None = None
+) -> StartSession:
+    """A session of this key's principal."""
+    return StartSession(
         session_id=session_id, agent_id=agent_id, session_config=config or SessionConfig(),
         principal=f"{KEY_PREFIX}{principal}",
     )  # fmt: skip
+
+
+async def start(door: Door, wanted: StartSession) -> SessionReady:
+    """The session is there. Raises RuntimeFault."""
     timeout_s = door.config.host.turn_timeout_ms / 1000  # it waits its turn as the turn would
     return await door.bus.request(
-        "host", wanted, expect=SessionReady, timeout_s=timeout_s, key=session_id, trace=session_id
+        "host",
+        wanted,
+        expect=SessionReady,
+        timeout_s=timeout_s,
+        key=wanted.session_id or "",
+        trace=wanted.session_id or "",
     )
 
 

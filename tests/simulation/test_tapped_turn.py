@@ -63,5 +63,5 @@ def test_a_trace_names_the_turn_where_no_derived_id_does_and_nowhere_else():
         by_type.setdefault(record.type, set()).add(record.trace)
     for type_name in ("host.process_turn", "session.turn_result"):
         assert by_type[type_name] == {trace}
-    for type_name in ("session.start", "ho2.turn", "ho2.turn_reply", "wo.execute", "wo.receipt", "gateway.prompt"):
+    for type_name in ("ho2.turn", "ho2.turn_reply", "wo.execute", "wo.receipt", "gateway.prompt"):
         assert by_type[type_name] == {""}

@@ -21,6 +21,7 @@ from hobus.bus.messages.session import (
     SessionClosed,
     SessionConfig,
     SessionView,
+    StartSession,
     TurnReply,
     TurnRequest,
     TurnResult,
@@ -110,6 +111,34 @@ def test_unknown_agent_is_refused() -> None:
     """A session under an agent that is not configured never starts."""
     with Rig() as rig:
         assert rig.run(refusal(rig.start_session(agent_id="NOBODY"))).code == "invalid_input"
+        assert rig.run(rig.entries()) == []
+
+
+def test_a_turn_that_brings_its_start_begins_its_session_with_its_run() -> None:
+    """Both stand in one write; asked again, also by another start, it is the answer of the same session."""
+    with Rig() as rig:
+        start = StartSession(session_id=SESSION, session_config=SessionConfig(max_tokens=7))
+        first = rig.run(rig.turn("i1", "hello", start=start))
+        again = rig.run(rig.turn("i1", "hello", start=StartSession(session_id=SESSION)))
+        assert first.outcome == "success" and again.run_id == first.run_id
+        assert names(rig.run(rig.entries()))[:3] == ["TookOver", "SESSION_START", "RunRequested"]
+        session = rig.supervisors[0].session(SESSION)
+        assert session is not None
+        assert session.record.state.session_config.max_tokens == 7
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        StartSession(session_id=SESSION, agent_id="NOBODY"),
+        StartSession(session_id=SESSION, session_config=SessionConfig(model="no-such-model")),
+        StartSession(session_id=SESSION, session_config=SessionConfig(calls_tool="list_tools")),
+    ],
+)
+def test_a_start_that_is_refused_begins_neither_session_nor_run(start: StartSession) -> None:
+    """As where the start comes alone; nothing is recorded."""
+    with Rig() as rig:
+        assert rig.run(refusal(rig.turn("i1", "hello", start=start))).code in ("invalid_input", "MODEL_NOT_FOUND")
         assert rig.run(rig.entries()) == []
 
 

@@ -61,6 +61,8 @@ class Supervisor(Actor):
 
     async def on_turn(self, message: TurnRequest, call: Call) -> TurnReply:
         self.turns.append(message)
+        if message.start is not None:
+            self.started.append(message.start)
         if self.fault is not None:
             raise self.fault
         try:
