@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -23,6 +23,7 @@ from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
     EndSession,
+    HostCommand,
     SessionClosed,
     SessionConfig,
     SessionReady,
@@ -108,13 +109,13 @@ class AsyncClusterClient(AsyncSessions):
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
         """The newest sessions of the cluster, whoever's."""
         checked_limit(limit)
-        async with connected(self._place, "operator") as bus:
+        async with self._operator() as bus:
             journals = FromLedger(bus, timeout_s=self._timeout_s)
             return await rows_of(journals, limit or self._place.snapshot.config.http.sessions_max, is_all=is_all)
 
     async def session(self, session_id: str) -> SessionView:
         """How a session stands."""
-        return await view_of(self._place, session_id, timeout_s=self._timeout_s)
+        return await self._view(session_id)
 
     async def end(self, session_id: str) -> None:
         """The session is over."""
@@ -127,7 +128,21 @@ class AsyncClusterClient(AsyncSessions):
             raise RequestError("invalid_input", f"kind: there is no command {str(kind)[:64]!r}")
         wanted = convert({"kind": kind, **fields}, Command)
         command = host_command(session_id, wanted, Fences(), drawn_id("program"))
+        return await self._verdict(session_id, command)
+
+    # --- how it reaches the cluster -------------------------------------------------------------------------------
+
+    def _operator(self) -> AbstractAsyncContextManager[Bus]:
+        return connected(self._place, "operator")
+
+    async def _view(self, session_id: str) -> SessionView:
+        return await view_of(self._place, session_id, timeout_s=self._timeout_s)
+
+    async def _verdict(self, session_id: str, command: HostCommand) -> CommandVerdict:
         return await verdict_on(self._place, session_id, command, timeout_s=self._timeout_s, role="door")
+
+    def _gone(self) -> CommandError | None:
+        return cluster_gone(self._place.home)
 
     async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
         turn = question.turn(
@@ -149,7 +164,7 @@ class AsyncClusterClient(AsyncSessions):
                 turn,
                 timeout_s=self._timeout_s,
                 retry_interval_s=limits.RETRY_INTERVAL_MS / 1000,
-                watch=Watch(lambda: cluster_gone(self._place.home), JOURNAL_POLL_MS / 1000),
+                watch=Watch(self._gone, JOURNAL_POLL_MS / 1000),
                 on_stream=heard if said is not None else None,
             )
         except CommandError as gone:  # what becomes of the turn stands in the record

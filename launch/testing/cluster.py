@@ -21,7 +21,7 @@ from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.agent import Agent
 from hobus.launch.app.cluster import Cluster
 from hobus.launch.cluster import own_config
-from hobus.launch.cluster.home import holder, home_of
+from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.console.errors import CommandError
 from hobus.launch.testing.model import Request
 from hobus.launch.testing.replayed import with_replayed
@@ -69,6 +69,11 @@ def remove_left_over() -> None:
                     shutil.rmtree(root)
 
 
+def answer_of(model: AnyModel | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What the model of the moment says."""
+    return {"fault": _UNSCRIPTED} if model is None else model.reply(Request.of(asked))
+
+
 class _Script(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """Answers the gateway's requests, each a line, by the model of the moment."""
 
@@ -80,7 +85,7 @@ class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         if line := self.rfile.readline():
             model = self.server.model if isinstance(self.server, _Script) else None
-            answer = {"fault": _UNSCRIPTED} if model is None else model.reply(Request.of(json.loads(line)))
+            answer = answer_of(model, json.loads(line))
             self.wfile.write(json.dumps(answer).encode() + b"\n")
 
 
@@ -108,10 +113,13 @@ class ScriptedCluster(Cluster):
                 own_config.put(home.config / ADMIN_CONFIG, nested(given))
             if not is_real:
                 agents = [replace(one, model=None) for one in with_replayed(agents, root, self.tool_answers)]
-            super().__init__(home.root, agents=agents)
+            self._open(home, agents)
         except BaseException:
             self._end()
             raise
+
+    def _open(self, home: Home, agents: Sequence[Agent]) -> None:
+        super().__init__(home.root, agents=agents)
 
     def use(self, model: M) -> M:
         """From now on this model answers; the same. Skips the test while cassettes are recorded."""
@@ -120,6 +128,11 @@ class ScriptedCluster(Cluster):
             pytest.skip("it scripts its model: there is nothing to record")
         self._script.model = model
         return model
+
+    @property
+    def model(self) -> AnyModel | None:
+        """What answers now."""
+        return self._script.model
 
     def close(self) -> None:
         """As `Cluster.close`."""

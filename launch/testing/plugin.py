@@ -18,16 +18,21 @@ if TYPE_CHECKING:
     from hobus.launch.testing.cluster import ScriptedCluster
 
 _RECORD = "--hobus-record"
+_BACKEND = "--hobus-backend"
+_BACKENDS = ("processes", "simulated")
 _PASSED = pytest.StashKey[bool]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--hobus-record`."""
+    """`--hobus-record`, `--hobus-backend`; the latter also as `hobus_backend` in the configuration."""
     group = parser.getgroup("hobus", "agents of hobus")
     group.addoption(
         _RECORD, action="store_true",
         help="ask the agents' own models, and write what models and tools answered into cassettes/ beside the tests",
     )  # fmt: skip
+    said = "what hobus_cluster is: processes, or simulated (the same actors in this process, in virtual time)"
+    group.addoption(_BACKEND, choices=_BACKENDS, help=said)
+    parser.addini("hobus_backend", said, default=_BACKENDS[0])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -55,10 +60,15 @@ def hobus_settings(request: pytest.FixtureRequest) -> Mapping[str, Any]:
 def _hobus_running(
     request: pytest.FixtureRequest, hobus_agents: Sequence[Agent], hobus_settings: Mapping[str, Any]
 ) -> Generator[ScriptedCluster]:
-    from hobus.launch.testing.cluster import ScriptedCluster  # noqa: PLC0415
-
     is_real = bool(request.config.getoption(_RECORD))
-    with ScriptedCluster(hobus_agents, settings=hobus_settings, is_real=is_real) as cluster:
+    backend = request.config.getoption(_BACKEND) or request.config.getini("hobus_backend")
+    if backend not in _BACKENDS:
+        raise pytest.UsageError(f"hobus_backend: {backend!r} is none of {', '.join(_BACKENDS)}")
+    if backend == "simulated" and not is_real:
+        from hobus.launch.testing.simulated import SimulatedScriptedCluster as made  # noqa: N813, PLC0415
+    else:
+        from hobus.launch.testing.cluster import ScriptedCluster as made  # noqa: N813, PLC0415
+    with made(hobus_agents, settings=hobus_settings, is_real=is_real) as cluster:
         yield cluster
 
 

@@ -27,18 +27,8 @@ class ScriptedProvider:
     ) -> PromptResponse:
         """One request. Raises GatewayError: PROVIDER_REFUSED in the test's words, PROVIDER_UNUSABLE without a test."""
         del model_id, timeout_s
-        try:
-            reader, writer = await asyncio.open_unix_connection(self._path, limit=SCRIPTED_REQUEST_MAX_BYTES)
-        except OSError:
-            raise GatewayError("PROVIDER_UNUSABLE", "the test that scripts this model is over") from None
-        try:
-            request = request_of(prompt.messages, [tool.tool_id for tool in prompt.tools])
-            asked = request.document() | {"output_schema": prompt.output_schema}
-            writer.write(json.dumps(asked).encode() + b"\n")
-            await writer.drain()
-            answer = json.loads(await reader.readline())
-        finally:
-            writer.close()
+        request = request_of(prompt.messages, [tool.tool_id for tool in prompt.tools])
+        answer = await self.answer_to(request.document() | {"output_schema": prompt.output_schema})
         if "fault" in answer:
             raise GatewayError("PROVIDER_REFUSED", answer["fault"], facts={"unbilled": True})
         if answer["text"] and on_delta is not None:
@@ -53,3 +43,16 @@ class ScriptedProvider:
             tool_calls=calls,
             finish_reason="tool_calls" if calls else "stop",
         )
+
+    async def answer_to(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """The answer's document, from the test's process. Raises GatewayError."""
+        try:
+            reader, writer = await asyncio.open_unix_connection(self._path, limit=SCRIPTED_REQUEST_MAX_BYTES)
+        except OSError:
+            raise GatewayError("PROVIDER_UNUSABLE", "the test that scripts this model is over") from None
+        try:
+            writer.write(json.dumps(asked).encode() + b"\n")
+            await writer.drain()
+            return json.loads(await reader.readline())
+        finally:
+            writer.close()

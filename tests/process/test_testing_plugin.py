@@ -64,10 +64,14 @@ def pytest_in(directory: Path, text: str, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_page_s_example_passes_and_what_does_not_fit_a_script_fails(tmp_path: Path) -> None:
+both = pytest.mark.parametrize("backend", ["processes", "simulated"])
+
+
+@both
+def test_the_page_s_example_passes_and_what_does_not_fit_a_script_fails(tmp_path: Path, backend: str) -> None:
     """One cluster for each module; each fault is told in a sentence, and the next test begins anew."""
     (tmp_path / "test_another.py").write_text(EXAMPLE)
-    code, said = pytest_in(tmp_path, EXAMPLE)
+    code, said = pytest_in(tmp_path, EXAMPLE, "--hobus-backend", backend)
     assert code == 0 and "2 passed" in said, said
     (tmp_path / "test_another.py").unlink()
     more = """
@@ -90,7 +94,7 @@ def test_a_provider_refuses(hobus_cluster):
     hobus_cluster.use(ScriptedModel([RuntimeError("no money left")]))
     hobus_cluster.ask("How is it?")
 """
-    code, said = pytest_in(tmp_path, EXAMPLE + more)
+    code, said = pytest_in(tmp_path, EXAMPLE + more, "-o", f"hobus_backend={backend}")
     assert code == 1 and "3 failed, 2 passed, 1 error" in said, said
     for sentence in (
         "the script has 1 answers, and was asked once more: 'How is it?'",
@@ -155,15 +159,17 @@ def test_a_person_approves_what_a_rule_says(hobus_cluster):
 """
 
 
-def test_a_rule_says_which_calls_wait_for_a_person(tmp_path: Path) -> None:
+@both
+def test_a_rule_says_which_calls_wait_for_a_person(tmp_path: Path, backend: str) -> None:
     """It runs in a tool process before the call, and no model is offered it."""
-    code, said = pytest_in(tmp_path, RULED)
+    code, said = pytest_in(tmp_path, RULED, "--hobus-backend", backend)
     assert code == 0 and "1 passed" in said, said
 
 
-def test_what_a_failed_test_left_under_way_takes_nothing_from_the_next(tmp_path: Path) -> None:
+@both
+def test_what_a_failed_test_left_under_way_takes_nothing_from_the_next(tmp_path: Path, backend: str) -> None:
     """And its own fault is the only one that is told."""
-    code, said = pytest_in(tmp_path, APPROVED)
+    code, said = pytest_in(tmp_path, APPROVED, "--hobus-backend", backend)
     assert code == 1 and "1 failed, 2 passed" in said and "error" not in said.splitlines()[-1], said
     assert "the first fault" in said and "scripted answers" not in said
 
@@ -195,6 +201,8 @@ def test_a_script(hobus_cluster):
     assert calls[0]["answer"]["calls"] == [{"tool": "weather", "arguments": {"city": "Paris"}}]
     assert (tmp_path / "ran").read_text() == "sync async "
     code, said = pytest_in(tmp_path, module)
+    assert code == 0 and "2 passed" in said, said
+    code, said = pytest_in(tmp_path, module, "--hobus-backend", "simulated")
     assert code == 0 and "2 passed" in said, said
     assert (tmp_path / "ran").read_text() == "sync async "
     code, said = pytest_in(tmp_path, module.replace("Use tides for Brest", "Use tides for Calais"))
