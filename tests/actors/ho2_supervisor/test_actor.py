@@ -122,7 +122,7 @@ def test_a_turn_that_brings_its_start_begins_its_session_with_its_run() -> None:
         again = rig.run(rig.turn("i1", "hello", start=StartSession(session_id=SESSION)))
         assert first.outcome == "success" and again.run_id == first.run_id
         assert names(rig.run(rig.entries()))[:3] == ["TookOver", "SESSION_START", "RunRequested"]
-        session = rig.supervisors[0].session(SESSION)
+        session = rig.supervisors[0]._registry.held(SESSION)
         assert session is not None
         assert session.record.state.session_config.max_tokens == 7
 
