@@ -13,7 +13,7 @@ OUTSIDE = {
     "bus/PROTOCOL.md": "protocol.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    **{f"bench/results/{name}.md": f"results/{name}.md" for name in ("drills", "memory", "speed")},
+    **{f"bench/results/{name}.md": f"internals/{name}.md" for name in ("drills", "memory", "speed")},
 }
 """File of the project -> page of the site."""
 _LINK = re.compile(r"\[([^\]\n]+)\]\(([^)\s#]+)(#[^)\s]*)?\)")

@@ -25,7 +25,7 @@ OF_OTHER_TIMES = ("roadmap.md", "found-bugs.md")
 """What is to come, and what was."""
 PAGES = [
     page
-    for page in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", *sorted((ROOT / "config").glob("*.md")))
+    for page in (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", *sorted((ROOT / "config").glob("*.md")))
     if page.name not in OF_OTHER_TIMES
 ]
 FILTERS = {"ledger show": ledger_filter, "ledger tail": ledger_filter, "tap": tap_filter}

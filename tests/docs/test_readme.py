@@ -13,7 +13,7 @@ import pytest
 from hobus.launch.cli.main import COMMANDS, hobus
 from tests.architecture.source import ROOT
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TABLE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))

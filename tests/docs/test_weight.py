@@ -39,7 +39,7 @@ def test_every_group_of_pages_keeps_to_its_row():
 def test_every_page_is_weighed():
     """A new page belongs to a group."""
     named = {page for pages in weight.PAGES.values() for page in pages}
-    assert {f"docs/{path.name}" for path in (weight.ROOT / "docs").glob("*.md")} - named == set()
+    assert {path.relative_to(weight.ROOT).as_posix() for path in (weight.ROOT / "docs").rglob("*.md")} - named == set()
 
 
 def test_growth_is_seen():
