@@ -131,3 +131,45 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
 def talk_in(page: str) -> str:
     """The stream of the answer that is being written."""
     return re.search(r'data-talk="([^"]+)"', page)[1]
+
+
+def test_what_only_a_cluster_knows_is_shown_as_the_commands_do(cluster, serve, tmp_path):
+    """Tools, memory with a line switched off by name, frames live and of a turn, and a capture for `hobus tap -r`."""
+    cluster.up()
+    console = serve("--person", "ada")
+    with console.client.stream("GET", "/bus/frames?filter=type=host.process_turn") as frames:
+        lines = frames.iter_lines()
+        assert next(lines).startswith(":")
+        turn = cluster.ask("what packages are installed?")
+        told = json.loads(next(line for line in lines if '"host.process_turn"' in line).removeprefix("data: "))
+        assert [(row["type"], row["to"]) for row in told["rows"]] == [("host.process_turn", "host/1")]
+        assert told["lost"] == 0 and told["filtered"] > 0
+    name = f"SES-{turn['session_id'][:8]}-1"
+    drawn = console.client.get(f"/bus/diagram.json?turn={name}").json()["frames"]
+    assert {"wo.execute", "gateway.prompt", "session.turn_result"} <= {row["type"] for row in drawn}
+    assert console.client.get(f"/bus/diagram?turn={name}").text.count('class="arrow"') == len(drawn)
+    capture = tmp_path / "frames.tap"
+    capture.write_bytes(console.client.get("/bus/capture.tap?filter=type=wo.execute").content)
+    read = cluster("tap", "-r", str(capture), "--json")
+    assert read.code == exit_codes.OK and read.out.count('"wo.execute"') >= 3
+    assert console.client.get("/bus?filter=colour=red").status_code == 404
+    assert console.client.get("/tools.json").json()["tools"] == cluster("tools", "--json").json["tools"]
+    cluster.ask("Never delete a package.")
+    memory = console.client.get("/memory.json").json()
+    assert [one["signal_id"] for one in memory["gates"]] == [one["signal_id"] for one in memory["signals"]] != []
+    assert memory["overlays"]["overlays"] == cluster("memory overlays", "--all", "--json").json["overlays"]
+    line = memory["review"]["pending"][0]["artifact"]["artifact_id"]
+    change = {"agent": memory["agent_id"], "artifact": line}
+    assert "Waits to be confirmed" in console.client.get("/memory").text
+    assert console.post("/memory/change", verb="confirm", **change) == f"{line} is active"
+    assert console.post("/memory/change", verb="deactivate", text="not so", **change) == f"{line} is off"
+    assert "expected confirm" in console.post("/memory/change", verb="erase", **change)
+    assert "confirm:" in console.post("/memory/change", verb="confirm", agent=memory["agent_id"], artifact="x")
+    shown = console.client.get("/memory")
+    assert shown.status_code == 200 and f">{line[:12]}<" in shown.text
+    bodies = [
+        json.dumps(one["bodies"])
+        for one in cluster("ledger show", "--stream", "overlays", "--bodies", "--json").json["entries"]
+    ]
+    assert ["(ada)" in one for one in bodies[-2:]] == [True, True]
+    cluster.verify()

@@ -97,9 +97,22 @@ def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
 
     A secret that was written out in place of a reference is hidden, and it is said where.
     """
+    rows, shown = rows_of(home, prefix)
+    width = 3 if with_origin else 2
+    cells = [(row["setting"], as_json(row["value"]), row["origin"])[:width] for row in rows]
+
+    def show() -> None:
+        table(("SETTING", "VALUE", "ORIGIN")[:width], cells)
+        _say_hidden(shown)
+
+    return Output({"settings": rows, "hidden": shown}, show)
+
+
+def rows_of(home: Home, prefix: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Each setting with its value and origin, and which are hidden. Raises UsageFault where there is none of these."""
     own = own_config.read(home)
     whole = merged(own_config.shipped(), own)
-    said, file, hidden = settings_in(own), str(own_config.path_of(home)), _hidden_in(whole)
+    said, file = settings_in(own), str(own_config.path_of(home))
     rows = [
         {"setting": path, "value": value, "origin": file if _is_said(path, said) else "shipped"}
         for path, value in settings_in(redacted(whole)).items()
@@ -107,15 +120,7 @@ def show(*, home: Home, prefix: str, with_origin: bool) -> Output:
     ]
     if not rows:
         raise UsageFault(no_such(prefix, whole), hint=next_here("config show"))
-    width = 3 if with_origin else 2
-    cells = [(row["setting"], as_json(row["value"]), row["origin"])[:width] for row in rows]
-    shown = [path for path in hidden if not prefix or _is_below(path, prefix)]
-
-    def show() -> None:
-        table(("SETTING", "VALUE", "ORIGIN")[:width], cells)
-        _say_hidden(shown)
-
-    return Output({"settings": rows, "hidden": shown}, show)
+    return rows, [path for path in _hidden_in(whole) if not prefix or _is_below(path, prefix)]
 
 
 @config.command()

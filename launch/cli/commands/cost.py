@@ -48,23 +48,31 @@ def cost(*, home: Home, by: str, session: str | None, since: str | None) -> Outp
 
     A principal is whoever a session is of: local, key/<name>, key/<name>/<user>.
     """
-    keys = _keys(by)
-    since_us = _since(since)
+    keys, since_us = keys_of(by), since_of(since)
+    groups = spent_in(home, keys, session=session, since_us=since_us)
+    return Output(document_of(keys, groups), lambda: _show(keys, groups))
+
+
+def spent_in(home: Home, keys: Sequence[str], *, session: str | None, since_us: int) -> dict[Group, Spent]:
+    """Group -> sums, by the record of a home. Raises CommandError."""
     demand_record(home)
     if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
         raise no_such(session, called="--session")
     entries = read_entries(home.ledger, EntryFilter(stream=STREAM, session=session), with_bodies=True)
     try:
         owners = _owners(home, session) if "principal" in keys else {}
-        groups = report(entries, keys, since_us=since_us, owners=owners)
+        return report(entries, keys, since_us=since_us, owners=owners)
     except ValueError as fault:
         raise CommandError(
             f"an entry of the record cannot be read, so nothing was added up: {fault}",
             hint=f"{next_here('ledger verify')}; --session leaves out an entry that no gateway of this version wrote",
         ) from None
+
+
+def document_of(keys: Sequence[str], groups: Mapping[Group, Spent]) -> dict[str, Any]:
+    """For programs: a row for each group, and all of them together."""
     rows = [{**dict(zip(keys, group, strict=True)), **_document(spent)} for group, spent in groups.items()]
-    document = {"by": keys, "rows": rows, "total": _document(total(groups.values()))}
-    return Output(document, lambda: _show(keys, groups))
+    return {"by": list(keys), "rows": rows, "total": _document(total(groups.values()))}
 
 
 def _document(spent: Spent) -> dict[str, Any]:
@@ -126,7 +134,8 @@ def _cost(spent: Spent) -> str:
     return f"${spent.cost_usd:.4f} + unknown" if spent.unknown_prices < spent.calls else "unknown"
 
 
-def _keys(by: str) -> list[str]:
+def keys_of(by: str) -> list[str]:
+    """What a report is grouped by. Raises UsageFault."""
     keys = [key.strip() for key in by.split(",") if key.strip()]
     wrong = [key for key in keys if key not in KEYS]
     if wrong or not keys or len(set(keys)) < len(keys):
@@ -134,7 +143,8 @@ def _keys(by: str) -> list[str]:
     return keys
 
 
-def _since(since: str | None) -> int:
+def since_of(since: str | None) -> int:
+    """Microseconds since 1970; 0: since the beginning. Raises UsageFault."""
     if since is None:
         return 0
     try:

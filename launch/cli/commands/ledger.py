@@ -152,7 +152,13 @@ def verify(*, home: Home) -> Output:
     for said in unread_spools(home):
         note(said)
     report = _verified(home)
-    document = {
+    code = exit_codes.OK if report.fault is None else exit_codes.INTEGRITY
+    return Output(verdict_of(report), lambda: _show_report(report), code, indent=None)
+
+
+def verdict_of(report: VerifyReport) -> dict[str, Any]:
+    """For programs: the same."""
+    return {
         "ok": report.ok,
         "entries": report.entries,
         "segments": report.segments,
@@ -162,8 +168,6 @@ def verify(*, home: Home) -> Output:
         "index": report.index,
         "fault": report.fault._asdict() if report.fault is not None else None,
     }
-    code = exit_codes.OK if report.fault is None else exit_codes.INTEGRITY
-    return Output(document, lambda: _show_report(report), code, indent=None)
 
 
 def _show_report(report: VerifyReport) -> None:

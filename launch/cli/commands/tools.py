@@ -52,13 +52,13 @@ def tools(*, home: Home) -> Output:
                 (row["name"], row["state"], _name(row) or "-", str(row["tools"]), row["detail"]) for row in sources
             ]
             table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), shown, coloured=1)
-        for said in _notes(rows, sources, place.snapshot):
+        for said in notes_on(rows, sources, place.snapshot):
             note(cell(said))
 
     return Output({"home": str(place.home.root), "tools": rows, "sources": sources}, show)
 
 
-def _notes(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) -> Iterator[str]:
+def notes_on(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) -> Iterator[str]:
     """What the tables do not say: tools kept from an agent, tools not taken, approvals that bind nothing."""
     for row in rows:
         yield from (why_withheld(agent_id, row["tool_id"]) for agent_id in row["withheld_from"])

@@ -116,6 +116,8 @@ class Action(NamedTuple):
 
     path: str
     do: Callable[[Asked], Awaitable[str]]
+    only_looks: bool = False
+    """It changes nothing: a viewer may, and of a home at rest."""
 
 
 @dataclass(slots=True)
@@ -255,11 +257,11 @@ class Console:
     def _rendered(self, request: Request, template: str, *, status: int = HTTPStatus.OK, **shown: Any) -> Response:
         person: Person | None = request.scope["person"]
         path, query = request.url.path, f"?{request.url.query}" if request.url.query else ""
-        said = [] if person is None else person.said[:]
+        notices = [] if person is None else person.said[:]
         if person is not None and not request.headers.get("x-refresh"):
             person.said.clear()
         text = self._templates.get_template(template).render(
-            person=person, said=said, path=path, home=self.source.home.root, at_rest=self.source.at_rest,
+            person=person, notices=notices, path=path, home=self.source.home.root, at_rest=self.source.at_rest,
             pages=[page for page in self.pages if page.name], version=software_version(),
             theme=request.cookies.get("theme", "") if request.cookies.get("theme") in ("light", "dark") else "",
             here=path + query,
@@ -276,7 +278,7 @@ class Console:
             person: Person = request.scope["person"]
             form = await self._form(request)
             back = _local(form.pop("back", "/"))
-            if not person.operates or self.source.at_rest:
+            if not action.only_looks and (not person.operates or self.source.at_rest):
                 raise Forbidden("a home at rest is only looked at" if person.operates else "a viewer changes nothing")
             asked = Asked(self.source, person, dict(request.path_params), form)
             try:
@@ -310,7 +312,9 @@ class Console:
             if isinstance(error, HTTPException):  # the router's: no such path, no such method
                 return self._told(request, error.status_code, error.detail, "")
             _log.error("page_failed", error=type(error).__name__, exc_info=error)
-            return self._told(request, 500, f"This page met a defect: {type(error).__name__}", "")
+            return self._told(
+                request, 500, f"This page met a defect: {type(error).__name__}", "`hobus console --debug` tells where"
+            )
         fault = _as_command_error(error)
         status = HTTPStatus.FORBIDDEN if isinstance(fault, Forbidden) else _STATUS.get(fault.exit_code, 500)
         return self._told(request, status, fault.message, fault.hint)

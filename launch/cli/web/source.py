@@ -16,7 +16,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Peers
-from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
+from hobus.bus.messages.ledger import Entries, Entry, LedgerStats, Query, ReadLedgerStats
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
 from hobus.launch.cli.web import limits
@@ -28,7 +28,7 @@ from hobus.launch.cluster.run_file import RunFile, running
 from hobus.launch.console.errors import CommandError
 from hobus.launch.sessions.journal import FromLedger, Journals
 from hobus.launch.sessions.journal_files import FromDirectory
-from hobus.ledger_service.reader import head_of
+from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
@@ -96,6 +96,54 @@ class Source:
         except (RuntimeFault, CommandError):
             demand_record(self.home)
             return await run_in_threadpool(head_of, self.home.ledger)
+
+    async def newest(
+        self,
+        wanted: EntryFilter,
+        *,
+        before: int | None,
+        accepts: Callable[[Entry], bool],
+        limit: int,
+        with_bodies: bool,
+    ) -> tuple[list[Entry], int | None]:
+        """At most `limit` entries below `before`, the newest first, and where to go on; None: there are none.
+
+        Looks at no more than a page may cost, so there may be fewer. `wanted` names a session whole, or none.
+        """
+        try:
+            await self.connection()
+        except (RuntimeFault, CommandError):
+            demand_record(self.home)
+            return await run_in_threadpool(self._newest_of_files, wanted, before, accepts, limit, with_bodies)
+        named = {"stream": wanted.stream, "event_type": wanted.event_type, "session_id": wanted.session}
+        where = {name: value for name, value in named.items() if value}
+        found: list[Entry] = []
+        for _ in range(limits.PAGES_LOOKED_AT):
+            question = Query(
+                where=where, before=before, limit=limits.QUERY_MAX, newest_first=True, with_bodies=with_bodies
+            )
+            page = await self.asked("ledger", question, Entries)
+            for entry in page.entries:
+                before = entry.sequence
+                found += [entry] if accepts(entry) else []
+                if len(found) >= limit:
+                    return found, before
+            if not page.more:
+                return found, None
+        return found, before
+
+    def _newest_of_files(
+        self, wanted: EntryFilter, before: int | None, accepts: Callable[[Entry], bool], limit: int, with_bodies: bool
+    ) -> tuple[list[Entry], int | None]:
+        found, looked_at = list[Entry](), 0
+        for entry in read_entries(self.home.ledger, wanted, newest_first=True, with_bodies=with_bodies):
+            if before is not None and entry.sequence >= before:
+                continue
+            looked_at += 1
+            found += [entry] if accepts(entry) else []
+            if len(found) >= limit or looked_at >= limits.PAGES_LOOKED_AT * limits.QUERY_MAX:
+                return found, entry.sequence
+        return found, None
 
     async def shared(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
         """What `make` brings, made once for all who ask for this key within a second."""

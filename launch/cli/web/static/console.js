@@ -62,6 +62,31 @@
     talk.onerror = () => { if (talk.readyState === EventSource.CLOSED) { box.remove(); refresh(); } };
   }
 
+  // Frames of the bus: the newest on top, as many as a page keeps; what was lost on the way is counted.
+  const frames = document.querySelector("[data-frames]");
+  if (frames) {
+    const rows = frames.tBodies[0], account = document.getElementById("account"), pause = document.getElementById("pause");
+    const columns = ["sequence", "time", "kind", "type", "from", "to", "verdict", "size", "turn"];
+    let isPaused = false, missed = 0;
+    pause.addEventListener("click", () => { isPaused = !isPaused; pause.textContent = isPaused ? "Go on" : "Pause"; });
+    const bus = new EventSource(frames.dataset.frames);
+    bus.addEventListener("frames", (event) => {
+      const told = JSON.parse(event.data);
+      if (isPaused) missed += told.rows.length;
+      else for (const one of told.rows) {
+        const row = rows.insertRow(0);
+        for (const name of columns) row.insertCell().textContent = one[name];
+        for (const number of [0, 7]) row.cells[number].className = "n";
+        if (!["delivered", "control", "queued"].includes(one.verdict)) row.cells[6].className = "loud";
+      }
+      while (rows.rows.length > 400) rows.deleteRow(-1);
+      const passed = missed ? `, ${missed} passed while paused` : "";
+      account.textContent = `${told.shown} shown, ${told.filtered} filtered out, ${told.lost} lost${passed}`;
+    });
+    bus.addEventListener("gone", () => { bus.close(); account.textContent = "the cluster has stopped"; });
+    bus.onerror = () => { account.textContent = "not connected; trying again"; };
+  }
+
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { if (stream) { stream.close(); stream = null; } } else { listen(); if (document.body.dataset.live) refresh(); }
   });

@@ -7,10 +7,14 @@ import pytest
 from hobus.launch.cli.web.screens import ACTIONS, PAGES
 from tests.launch.cli.web.pages import Browser, words_in
 
-PLAIN = [page.path for page in PAGES if "{" not in page.path]
+OF_A_CLUSTER = ("/bus", "/bus/diagram", "/memory", "/tools")
+PLAIN = [page.path for page in PAGES if "{" not in page.path and page.path not in OF_A_CLUSTER]
 
 
-@pytest.mark.parametrize("path", [*PLAIN, "/live", "/sessions.json", "/no-such-page"])
+@pytest.mark.parametrize(
+    "path",
+    [*PLAIN, *OF_A_CLUSTER, "/live", "/bus/frames", "/bus/capture.tap", "/talks/x", "/sessions.json", "/no-such-page"],
+)
 def test_without_signing_in_nothing_is_shown(rested, path):
     """Of no page, no twin and no stream; and how to get in is said."""
     answer = Browser(rested, None).get(path)
@@ -53,7 +57,9 @@ def test_a_form_without_the_token_of_its_page_does_nothing(browser, path):
     assert browser.get("/sessions").status_code == 200
 
 
-@pytest.mark.parametrize("path", [one.path.replace("{session_id}", "SES-12345678") for one in ACTIONS])
+@pytest.mark.parametrize(
+    "path", [one.path.replace("{session_id}", "SES-12345678") for one in ACTIONS if not one.only_looks]
+)
 def test_a_viewer_and_a_home_at_rest_change_nothing(rested, path):
     """Whatever they send."""
     assert Browser(rested, "viewer", at_rest=False).post(path, back="/").status_code == 403
@@ -91,6 +97,15 @@ def test_every_screen_names_its_command_its_twin_and_the_entry_that_it_reaches(b
     answer = browser.get(twin)
     assert answer.status_code == 200 and answer.headers["content-type"] == "application/json"
     assert isinstance(answer.json(), dict)
+
+
+@pytest.mark.parametrize("path", [*OF_A_CLUSTER, "/bus/capture.tap"])
+def test_what_only_a_cluster_knows_is_said_to_need_one(rested, path):
+    """At rest, and where none runs: 503 or the like, in words, and never a defect."""
+    for at_rest in (True, False):
+        answer = Browser(rested, at_rest=at_rest).get(f"{path}?turn=SES-12345678-1")
+        assert answer.status_code >= 400 and "defect" not in answer.text
+        assert "cluster" in words_in(answer.text)
 
 
 def test_signing_out_ends_it(browser):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hobus.launch.cli.web import app
+from hobus.ledger_service.reader import head_of
 from tests.launch.cli.web.pages import Browser, recorded
 
 CORPUS = (
@@ -66,7 +67,25 @@ def test_a_hostile_text_is_a_text_in_every_page(hostile):
     turns = [f"/sessions/{session}/turns/{number + 1}" for number in range(len(CORPUS))]
     beside = f"/diff?before={session}-1&after={session}-2"
     filtered = "/sessions?agent=%22%3E%3Cscript%3Ealert(1)%3C/script%3E&words=%3Cimg%20src=x%20onerror=alert(1)%3E"
-    for path in ("/", "/approvals", "/sessions", filtered, f"/sessions/{session}?limit=50", *turns, beside):
+    found = [
+        "/record",
+        "/record?words=alert",
+        "/record?filter=%22%3Cimg%3E",
+        "/gateway?by=agent,session",
+        "/config?setting=%3Cb%3E",
+    ]
+    entries = [f"/record/{number}" for number in range(0, head_of(hostile / "ledger"), 3)]
+    for path in (
+        "/",
+        "/approvals",
+        "/sessions",
+        *found,
+        *entries,
+        filtered,
+        f"/sessions/{session}?limit=50",
+        *turns,
+        beside,
+    ):
         markup = _Markup(browser.get(path).text)
         assert markup.faults == [], path
         assert not markup.tags & {"img", "iframe", "base", "object", "embed", "b"} - {"b"}, path

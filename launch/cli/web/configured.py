@@ -1,0 +1,71 @@
+"""The screens of tools and of the configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+
+from hobus.bus.messages.base import unpack
+from hobus.bus.paging import read_tools
+from hobus.config.own_settings import settings_in
+from hobus.config.secret_refs import redacted
+from hobus.launch.cli.commands.config import rows_of
+from hobus.launch.cli.commands.tools import notes_on, source_rows, tool_rows
+from hobus.launch.cli.provenance_view import change_in_words, configurations_of
+from hobus.launch.cli.web.app import Look, Screen
+from hobus.launch.cluster.config_changed import changed_since
+from hobus.launch.console.errors import CommandError, UsageFault
+from hobus.launch.sessions.provenance import Configuration, changed_between
+
+_NONE = object()
+
+
+async def tools(look: Look) -> Screen:
+    """`hobus tools`: each, where it comes from, who may use it, whether it writes or needs an approval."""
+    place, bus = await look.source.connection()
+    told = await read_tools(bus, timeout_s=place.client_timeout_s)
+    rows, sources = tool_rows(told, place.snapshot), source_rows(told, place.snapshot)
+    document = {"home": str(look.source.home.root), "tools": rows, "sources": sources}
+    shown = {"rows": rows, "sources": sources, "notes": list(notes_on(rows, sources, place.snapshot))}
+    return Screen("tools.html", "Tools", document, "tools", shown, live="beats")
+
+
+async def configuration(look: Look) -> Screen:
+    """`hobus config show --origin`, whether the running cluster goes by it, and which ones the record has."""
+    home = look.source.home
+    said, before, after = (look.query.get(name, "").strip() for name in ("setting", "before", "after"))
+    rows, hidden = await run_in_threadpool(rows_of, home, said)
+    known = await run_in_threadpool(configurations_of, home)
+    shown: dict[str, Any] = {
+        "rows": rows, "hidden": hidden, "said": said, "known": list(known.values())[::-1], "in_force": "",
+        "changed": None, "before": before, "after": after, "difference": None,
+    }  # fmt: skip
+    try:
+        run = look.source.run()
+        shown |= {"in_force": run.config_digest, "changed": await run_in_threadpool(changed_since, home, run)}
+    except CommandError:
+        pass
+    document: dict[str, Any] = {"settings": rows, "hidden": hidden, "in_force": shown["in_force"]}
+    if before and after:
+        shown["difference"] = document["difference"] = difference(_named(known, before), _named(known, after))
+    return Screen("config.html", "Configuration", document, f"config show {said} --origin".replace("  ", " "), shown)
+
+
+def difference(one: Configuration, other: Configuration) -> dict[str, Any]:
+    """Files and settings that are not the same under both. Pure."""
+    left, right = (settings_in(redacted(unpack(each.body)["config"])) if each.body else {} for each in (one, other))
+    paths = [path for path in {**left, **right} if left.get(path, _NONE) != right.get(path, _NONE)]
+    return {
+        "assets": [(asset.path, *change_in_words(asset)) for asset in changed_between(one, other)],
+        "settings": [{"setting": path, "before": left.get(path), "after": right.get(path)} for path in paths],
+    }
+
+
+def _named(known: dict[str, Configuration], digest: str) -> Configuration:
+    found = [
+        one for name, one in known.items() if name.removeprefix("sha256:").startswith(digest.removeprefix("sha256:"))
+    ]
+    if len(found) != 1:
+        raise UsageFault(f"{digest[:80]}: {len(found)} configurations of the record begin so")
+    return found[0]

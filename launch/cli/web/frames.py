@@ -1,0 +1,203 @@
+"""The screen of the bus: frames as the tap has them, by its filter language; a turn's as a sequence diagram; a capture.
+
+Headers alone: no body of a frame comes to a browser.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from hobus.bus import limits as bus_limits
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.messages.ids import TurnRef
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
+from hobus.launch.cli.commands.options import filter_given
+from hobus.launch.cli.tap.capture import CaptureWriter
+from hobus.launch.cli.tap.choice import Choice, Chooser, SeenLives, TurnBook
+from hobus.launch.cli.tap.table import shown_turn
+from hobus.launch.cli.web import limits
+from hobus.launch.cli.web.app import Console, Look, Screen
+from hobus.launch.cli.web.source import Source
+from hobus.launch.cluster.run_file import cluster_gone
+from hobus.launch.cluster.version import software_version
+from hobus.launch.console.errors import UnreachableFault, UsageFault
+from hobus.launch.console.output import clock_time
+from hobus.launch.filters.quantities import duration_of
+from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, short, tap_filter
+from hobus.launch.http.sse import PING, frame, streamed
+
+_ASKS = ("request", "post", "cancel")
+_LANE, _ROW, _TOP = 130.0, 22.0, 34.0
+"""Of a diagram: between two processes, between two frames, above the first."""
+
+
+async def bus(look: Look) -> Screen:
+    """`hobus tap`: the page alone; its frames come by a stream, or a turn's as a picture."""
+    said = look.query.get("filter", "").strip()
+    _wanted(said)
+    look.source.run()
+    return Screen(
+        "bus.html", "Bus", {"filter": said, "frames": "/bus/frames"}, f"tap '{said}'" if said else "tap", {"said": said}
+    )
+
+
+async def diagram(look: Look) -> Screen:
+    """`hobus tap 'turn=…' --since`: the frames of one turn that the broker's ring still has, who told whom what."""
+    turn = look.query.get("turn", "").strip()
+    since = look.query.get("since", "").strip() or f"{limits.RING_S:g}"
+    if not turn:
+        raise UsageFault("which turn? expected SES-<8 hex>-<n>")
+    choices, _ = await _kept(look.source, f"turn={turn}", since)
+    found = [(one.record, one.turn) for choice in choices for one in choice.chosen]
+    drawn = drawing([record for record, _ in found][: limits.DIAGRAM_MAX])
+    document = {"turn": turn, "frames": [_row(record, turn) for record, turn in found]}
+    shown = {"turn": turn, "drawn": drawn, "count": len(found), "left_out": max(0, len(found) - limits.DIAGRAM_MAX)}
+    return Screen("diagram.html", f"Frames of {turn}", document, f"tap 'turn={turn}' --since {since}", shown)
+
+
+class Arrow(NamedTuple):
+    """One frame of a diagram."""
+
+    record: TapRecord
+    y: float
+    x1: float
+    x2: float
+    label: str
+
+
+class Drawing(NamedTuple):
+    """A sequence diagram, in its own units."""
+
+    lanes: list[tuple[str, float]]
+    arrows: list[Arrow]
+    width: float
+    height: float
+
+
+def drawing(records: Sequence[TapRecord]) -> Drawing:
+    """A line for each process in the order in which it spoke, and an arrow for each frame. Pure."""
+    lanes: dict[str, float] = {}
+
+    def lane(name: str) -> float:
+        return lanes.setdefault(short(name) or "?", len(lanes) * _LANE + _LANE / 2)
+
+    arrows: list[Arrow] = []
+    for number, one in enumerate(records):
+        to = (one.worker or one.destination) if one.kind in _ASKS else one.destination
+        y = _TOP + (number + 1) * _ROW
+        arrows.append(
+            Arrow(one, y, lane(one.sender), lane(to), one.type if one.kind in _ASKS else f"{one.type} ({one.kind})")
+        )
+    return Drawing(list(lanes.items()), arrows, len(lanes) * _LANE, _TOP + (len(arrows) + 1) * _ROW)
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+async def live_frames(request: Request) -> Response:
+    """Chosen frames as they come, and where every other one went."""
+    console: Console = request.scope["app"]
+    return streamed(
+        _live(console.source, request.query_params.get("filter", ""), request.query_params.get("all") == "1")
+    )
+
+
+async def captured(request: Request) -> Response:
+    """The chosen frames that the ring still has, as a file for `hobus tap -r`."""
+    console: Console = request.scope["app"]
+    said, since = request.query_params.get("filter", ""), request.query_params.get("since") or f"{limits.RING_S:g}"
+    choices, account = await _kept(console.source, said, since)
+    facts = {"hobus": software_version(), "began_at": console.source.clock.now(), "filter": [said]}
+
+    def written() -> bytes:
+        with tempfile.TemporaryDirectory() as directory:
+            path = Path(directory) / "frames.tap"
+            writer = CaptureWriter(path, facts, replace=True)
+            for choice in choices:
+                writer.batch(choice.batch, [one.record for one in choice.chosen])
+            writer.close(account.document())
+            return path.read_bytes()
+
+    named = {"content-disposition": 'attachment; filename="frames.tap"'}
+    return Response(await run_in_threadpool(written), media_type="application/octet-stream", headers=named)
+
+
+async def _live(source: Source, said: str, with_routine: bool) -> AsyncGenerator[str]:
+    chooser = Chooser(_wanted(said), TurnBook(bus_limits.TAP_RING), source.clock.now, with_routine=with_routine)
+    with _reader(source, None) as reader:
+        ending = asyncio.get_running_loop().create_task(_end_with_the_cluster(source, reader))
+        try:
+            yield PING
+            async for batch in reader.batches():
+                choice = chooser.choose(batch)
+                sent = choice.chosen[: limits.ROWS_AT_ONCE]
+                chooser.account.unshown(len(choice.chosen) - len(sent))
+                account = chooser.account
+                counts = {"shown": account.shown, "filtered": account.filtered, "lost": account.lost}
+                rows = [_row(one.record, one.turn) for one in sent]
+                yield frame({"rows": rows, "restarted": batch.restarted, **counts}, event="frames")
+            yield frame({}, event="gone")
+        finally:
+            ending.cancel()
+
+
+async def _end_with_the_cluster(source: Source, reader: TapReader) -> None:
+    while cluster_gone(source.home) is None:  # noqa: ASYNC110 - that processes are gone wakes nobody
+        await asyncio.sleep(limits.TICK_S)
+    reader.close()
+
+
+async def _kept(source: Source, said: str, since: str) -> tuple[list[Choice], SeenLives]:
+    """What the ring holds of the last `since`, and its account. Raises CommandError."""
+    try:
+        since_s = duration_of(since)
+    except ValueError:
+        raise UsageFault(f"since {since[:40]}: expected a length of time, such as 10m") from None
+    chooser = Chooser(_wanted(said), TurnBook(None), source.clock.now, with_routine=False)
+    choices: list[Choice] = []
+    with _reader(source, since_s) as reader:
+        try:
+            async with asyncio.timeout(source.place().client_timeout_s):
+                async for batch in reader.batches():
+                    choices.append(chooser.choose(batch))
+                    if batch.reaches_at is not None:
+                        break
+        except TimeoutError:
+            raise UnreachableFault("the broker did not answer in time") from None
+    return choices, chooser.account
+
+
+@contextmanager
+def _reader(source: Source, since_s: float | None) -> Generator[TapReader]:
+    place = source.place()
+    zeromq = ZeroMQ(place.snapshot.config.bus)
+    reader = TapReader(zeromq, place.tap, since_s=since_s)
+    try:
+        yield reader
+    finally:
+        reader.close()
+        zeromq.close()
+
+
+def _wanted(said: str) -> Any:
+    return filter_given(tap_filter, (said,) if said.strip() else (), names=FIELDS, example=EXAMPLE)
+
+
+def _row(record: TapRecord, turn: TurnRef) -> dict[str, Any]:
+    """The columns of `hobus tap`."""
+    to = (record.worker or record.destination) if record.kind in _ASKS else record.destination
+    return {
+        "sequence": record.sequence, "time": clock_time(record.at), "kind": record.kind, "type": record.type,
+        "from": short(record.sender), "to": short(to), "size": record.size, "turn": shown_turn(turn),
+        "verdict": f"{record.verdict}:{record.code}" if record.code else record.verdict, "lane": record.lane,
+    }  # fmt: skip

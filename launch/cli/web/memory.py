@@ -1,0 +1,83 @@
+"""The screen of memory: what an agent has learned, what that rests on, what waits for a person; and their decision."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hobus.bus.errors import in_doubt
+from hobus.bus.messages import memory as m
+from hobus.bus.messages.ids import iso
+from hobus.bus.record.payloads.memory import GateResult
+from hobus.launch.cli.commands.memory import place_of_memory
+from hobus.launch.cli.web import limits
+from hobus.launch.cli.web.app import Asked, Look, Screen
+from hobus.launch.console.errors import UsageFault
+
+_CHANGES: dict[str, type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay]] = {
+    "confirm": m.ConfirmOverlay,
+    "reject": m.DeactivateOverlay,
+    "deactivate": m.DeactivateOverlay,
+    "activate": m.ActivateOverlay,
+}
+_WIDTH, _HEIGHT = 100.0, 20.0
+_HALF_LIVES = 4.0
+
+
+def curve(decay: float) -> str:
+    """Points of how a signal's weight falls over four half-lives from now. Pure."""
+    count = limits.CURVE_POINTS
+    at = [number / (count - 1) for number in range(count)]
+    return " ".join(f"{x * _WIDTH:.1f},{_HEIGHT - _HEIGHT * decay * 2 ** (-x * _HALF_LIVES):.1f}" for x in at)
+
+
+async def memory(look: Look) -> Screen:
+    """`hobus memory overlays --all`, `signals` and `review` of one agent."""
+    look.source.run()
+    place = place_of_memory(look.source.home)
+    config = place.snapshot.config
+    agent = look.query.get("agent") or config.host.agent_id
+    if agent not in place.snapshot.agents:
+        raise UsageFault(f"there is no agent {agent[:80]}; there are {', '.join(place.snapshot.agents)}")
+    after = look.sequence("after")
+    overlays = await look.source.asked(
+        "ho3",
+        m.ReadOverlays(agent_id=agent, active_only=False, after=m.FIRST_PAGE if after is None else after),
+        m.Overlays,
+    )
+    signals = await look.source.asked("ho3", m.ReadSignals(agent_id=agent, with_ids=False), m.Signals)
+    review = await look.source.asked("ho3", m.ReadReview(agent_id=agent), m.Review)
+    rows = sorted(signals.signals, key=lambda one: (-one.count, one.signal_id))[: limits.SIGNALS]
+    gates = await asyncio.gather(*(_gate(look, agent, one) for one in rows))
+    document = {"agent_id": agent, "overlays": overlays, "signals": rows, "gates": gates, "review": review}
+    shown: dict[str, Any] = {
+        "agent": agent, "agents": list(place.snapshot.agents), "overlays": overlays, "review": review,
+        "gate": config.memory,
+        "signals": [(one, gate, curve(one.decay)) for one, gate in zip(rows, gates, strict=True)],
+        "is_cut": bool(len(rows) < len(signals.signals) or signals.next),
+    }  # fmt: skip
+    return Screen("memory.html", "Memory", document, f"memory overlays --all --agent {agent}", shown)
+
+
+async def _gate(look: Look, agent: str, signal: m.Accumulator) -> GateResult:
+    """How far it is from being learned from: `hobus memory gate`."""
+    question = m.CheckGate(agent_id=agent, signal_id=signal.signal_id, principal=signal.principal)
+    return (await look.source.asked("ho3", question, m.GateChecked)).gate
+
+
+async def change(asked: Asked) -> str:
+    """Confirm, reject, switch off or on one line; why, and who, is recorded."""
+    form, verb = asked.form, asked.form.get("verb", "")
+    if verb not in _CHANGES:
+        raise UsageFault("expected confirm, reject, deactivate or activate")
+    about: dict[str, Any] = {
+        "agent_id": form.get("agent", ""), "artifact_id": form.get("artifact", ""), "at": iso(asked.source.clock.now()),
+        "reason": f"{form.get('text', '').strip() or verb} ({asked.person.name})",
+    }  # fmt: skip
+    try:
+        wanted = _CHANGES[verb](**about).checked()
+    except ValueError as error:
+        raise UsageFault(f"{verb}: {error}") from None
+    with in_doubt():
+        answer = await asked.source.asked("ho3", wanted, m.OverlayChanged)
+    return f"{answer.overlay.artifact.artifact_id} is {answer.overlay.state}"

@@ -1,0 +1,124 @@
+"""The record, its calls of models, the configuration: the reads of `ledger`, `cost` and `config`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.launch.cli import main as cli
+from hobus.launch.cli.web import limits, record
+from hobus.launch.cli.web.frames import drawing
+from hobus.launch.cli.web.gateway import Call, plotted
+from hobus.launch.cli.web.memory import curve
+from tests.launch.cli.web.pages import Browser, words_in
+
+
+def told(capsys, rested, *words):
+    """What a command prints for programs."""
+    capsys.readouterr()
+    assert cli.run([*words, "--json", "--home", str(rested)]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_record_has_the_entries_of_the_command_the_newest_first_in_pages(browser, rested, capsys):
+    """Each once, down to the first one."""
+    known = told(capsys, rested, "ledger", "show", "--limit", "9999")["entries"]
+    seen, before = [], ""
+    for _ in range(len(known)):
+        page = browser.get(f"/record.json{before}").json()
+        seen += page["entries"]
+        if not page["more"]:
+            break
+        assert len(page["entries"]) == limits.PAGE
+        before = f"?before={page['next']}"
+    assert [{name: one[name] for name in one if name != "config_digest"} for one in known] == seen[::-1]
+
+
+def test_it_is_narrowed_by_the_filter_language_and_searched_by_words(browser, rested, capsys):
+    """What is no filter is pointed at."""
+    found = browser.get("/record.json?filter=type=RunRequested").json()["entries"]
+    assert [one["event_type"] for one in found] == ["RunRequested"] * 3
+    assert browser.get("/record.json?words=packages").json() == told(
+        capsys, rested, "ledger", "search", "packages", "--limit", str(limits.HITS)
+    )
+    wrong = browser.get("/record?filter=colour=red")
+    assert wrong.status_code == 404 and "not a filter" in words_in(wrong.text)
+
+
+def test_an_entry_has_its_bodies(browser, rested, capsys):
+    """As `hobus ledger show N --bodies`; what is not there is said."""
+    known = told(capsys, rested, "ledger", "show", "5", "--bodies")["entries"][0]
+    shown = browser.get("/record/5.json").json()["entries"][0]
+    assert shown == {name: known[name] for name in known if name != "config_digest"}
+    for path in ("/record/99999", "/record/-1", "/record/x", "/record/" + "9" * 40):
+        assert browser.get(path).status_code == 404
+
+
+def test_calls_are_added_up_as_cost_does(browser, rested, capsys):
+    """By what is asked; a word that is none is a mistake."""
+    page = browser.get("/gateway.json?by=agent,day").json()
+    assert {name: page[name] for name in ("by", "rows", "total")} == told(capsys, rested, "cost", "--by", "agent,day")
+    assert len(page["calls"]) == page["total"]["calls"]
+    assert browser.get("/gateway?by=moon").status_code == browser.get("/gateway?since=soon").status_code == 404
+
+
+def test_settings_are_those_of_the_command_and_two_configurations_are_held_against_each_other(browser, rested, capsys):
+    """By the digests that the record has."""
+    known = told(capsys, rested, "config", "show", "ho2")
+    shown = browser.get("/config.json?setting=ho2").json()
+    assert {name: shown[name] for name in known} == known
+    assert browser.get("/config?setting=no.such").status_code == 404
+    assert browser.get("/config?before=sha256:0&after=sha256:1").status_code == 404
+
+
+@pytest.mark.parametrize("role", ["operator", "viewer"])
+def test_the_record_is_verified_aside_and_the_page_says_what_was_found(rested, role):
+    """Also at rest, and by who only looks."""
+    browser = Browser(rested, role)
+
+    async def verified() -> None:
+        from hobus.launch.cli.web.app import Asked  # noqa: PLC0415
+
+        await record.verify(Asked(browser.source, browser.people.of(browser.cookies["c"]), {}, {}))
+        await record._VERIFICATION.task
+
+    asyncio.run(verified())
+    assert browser.get("/record/verify.json").json()["ok"] is True
+    assert "whole" in words_in(browser.get("/record/verify").text)
+    assert browser.post("/record/verify", back="/record/verify").status_code == 303
+
+
+def test_a_call_has_its_place_by_time_and_its_height_by_latency():
+    """The slowest reaches up to the edge; one that failed has none."""
+    call = Call(1, "s", 1, "WO-1", 0, "p/m", "A", 100, 10, 10, 0.0, "")
+    points, slowest, most = plotted(
+        [call, call._replace(latency_ms=50, input_tokens=30), call._replace(latency_ms=None, failure="x")]
+    )
+    assert (slowest, most) == (100, 40)
+    assert [(one.y, one.tokens) for one in points] == [(4.0, 60.0), (60.0, 120.0), (None, 60.0)]
+    assert [round(one.x) for one in points] == [167, 500, 833] and plotted([]) == ([], 0, 0)
+
+
+def test_a_diagram_has_a_line_for_each_process_and_an_arrow_for_each_frame():
+    """A request to who took it, an answer to who had asked, itself where it is told to nobody else."""
+    made = TapRecord(
+        "e", 1, 0.0, "delivered", "", "request", "wo.execute", "m", "", "", "ho2/1@a", "ho1", "ho1/2@b", "", "", 0, 1, 10, "",
+        False, "broker", None,  # noqa: FBT003 - its fields
+    )  # fmt: skip
+    answer = made._replace(kind="reply", type="wo.receipt", sender="ho1/2@b", destination="ho2/1@a", worker="")
+    found = drawing([made, answer, answer._replace(destination="ho1/2@b")])
+    assert [name for name, _ in found.lanes] == ["ho2/1", "ho1/2"]
+    assert [(one.x1 < one.x2, one.x1 > one.x2, one.label) for one in found.arrows] == [
+        (True, False, "wo.execute"), (False, True, "wo.receipt (reply)"), (False, False, "wo.receipt (reply)"),
+    ]  # fmt: skip
+    assert found.arrows[0].y < found.arrows[1].y < found.height and drawing([]).arrows == []
+
+
+def test_a_curve_falls_by_half_in_each_half_life():
+    """From what a signal weighs now."""
+    points = [tuple(map(float, one.split(","))) for one in curve(0.5).split()]
+    assert points[0] == (0.0, 10.0) and points[-1] == (100.0, pytest.approx(20 - 20 * 0.5 / 16, abs=0.1))
+    assert sorted(y for _, y in points) == [y for _, y in points]
