@@ -37,7 +37,7 @@ def unpack_header(data: bytes) -> Header:
 def encode(message: Message, max_bytes: int) -> bytes:
     """The body bytes of a message.
 
-    Raises MessageTooLarge above `max_bytes` (setting `bus.body_max_bytes`), BusError(malformed) for a number that no
+    Raises MessageTooLarge above `max_bytes` (limits.BODY_MAX_BYTES), BusError(malformed) for a number that no
     message can carry.
     """
     try:
@@ -49,7 +49,7 @@ def encode(message: Message, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise MessageTooLarge(
             "too_large",
-            f"a {message.TYPE} message of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)",
+            f"a {message.TYPE} message of {len(data)} bytes; the limit is {max_bytes}",
         )
     return data
 
@@ -57,9 +57,7 @@ def encode(message: Message, max_bytes: int) -> bytes:
 def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
     """The message behind the bytes, strictly validated. Raises BusError(malformed), naming fields and never values."""
     if len(data) > max_bytes:
-        raise MessageTooLarge(
-            "too_large", f"a body of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)"
-        )
+        raise MessageTooLarge("too_large", f"a body of {len(data)} bytes; the limit is {max_bytes}")
     try:
         message = cls.from_bytes(data)
     except ValidationError as error:

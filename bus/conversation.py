@@ -18,7 +18,7 @@ from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.histogram import counters
-from hobus.bus.limits import LAG_MIN_S
+from hobus.bus.limits import BODY_MAX_BYTES, LAG_MIN_S
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
@@ -85,7 +85,6 @@ class Conversation:
         self._clock = clock
         self._connections = connections
         self._next_id = next_id
-        self._body_max_bytes = settings.body_max_bytes
         self._timeout_s = settings.peer_timeout_ms / 1000
         self._beat_s = settings.beat_interval_ms / 1000
         self._ticked_at: float | None = None
@@ -114,7 +113,7 @@ class Conversation:
         """A control frame; lost without harm while unbound, since the next beat finds out."""
         if kind != Kind.HELLO and not connection.is_bound:
             return
-        self._send(connection, kind, type(message), encode(message, self._body_max_bytes))
+        self._send(connection, kind, type(message), encode(message, BODY_MAX_BYTES))
 
     def _send(self, connection: Connection, kind: Kind, of: type[Message], body: bytes) -> None:
         head = header(kind, self._next_id(), type=of.TYPE, type_version=of.VERSION, sender=self._instance)
@@ -165,7 +164,7 @@ class Conversation:
         """With the counters, which of an idle process are those of its last beat."""
         counters = self._shell.counters()
         if counters != self._counted:
-            self._counted, self._beaten = counters, encode(Beat(counters=counters), self._body_max_bytes)
+            self._counted, self._beaten = counters, encode(Beat(counters=counters), BODY_MAX_BYTES)
         return self._beaten
 
     def _say_hello(self, connection: Connection, now: float) -> None:
@@ -191,13 +190,13 @@ class Conversation:
     def _server_spoke(self, connection: Connection, head: Header, body: bytes, now: float) -> None:
         try:
             if head.type == Welcome.TYPE:
-                welcome = decode(Welcome, body, self._body_max_bytes)
+                welcome = decode(Welcome, body, BODY_MAX_BYTES)
                 connection.welcomed(welcome.epoch, now, config_digest=welcome.config_digest)
                 self._shell.welcomed(connection)
             elif head.type == Refused.TYPE:
-                self._refused(connection, decode(Refused, body, self._body_max_bytes))
+                self._refused(connection, decode(Refused, body, BODY_MAX_BYTES))
             elif head.type == Failure.TYPE:
-                self._turned_down(connection, decode(Failure, body, self._body_max_bytes))
+                self._turned_down(connection, decode(Failure, body, BODY_MAX_BYTES))
             elif head.type == Rehello.TYPE and connection.must_say_hello_again():
                 self._say_hello(connection, now)
         except RuntimeFault:

@@ -103,7 +103,7 @@ class BusError(RuntimeFault):
 
 
 class MessageTooLarge(RuntimeFault):
-    """A body is over `bus.body_max_bytes`; it was never sent."""
+    """A body is over `limits.BODY_MAX_BYTES`; it was never sent."""
 
 
 class LedgerError(RuntimeFault):

@@ -113,7 +113,7 @@ class Inbox:
             deadline = self._deadline(header)
             if row.mode == "immediate":
                 self._demand_room(principal, size_bytes)
-            message = decode(cls, body, self.settings.body_max_bytes)
+            message = decode(cls, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             self.counters["refused"] += 1
             self._refuse(header, route, fault)
@@ -185,7 +185,7 @@ class Inbox:
 
     def _refuse(self, header: Header, route: ReplyRoute, fault: RuntimeFault) -> None:
         if header.kind == Kind.REQUEST:
-            route.answer(header, failure_answer(fault, self.settings.body_max_bytes))
+            route.answer(header, failure_answer(fault, limits.BODY_MAX_BYTES))
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Inbox:
             if running.stopped or self._running.get(running.key) is not running:
                 return  # answered, or given up: nobody waits for pieces of it
             with suppress(RuntimeFault):  # one that does not fit is lost; no answer fails for it
-                piece = answer_of(Kind.STREAM, message, self.settings.body_max_bytes)
+                piece = answer_of(Kind.STREAM, message, limits.BODY_MAX_BYTES)
                 running.route.answer(running.header, piece)
 
         return Call(
@@ -255,7 +255,7 @@ class Inbox:
             return None
         if not isinstance(reply, expected):
             raise TypeError(f"a handler of {running.header.type} answered {type(reply).__name__}")
-        return answer_of(Kind.REPLY, reply, self.settings.body_max_bytes)
+        return answer_of(Kind.REPLY, reply, limits.BODY_MAX_BYTES)
 
     def _stopped(self, running: Running) -> RuntimeFault:
         if running.stopped == "expired":
@@ -300,7 +300,7 @@ class Inbox:
             if outcome.code == "busy" and outcome.retry_after_ms is None:
                 outcome.retry_after_ms = limits.BUSY_RETRY_MS
             answer, is_final = (
-                failure_answer(outcome, self.settings.body_max_bytes),
+                failure_answer(outcome, limits.BODY_MAX_BYTES),
                 not outcome.retryable and outcome.code not in _NOT_FINAL,
             )
         elif outcome is None:

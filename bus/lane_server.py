@@ -116,7 +116,7 @@ class LaneServer:
                 fault = BusError(
                     "internal", f"{head.type} {head.message_id} met a defect of {self.instance}; see its log"
                 )
-                self.answer(client.instance, head, failure_answer(fault, self.settings.body_max_bytes))
+                self.answer(client.instance, head, failure_answer(fault, limits.BODY_MAX_BYTES))
         try:
             self._lose(client)
         except Exception:  # noqa: BLE001 - the defect may be in who is told: it is forgotten all the same
@@ -165,7 +165,7 @@ class LaneServer:
         if head.kind == _REQUEST:
             told = head._replace(message_id=head.message_id[:ID_MAX_CHARS], trace="")
             fault = BusError("malformed", wrong)
-            self.answer(client.instance, told, failure_answer(fault, self.settings.body_max_bytes))
+            self.answer(client.instance, told, failure_answer(fault, limits.BODY_MAX_BYTES))
 
     def _request(self, client: _Client, head: Header, body: bytes) -> None:
         fault = self._refusal(head, body)
@@ -179,12 +179,12 @@ class LaneServer:
 
     def _fail(self, client: _Client, head: Header, fault: RuntimeFault, body: bytes = b"") -> None:
         self._tapped("denied", head, body)
-        self.answer(client.instance, head, failure_answer(fault, self.settings.body_max_bytes))
+        self.answer(client.instance, head, failure_answer(fault, limits.BODY_MAX_BYTES))
 
     def _refusal(self, head: Header, body: bytes) -> RuntimeFault | None:
-        limit = self.settings.body_max_bytes
+        limit = limits.BODY_MAX_BYTES
         if len(body) > limit:
-            return BusError("too_large", f"a body of {len(body)} bytes; the limit is {limit} (bus.body_max_bytes)")
+            return BusError("too_large", f"a body of {len(body)} bytes; the limit is {limit}")
         row = self._rows.get(head.type)
         if row is None:
             return BusError("denied", f"the {self.service} lane does not take {head.type!r}")
@@ -206,7 +206,7 @@ class LaneServer:
 
     def _checked(self, routing: bytes, body: bytes) -> Refused | None:
         try:
-            hello = decode(Hello, body, self.settings.body_max_bytes)
+            hello = decode(Hello, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             return Refused(code="malformed", detail=fault.detail)
         refused = refusal_of(hello) or self.authenticate(hello)
@@ -297,7 +297,7 @@ class LaneServer:
             self._tapped("delivered", head, answer.body)
 
     def _send(self, routing: bytes, kind: Kind, message: Message) -> None:
-        self._say(routing, kind, type(message), encode(message, self.settings.body_max_bytes))
+        self._say(routing, kind, type(message), encode(message, limits.BODY_MAX_BYTES))
 
     def _say(self, routing: bytes, kind: Kind, of: type[Message], body: bytes) -> None:
         head = header(kind, self._next_id(), type=of.TYPE, type_version=of.VERSION, sender=self.instance)

@@ -75,7 +75,7 @@ class LedgerClient:
 
     def __init__(self, bus: Bus, settings: LedgerClientSettings) -> None:
         self._bus = bus
-        self._request_timeout_s = settings.request_timeout_ms / 1000
+        self._request_timeout_s = limits.LEDGER_REQUEST_TIMEOUT_MS / 1000
         self._resubmit_pause_s = RESUBMIT_PAUSE_MS / 1000
         self._outage_wait_s = settings.outage_wait_ms / 1000
         self._outstanding_max = limits.UNACKNOWLEDGED_MAX

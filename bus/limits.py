@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+BODY_MAX_BYTES = 8 * 1024 * 1024
+"""A larger body is refused where it is made: one message must not stand in the way of others for long."""
+TAP_HWM = 1000
+"""Batches queued for a reader of the tap; a slower one misses the next ones."""
+DRAIN_MS = 1000
+"""Bound of an endpoint's orderly stop."""
+JOIN_TTL_MAX_S = 30 * 86_400
+"""Longest life of a join token: one that lies about longer is found by somebody else."""
+JOIN_USES_MAX = 1000
+"""Workers that may join with one token: more than a broker has connections for."""
+LEDGER_REQUEST_TIMEOUT_MS = 10_000
+"""A read or write that the ledger leaves unanswered so long is sent again: many of its restarts."""
 OPEN_MAX = 2048
 """Requests of one principal open at one server: memory, against a program in a loop. Shares are by fair turns."""
 LAGGING_MS = 250
@@ -76,8 +88,16 @@ REFUSED_KEYS_WINDOW_MS = 60_000
 """A refused key is recorded once per so long."""
 OUTPUT_ERRORS_MAX = 5
 """Faults named of an answer that breaks its schema."""
+CONTEXT_LINE_MAX_CHARS = 240
+"""Of a learned line: one sentence of a prompt."""
+SOURCE_EVENTS_MAX = 200
+"""Newest events that a signal or artifact names as its source: an answer that holds artifacts stays bounded."""
+READ_FILE_MAX_BYTES = 256 * 1024
+"""Read of a file for a context, from its beginning: it stands in the record of the turn that it is shown in."""
+HITS_MAX = 50
+"""Texts of a search's answer, and texts whose scores are compared."""
 REASON_MAX_CHARS = 200
-"""Of a person's reason for a change of memory, where a command is given it: as ho3.reason_max_chars is shipped."""
+"""Of a person's reason for a change of memory: a sentence or two."""
 POST_HOLD_MS = 5000
 """Milliseconds that a post waits for its service."""
 INDEX_INTERVAL_MS = 200
@@ -94,6 +114,8 @@ PROBE_INTERVAL_MS = 40
 """Between two probes of peers with work: a peer that died is found some ten probes before it would be by its beats."""
 HEARTBEAT_INTERVAL_MS = 200
 """Between two of ZMTP's own heartbeats: a third of their time-out as shipped."""
+HEARTBEAT_TIMEOUT_SHARE = 3 / 4
+"""Of bus.peer_timeout_ms: after this silence ZeroMQ gives a connection up, before the broker gives up its peer."""
 DEDUPE_WINDOW = 8192
 """Message ids remembered per receiver: twice what may be at work."""
 UNBOUND_MAX_BYTES = 32 * 1024 * 1024

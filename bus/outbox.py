@@ -171,7 +171,7 @@ class Outbox(Struct):
         self._open(service, message, body, Callback(expect, self._decoded, on_outcome), timeout_s, trace=trace)
 
     def _encoded(self, message: Message) -> bytes:
-        body = encode(message, self.settings.body_max_bytes)
+        body = encode(message, limits.BODY_MAX_BYTES)
         if self.is_closed:
             raise BusError("cancelled", f"{self.instance} has stopped; {message.TYPE} was not sent")
         return body
@@ -255,11 +255,11 @@ class Outbox(Struct):
     def _decoded(self, head: Header, body: bytes, expect: type[R]) -> R:
         if head.kind == _FAILURE:
             self.counters["failures"] += 1
-            raise fault_of(decode(Failure, body, self.settings.body_max_bytes))
+            raise fault_of(decode(Failure, body, limits.BODY_MAX_BYTES))
         self.counters["replies"] += 1
         if head.type != expect.TYPE:
             raise BusError("malformed", f"the reply to {head.correlation_id} is a {head.type}, not a {expect.TYPE}")
-        return decode(expect, body, self.settings.body_max_bytes)
+        return decode(expect, body, limits.BODY_MAX_BYTES)
 
     def _abandon(self, pending: OwnRequest[Waiter], waiter: Waiter) -> None:
         """The awaiting task was cancelled: the request is, unless somebody else waits for it."""
@@ -287,7 +287,7 @@ class Outbox(Struct):
             HEADER_VERSION, int(Kind.CANCEL), self.next_id(), request.message_id, request.message_id, message.TYPE,
             message.VERSION, request.destination, request.key, 0, 1, False, request.trace, "", self.instance,  # noqa: FBT003
         )  # fmt: skip
-        send_or_drop(connection, head, encode(message, self.settings.body_max_bytes))
+        send_or_drop(connection, head, encode(message, limits.BODY_MAX_BYTES))
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Outbox(Struct):
         """
         pending.after_cancel = False
         try:
-            if decode(Failure, body, self.settings.body_max_bytes).code != "cancelled":
+            if decode(Failure, body, limits.BODY_MAX_BYTES).code != "cancelled":
                 return False
             pending.sent_epoch = None
             if connection.is_bound:
@@ -330,7 +330,7 @@ class Outbox(Struct):
             self.counters["late"] += 1
             return
         try:
-            pending.on_stream(decode(cls, body, self.settings.body_max_bytes))
+            pending.on_stream(decode(cls, body, limits.BODY_MAX_BYTES))
         except RuntimeFault:
             self.counters["late"] += 1
 
@@ -407,7 +407,7 @@ class Outbox(Struct):
 
     def post(self, kind: Kind, service: str, message: Message, *, key: str, trace: str) -> None:
         """Hands a post or a publish to the broker."""
-        body = encode(message, self.settings.body_max_bytes)
+        body = encode(message, limits.BODY_MAX_BYTES)
         connection = self.connections[""]
         if self.is_closed or not connection.is_bound:
             raise BusError("no_route", f"{message.TYPE} was not handed over: {connection.why_down()}")

@@ -334,7 +334,7 @@ class Peer:
             with suppress(RuntimeFault):  # the next one is as good
                 was = self._said
                 if body != self._word:  # else the broker says it again
-                    self._said, self._word = decode(Beat, body, self._settings.body_max_bytes), body
+                    self._said, self._word = decode(Beat, body, limits.BODY_MAX_BYTES), body
                 self._readiness.hear(said := self._said)
                 if said != was:
                     self.on_word(said)
@@ -390,7 +390,7 @@ class Peer:
 
     def _answer_probe(self, head: Header, route: ReplyRoute) -> None:
         probed = Probed(instance=self.instance, state=self._readiness.state, reason=self._readiness.reason)
-        route.answer(head, answer_of(Kind.REPLY, probed, self._settings.body_max_bytes))
+        route.answer(head, answer_of(Kind.REPLY, probed, limits.BODY_MAX_BYTES))
 
     def _answer_broker(self, request: Header, answer: KeptReply) -> None:
         """Sends an answer through the broker.

@@ -24,13 +24,11 @@ class LedgerClientSettings(Section):
         description="how long a write that nobody waits for may wait to share a frame, and again to share a sync"
     )
     outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
-    request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
 
 
 class BusSettings(Section):
     """Broker, lanes and endpoints."""
 
-    body_max_bytes: Positive = Field(description="a larger body is refused where it is made, naming size and limit")
     service_grace_ms: Positive = Field(
         description="a request waits so long for a service, a model call for tools on their way"
     )
@@ -38,14 +36,9 @@ class BusSettings(Section):
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
     beat_interval_ms: Positive = Field(description="how often a peer tells that it lives")
     peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")
-    heartbeat_timeout_ms: Positive = Field(description="silence after which ZeroMQ gives a connection up")
-    tap_hwm: Positive = Field(description="batches queued for a slow tap reader")
-    drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")
     listen: Annotated[str, Field(pattern=r"^(\S{1,255}:[0-9]{1,5})?$")] = Field(
         description="HOST:PORT for workers on other hosts, by CURVE; port 0: any free one; empty: none"
     )
-    join_ttl_max_s: Positive = Field(description="longest life of a join token")
-    join_uses_max: Positive = Field(description="most workers that may join with one token")
 
 
 def build_models() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from hobus.bus.limits import READ_FILE_MAX_BYTES
 from hobus.bus.record.catalog import EVENT_TYPES
 from hobus.config import limits
 from hobus.config.assets import BUDGET_SETTINGS, AgentFile, BudgetPurpose, Contract, Framework, RequiredContext
@@ -92,7 +93,7 @@ def _template_faults(
         if stage.stage in names:
             yield f"{path}.stage: a stage {stage.stage!r} is there twice; rename one"
         names.add(stage.stage)
-        yield from (f"{path}.config.{fault}" for fault in _stage_faults(stage, config))
+        yield from (f"{path}.config.{fault}" for fault in _stage_faults(stage))
         for contract in prompts_of(template):
             if stage.type not in (*_GIVES_NOTHING, *USES[contract][1]):
                 places = ", ".join(USES[contract][1])
@@ -113,7 +114,7 @@ def _tokens_faults(path: str, tokens: Tokens, budget: BudgetConfig, cap_setting:
         yield f"{path}: {said} is above budget.{cap_setting} ({cap}); lower the first or raise the second"
 
 
-def _stage_faults(stage: AnyStage, config: AdminConfig) -> Iterator[str]:
+def _stage_faults(stage: AnyStage) -> Iterator[str]:
     needed = {"tier_select": "tiers", "file_read": "paths", "horizontal_search": "sources"}.get(stage.type)
     if needed is not None and not getattr(stage.config, needed):
         yield f"{needed}: is empty; name one, or set enabled to false"
@@ -132,8 +133,7 @@ def _stage_faults(stage: AnyStage, config: AdminConfig) -> Iterator[str]:
             yield from _above("max_results", stage.config.max_results, "", most)
             yield from _path_faults(stage.config.paths)
         case "file_read":
-            most = config.ho1.file_max_bytes
-            yield from _above("max_size_bytes", stage.config.max_size_bytes, "ho1.file_max_bytes", most)
+            yield from _above("max_size_bytes", stage.config.max_size_bytes, "", READ_FILE_MAX_BYTES)
             yield from _path_faults(stage.config.paths)
         case _:
             pass

@@ -17,7 +17,7 @@ from hobus.config.prompt_contracts import SHIPPED, contract_faults, contract_id_
 from hobus.config.schema import AdminConfig
 from hobus.config.secret_refs import is_secret_name
 from hobus.config.sections.gateway import GatewayConfig, Route
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 from hobus.config.sections.turns import BudgetConfig
 from hobus.config.tool_faults import tool_faults
 
@@ -86,20 +86,20 @@ def _names(values: Iterable[str]) -> str:
 
 _NOT_ABOVE = (
     ("bus.beat_interval_ms", "bus.peer_timeout_ms"),
-    (f"{limits.HEARTBEAT_INTERVAL_MS}", "bus.heartbeat_timeout_ms"),
-    (f"{2 * limits.PAGE_MAX_BYTES}", "bus.body_max_bytes"),
-    ("bus.body_max_bytes", f"{limits.CLIENT_OPEN_MAX_BYTES}"),
     ("ho1.count + ho2.count + http.count", "launcher.processes_max"),
     ("launcher.restart_backoff_min_ms", "launcher.restart_backoff_max_ms"),
     ("launcher.restart_backoff_max_ms", "bus.service_grace_ms"),
     # A turn that brings results of tools is recorded as its words and result by result.
     ("twice host.prompt_max_bytes", "ledger.bodies_max_bytes"),
-    (f"ledger.bodies_max_bytes + {ENTRY_MAX_BYTES}", "bus.body_max_bytes"),
-    ("ho1.file_max_bytes", "ledger.bodies_max_bytes"),  # it stands in the record of the turn that it is shown in
+    (f"ledger.bodies_max_bytes + {ENTRY_MAX_BYTES}", f"{limits.BODY_MAX_BYTES}"),
+    (
+        f"{limits.READ_FILE_MAX_BYTES}",
+        "ledger.bodies_max_bytes",
+    ),
     ("host.degrade_reserve_ms", "host.turn_timeout_ms"),
     (f"tools.output_max_bytes + {FILES_MAX_BYTES + SAID_MAX_BYTES}", "ledger.bodies_max_bytes"),
     ("ho3.gate_low", "ho3.gate_high"),
-    ("ho3.gate_count_threshold", "ho3.source_events_max"),
+    ("ho3.gate_count_threshold", f"{limits.SOURCE_EVENTS_MAX}"),
 )
 """Settings, and limits of the code, of which the first must not be above the second; without `ho3` memory is off."""
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from hobus.config import files
+from hobus.config.limits import FILE_ENTRIES_MAX
 from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
 
@@ -21,9 +22,10 @@ class Limits(NamedTuple):
 def limits_of(config: AdminConfig | None) -> Limits:
     """Those of these settings; without any, of the shipped ones."""
     if config is not None:
-        return Limits(config.ledger.bodies_max_bytes, config.governance.entries_max)
+        return Limits(config.ledger.bodies_max_bytes, FILE_ENTRIES_MAX)
     try:
-        return _shipped_limits((files.SHIPPED_ROOT / files.ADMIN_CONFIG).read_text(encoding="utf-8"))
+        text = (files.SHIPPED_ROOT / files.ADMIN_CONFIG).read_text(encoding="utf-8")
+        return Limits(_shipped_bytes(text), FILE_ENTRIES_MAX)
     except (OSError, ValueError):
         return Limits(None, None)
 
@@ -34,15 +36,11 @@ def file_max_bytes(config: AdminConfig | None = None) -> int | None:
 
 
 @lru_cache(maxsize=1)
-def _shipped_limits(text: str) -> Limits:
+def _shipped_bytes(text: str) -> int | None:
     """Asked of every file that is a home's own, and the same each time."""
-    return Limits(_said(text, "ledger", "bodies_max_bytes"), _said(text, "governance", "entries_max"))
-
-
-def _said(text: str, section: str, name: str) -> int | None:
     try:
         settings: Any = json_value(text)
-        return int(settings[section][name])
+        return int(settings["ledger"]["bodies_max_bytes"])
     except (BadText, KeyError, TypeError, ValueError):
         return None
 
@@ -71,4 +69,4 @@ def too_many(value: Any, entries_max: int | None) -> str:
 
 def said_of_many(entries_max: int) -> str:
     """That a file has more values than that."""
-    return f"has more than {entries_max} values (governance.entries_max); shorten it, or remove it"
+    return f"has more than {entries_max} values; shorten it, or remove it"

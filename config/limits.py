@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+FILE_ENTRIES_MAX = 2048
+"""Values in one governed file but the settings, at any depth: far more than anybody writes by hand."""
 STAGES_MAX = 32
 """Stages of one attention template: each is a line that a person reads."""
 QUERIES_MAX = 64
@@ -16,6 +18,8 @@ OUTPUT_SCHEMA_MAX_BYTES = 32 * 1024
 """Schema of an answer, as JSON: every round of its turn pays for it."""
 OUTPUT_SCHEMA_DEPTH_MAX = 64
 """Levels of such a schema: checking it recurses."""
+SESSIONS_MAX = 4096
+"""Sessions held in memory by a supervisor, whose state is read again when it is asked for; and by a session host."""
 SNAPSHOTS_KEPT = 4
 """Configurations of other digests kept per process: runs of an older one end within minutes."""
 ENTRY_MAX_BYTES = 64 * 1024

@@ -16,17 +16,18 @@ from hobus.bus.messages.base import digest_of, unpack
 if TYPE_CHECKING:
     from hobus.config.snapshot import Snapshot
 
-_BUS, _TURNS, _PROCESSES = "hobus.bus.settings", "hobus.config.sections.turns", "hobus.config.sections.processes"
+_BUS, _TURNS, _RECORD = "hobus.bus.settings", "hobus.config.sections.turns", "hobus.config.sections.record"
+_PROCESSES = "hobus.config.sections.processes"
 SECTIONS = {
-    "bus": (_BUS, "BusSettings"), "ledger": (_PROCESSES, "LedgerConfig"),
+    "bus": (_BUS, "BusSettings"), "ledger": (_RECORD, "LedgerConfig"),
     "gateway": ("hobus.config.sections.gateway", "GatewayConfig"), "budget": (_TURNS, "BudgetConfig"),
     "projection": (_TURNS, "ProjectionConfig"), "attention": (_TURNS, "AttentionConfig"),
     "classify_labels": (_TURNS, "ClassifyLabels"), "sessions": (_TURNS, "SessionsConfig"),
     "quality_gate": (_TURNS, "QualityGateConfig"), "tools": ("hobus.config.sections.tools", "ToolsConfig"),
     "launcher": (_PROCESSES, "LauncherConfig"), "ho1": (_PROCESSES, "Ho1Config"), "ho2": (_PROCESSES, "Ho2Config"),
     "host": (_PROCESSES, "HostConfig"), "http": (_PROCESSES, "HttpConfig"),
-    "governance": ("hobus.config.sections.tools", "GovernanceConfig"),
-    "ho3": ("hobus.config.sections.memory", "Ho3Config"),
+    "governance": ("hobus.config.schema", "GovernanceConfig"),
+    "ho3": (_RECORD, "Ho3Config"),
 }  # fmt: skip
 """Section -> where its model stands."""
 FIGURES = frozenset({"bus", "ledger", "launcher", "host"})

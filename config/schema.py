@@ -6,11 +6,15 @@ Units stand last in names.
 
 from __future__ import annotations
 
+from typing import Literal
+
+from pydantic import Field
+
 from hobus.bus.settings import BusSettings, Section
 from hobus.config.sections.gateway import GatewayConfig
-from hobus.config.sections.memory import Ho3Config
-from hobus.config.sections.processes import Ho1Config, Ho2Config, HostConfig, HttpConfig, LauncherConfig, LedgerConfig
-from hobus.config.sections.tools import GovernanceConfig, ToolsConfig
+from hobus.config.sections.processes import Ho1Config, Ho2Config, HostConfig, HttpConfig, LauncherConfig
+from hobus.config.sections.record import Ho3Config, LedgerConfig
+from hobus.config.sections.tools import ToolsConfig
 from hobus.config.sections.turns import (
     AttentionConfig,
     BudgetConfig,
@@ -19,6 +23,15 @@ from hobus.config.sections.turns import (
     QualityGateConfig,
     SessionsConfig,
 )
+
+
+class GovernanceConfig(Section):
+    """Which packages are believed."""
+
+    signatures: Literal["dev", "signed"] = Field(
+        description="dev: any signature will do; signed: only keys of `hobus package trust list` count, and the home's "
+        "own files are admin_config.json alone"
+    )
 
 
 class AdminConfig(Section):

@@ -3,6 +3,8 @@
 ARGUMENTS_MAX_CHARS = 256 * 1024
 """Of one tool call, some 64,000 tokens: its order carries them, and every later round of its turn."""
 
+CONNECT_TIMEOUT_MS = 5000
+"""Until a connection to a provider stands: a server that is there answers within a round trip or two."""
 CALLS_MAX = 4096
 """Orders' prompts at once, and calls that a provider bears: as many as any process takes."""
 

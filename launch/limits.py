@@ -6,6 +6,10 @@ FORK_ATTEMPTS_MAX = 3
 """Of one process, by one zygote after the other; then it is started as a fresh interpreter."""
 FORK_POLL_MS = 2
 """Milliseconds between two looks whether the last zygote's processes have ended."""
+SESSIONS_LISTED_MAX = 50
+"""Sessions of one list that names no number, and the most over HTTP: each is read from its journal."""
+STARTING_MAX = 16
+"""Processes that are starting at once: so many take the machine from nobody."""
 DRAIN_SHARE = 0.8
 """Of the time to stop: the rest is for what a process does after its drain."""
 START_CRASHES = 3

@@ -14,7 +14,6 @@ from hobus.bus.record.catalog import SEARCHED_STREAMS, stream_kind
 from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText
 from hobus.bus.word_scores import Weights, score, weights
-from hobus.config.sections.processes import SearchConfig
 from hobus.ledger_service import limits as own_limits
 from hobus.ledger_service.limits import QUERY_MAX_CHARS
 from hobus.ledger_service.search_index import (
@@ -83,9 +82,9 @@ def _looked_at(words: str, chars_max: int) -> str:
     return words if len(words) <= chars_max else f"{words[:half]} {words[len(words) - half :]}"
 
 
-def _read_at_most(question: Search, config: SearchConfig) -> int:
+def _read_at_most(question: Search) -> int:
     """Of the texts that have the words so many are read."""
-    return min(_COMPARED * question.limit, config.hits_max)
+    return min(_COMPARED * question.limit, limits.HITS_MAX)
 
 
 def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
@@ -96,7 +95,6 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
     *,
     after: int,
     before: int,
-    config: SearchConfig,
     text_at: TextAt,
 ) -> Iterator[Scored]:
     """Those that come first by the words they have, each with its score; between two of them others may be served."""
@@ -104,7 +102,7 @@ def each_hit(  # noqa: PLR0913 - what is asked, of what, within which bounds
         return
     among = Among(_narrowed(question), after, before)
     known, held = _ranked(index, among, terms, own_limits.POSTINGS_MAX)
-    for row in _first(index, held, known, _read_at_most(question, config), own_limits.EXCERPT_CHARS):
+    for row in _first(index, held, known, _read_at_most(question), own_limits.EXCERPT_CHARS):
         sequence, number = place_of(row)
         found = text_at(sequence, number)
         if found is None or not _is_of(found[0], question):
@@ -189,16 +187,14 @@ def looked_for(counts: Mapping[str, int], postings_max: int) -> list[str]:
     return sought
 
 
-def best(  # noqa: PLR0913 - what an answer says
-    found: Sequence[Scored], question: Search, terms: list[str], *, config: SearchConfig, head: int, reached: int
-) -> Hits:
+def best(found: Sequence[Scored], question: Search, terms: list[str], *, head: int, reached: int) -> Hits:
     """The answer: of equal scores the newest first."""
     enough = [one for one in found if one.passage.score >= question.score_min]
-    limit = min(question.limit, config.hits_max)
+    limit = min(question.limit, limits.HITS_MAX)
     late = question.statements_first
     first = nlargest(limit, enough, key=lambda one: (not (late and _is_asked(one)), one.passage.score, one.sequence))
     hits = [_hit(one, own_limits.EXCERPT_CHARS) for one in first]
-    more = len(enough) > len(hits) or len(found) >= _read_at_most(question, config)
+    more = len(enough) > len(hits) or len(found) >= _read_at_most(question)
     return Hits(hits=hits, more=more, words=terms, head=head, reached=reached)
 
 

@@ -20,7 +20,6 @@ from hobus.bus.record.catalog import SEARCHED_TYPES, searched_bodies
 from hobus.bus.record.entry import Entry, to_entry
 from hobus.bus.record.journal import principal_in, started_id
 from hobus.bus.record.searched import SearchedText, searched_texts
-from hobus.config.sections.processes import SearchConfig
 from hobus.ledger_service import limits
 from hobus.ledger_service.finding import Scored, best, each_hit, indexed, terms_of
 from hobus.ledger_service.index import Committed
@@ -43,8 +42,8 @@ _log = structlog.get_logger("ledger")
 class FullText:
     """The search of one ledger; `close` gives its file back."""
 
-    def __init__(self, bus: Bus, disk: Disk, config: SearchConfig, tables: Tables, files: SegmentFiles) -> None:
-        self._bus, self._disk, self._config = bus, disk, config
+    def __init__(self, bus: Bus, disk: Disk, tables: Tables, files: SegmentFiles) -> None:
+        self._bus, self._disk = bus, disk
         self._tables, self._files = tables, files
         self._tokens = Tokens()
         self._principals: dict[str, str] = {}  # by session
@@ -195,7 +194,7 @@ class FullText:
         found: list[Scored] = []
         try:
             for one in each_hit(
-                index, self._tokens, question, terms, after=after, before=before, config=self._config,
+                index, self._tokens, question, terms, after=after, before=before,
                 text_at=self._text_at,
             ):  # fmt: skip
                 found.append(one)
@@ -204,7 +203,7 @@ class FullText:
         except sqlite3.Error as error:
             self._broken(error)
             raise LedgerError("unavailable", f"the search index is made anew ({error}): ask again") from error
-        return best(found, question, terms, config=self._config, head=head, reached=reached)
+        return best(found, question, terms, head=head, reached=reached)
 
     async def _reach(self, sequence: int) -> None:
         """The index has this entry, or the time for that is over."""

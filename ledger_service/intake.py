@@ -16,7 +16,7 @@ from hobus.bus.record.entry import HASH_BYTES, PAIR, SCHEMA_VERSION, Entry, pack
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import WriteConflict
 from hobus.config import limits
-from hobus.config.sections.processes import LedgerConfig
+from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service.admission import Earlier, StreamHead, advance, judge, refusal
 from hobus.ledger_service.frame import SALT_BYTES, salted_hash
 from hobus.ledger_service.index import Committed, key_hashes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hobus.bus.errors import LedgerError
 
 if TYPE_CHECKING:
-    from hobus.config.sections.processes import LedgerConfig
+    from hobus.config.sections.record import LedgerConfig
 
 PRINCIPAL_TAILS_MAX = 16
 """Long polls of one principal that wait at once."""

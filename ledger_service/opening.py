@@ -14,7 +14,7 @@ from hobus.bus.port import Disk
 from hobus.bus.record.entry import INTEGER_MAX, spelled_bytes, to_entry
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BatchSetAside
-from hobus.config.sections.processes import LedgerConfig
+from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service import limits
 from hobus.ledger_service.index import FILE as INDEX
 from hobus.ledger_service.index import FILES, Committed, Index, Position

@@ -9,7 +9,6 @@ from hobus.bus.messages.ledger import Hits, Search
 from hobus.bus.record.catalog import searched_bodies
 from hobus.bus.record.entry import Entry
 from hobus.bus.record.searched import SearchedText, searched_texts
-from hobus.config.sections.processes import SearchConfig
 from hobus.ledger_service.finding import best, each_hit, indexed, terms_of
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.search_index import BODIES_MAX, IndexedText, SearchIndex, Tokens
@@ -17,9 +16,7 @@ from hobus.ledger_service.search_index import BODIES_MAX, IndexedText, SearchInd
 _AT_ONCE = 1024
 
 
-def search_directory(
-    path: Path, question: Search, config: SearchConfig, progress: Callable[[int], None] = lambda _count: None
-) -> Hits:
+def search_directory(path: Path, question: Search, progress: Callable[[int], None] = lambda _count: None) -> Hits:
     """As the ledger itself would answer an operator. Raises Damage.
 
     `progress` is told how many entries were read. It costs a pass over the record, and its texts in memory.
@@ -46,10 +43,10 @@ def search_directory(
         terms = terms_of(question, tokens)
         before = head + 1 if question.before is None else min(question.before, head + 1)
         found = each_hit(
-            index, tokens, question, terms, after=after, before=before, config=config,
+            index, tokens, question, terms, after=after, before=before,
             text_at=lambda sequence, number: texts.get((sequence, number)),
         )  # fmt: skip
-        return best(list(found), question, terms, config=config, head=head, reached=head)
+        return best(list(found), question, terms, head=head, reached=head)
     finally:
         index.close()
         tokens.close()

@@ -23,7 +23,7 @@ from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.port import Bus, Disk
 from hobus.bus.record.catalog import may_write_entry
-from hobus.config.sections.processes import LedgerConfig
+from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service.full_text import FullText
 from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom
@@ -101,7 +101,7 @@ class LedgerService(Actor):
                 remove_search(self._disk)
             return None
         self._unsearched.set()
-        return FullText(self._bus, self._disk, self._config.search, opening.tables, opening.files)
+        return FullText(self._bus, self._disk, opening.tables, opening.files)
 
     async def _caught_up(self, bus: Bus) -> Opening:
         opening = open_ledger(self._disk, self._config)

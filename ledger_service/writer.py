@@ -16,7 +16,7 @@ from hobus.bus import limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
-from hobus.config.sections.processes import LedgerConfig
+from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service import limits as own_limits
 from hobus.ledger_service.admission import StreamHead, refusal
 from hobus.ledger_service.frame import (

@@ -72,8 +72,7 @@ class SimulatedRig:
     def ledger_client(self, role: str, peer: Peer | None = None) -> LedgerClient:
         """The ledger as this process has it, else one more of the role, the same each time."""
         if peer is not None or role not in self._clients:
-            settings = ledger_settings(request_timeout_ms=2000)
-            self._clients[role] = LedgerClient(peer or self.world.client(role), settings)
+            self._clients[role] = LedgerClient(peer or self.world.client(role), ledger_settings())
         return self._clients[role]
 
 

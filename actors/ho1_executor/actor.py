@@ -163,7 +163,7 @@ class Executor(Actor):
             return FileText(refused="not_permitted", warning="this worker reads no files of the cluster's machine")
         agent = (await self._snapshots.get(message.config_digest)).agents.get(message.agent_id)
         roots = () if agent is None else agent.permissions.paths
-        return self._files.read(message.path, roots, min(message.max_bytes, self._config.ho1.file_max_bytes))
+        return self._files.read(message.path, roots, min(message.max_bytes, limits.READ_FILE_MAX_BYTES))
 
     async def _answer(self, job: Job) -> Receipt:
         if job.is_repeat and (recorded := await self._recorded(job)) is not None:

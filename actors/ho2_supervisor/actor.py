@@ -79,8 +79,16 @@ class Supervisor(Actor):
     service = "ho2"
     needs = ("ledger",)
 
-    def __init__(self, *, snapshot: Snapshot) -> None:
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        sessions_max: int = config_limits.SESSIONS_MAX,
+        snapshot_entries: int = limits.SNAPSHOT_ENTRIES,
+    ) -> None:
         self._first = snapshot
+        self._sessions_max = sessions_max
+        self._snapshot_entries = snapshot_entries
 
     @property
     def _snapshot(self) -> Snapshot:
@@ -103,7 +111,9 @@ class Supervisor(Actor):
         self._memory = config.memory
         self._learning = self._memory and Learning(configurations, self._memory)
         self._unowned = Unowned(first)
-        self._registry = Registry(configurations, self._unowned)
+        self._registry = Registry(
+            configurations, self._unowned, sessions_max=self._sessions_max, snapshot_entries=self._snapshot_entries
+        )
         driver = Driver(configurations, self._registry, self._learning)
         self._runs = Runs(configurations, self._registry, driver)
         self._take_over = TakeOver(limits.TAKEOVER_ATTEMPTS_MAX, self._registry, self._runs, self._learning)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+SNAPSHOT_ENTRIES = 400
+"""Entries after which an idle session's state is recorded anew: what a loading reads at most, some milliseconds."""
 MISTAKES_MAX = 3
 """Rounds in a row in which a model gets every call wrong: what three results have not helped, more will not."""
 ORDER_SLOW_S = 0.25

@@ -12,9 +12,10 @@ from hobus.actors.ho3_memory.context_line import fault_of_line
 from hobus.actors.ho3_memory.event_time import LAST_US, PointInTime, micros, timestamp_of
 from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_stated, state_of
 from hobus.bus.errors import MemoryFault
+from hobus.bus.limits import CONTEXT_LINE_MAX_CHARS
 from hobus.bus.messages.ids import artifact_id, gate_window_key, iso_of_us
 from hobus.bus.messages.memory import Artifact, ArtifactType, PlainOverlay
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 from hobus.config.sections.turns import ClassifyLabels
 
 _TYPES: dict[str, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
@@ -75,7 +76,7 @@ def demand_acceptable(  # noqa: PLR0913 - what it is judged on
 ) -> None:
     """Raises MemoryFault for an artifact that may not stand: invalid_overlay, unknown_events, invalid_time."""
     fault = (
-        fault_of_artifact(artifact, config, vocabulary)
+        fault_of_artifact(artifact, vocabulary)
         or _fault_of_events(artifact, sources)
         or _fault_of_principal(artifact, memory, config, seq)
     )
@@ -141,10 +142,10 @@ def some(ids: Sequence[str]) -> str:
     return shown if len(ids) <= _SHOWN_IDS else f"{shown} and {len(ids) - _SHOWN_IDS} more"
 
 
-def fault_of_artifact(artifact: Artifact, config: Ho3Config, vocabulary: ClassifyLabels) -> str:
+def fault_of_artifact(artifact: Artifact, vocabulary: ClassifyLabels) -> str:
     """'' or what is wrong with it in itself. Raises MemoryFault(invalid_time) for a time that no calendar has."""
     checks = (
-        fault_of_line(artifact.context_line, chars_max=config.context_line_max_chars),
+        fault_of_line(artifact.context_line, chars_max=CONTEXT_LINE_MAX_CHARS),
         _fault_of_labels("domain", artifact.labels.domain, vocabulary.domain),
         _fault_of_labels("task", artifact.labels.task, vocabulary.task),
         _fault_of_sources(artifact),

@@ -19,6 +19,7 @@ from hobus.actors.ho3_memory.store import Logged, Store
 from hobus.bus.dispatch import Actor, Call, said_by
 from hobus.bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.limits import REASON_MAX_CHARS
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.ledger import WriteEntry
@@ -82,16 +83,16 @@ class Memory(Actor):
 
     async def on_read_signals(self, message: m.ReadSignals, call: Call) -> m.Signals:
         """Accumulators."""
-        return answers.signals(message, *await self._asked(message, call), page_max=self._config.page_max)
+        return answers.signals(message, *await self._asked(message, call), page_max=limits.PAGE_MAX)
 
     async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
         """Overlays, in append order."""
         said_by(call, message.principal)
-        return answers.overlays(message, *await self._asked(message, call), page_max=self._config.page_max)
+        return answers.overlays(message, *await self._asked(message, call), page_max=limits.PAGE_MAX)
 
     async def on_read_active_biases(self, message: m.ReadActiveBiases, call: Call) -> m.Biases:
         """What may go into a prompt."""
-        return answers.biases(message, *await self._asked(message, call), page_max=self._config.page_max)
+        return answers.biases(message, *await self._asked(message, call), page_max=limits.PAGE_MAX)
 
     async def on_read_review(self, message: m.ReadReview, call: Call) -> m.Review:
         """What waits for a person, and what was refused."""
@@ -208,7 +209,7 @@ class Memory(Actor):
     ) -> m.ConsolidationFailureLogged:
         """The signal's gate is closed for a while; an order's failure counts once, however often it is logged."""
         await self._until_open(call)
-        chars_max = self._config.reason_max_chars
+        chars_max = REASON_MAX_CHARS
         message = message.model_copy(
             update={"reason": message.reason[:chars_max], "line": acceptance.showable(message.line)[:chars_max]}
         )
@@ -238,8 +239,8 @@ class Memory(Actor):
 
     async def _log_signals(self, agent_id: str, signals: Sequence[m.Signal], call: Call) -> m.SignalsLogged:
         await self._until_open(call)
-        if len(signals) > (signals_max := self._config.signals_max):
-            raise BusError("rejected", f"{len(signals)} events at once; at most {signals_max} (ho3.signals_max)")
+        if len(signals) > limits.SIGNALS_MAX:
+            raise BusError("rejected", f"{len(signals)} events at once; at most {limits.SIGNALS_MAX}")
         facts = [records.signal_fact(agent_id, signal) for signal in signals]
         latest_us = max(fact.at_us for fact in facts)
         now_us = self._now_us()
@@ -287,10 +288,8 @@ class Memory(Actor):
         too long a reason, BusError(denied) for a door that names none.
         """
         said_by(call, change.principal)
-        if len(change.reason) > (chars_max := self._config.reason_max_chars):
-            raise BusError(
-                "rejected", f"a reason of {len(change.reason)} characters; at most {chars_max} (ho3.reason_max_chars)"
-            )
+        if len(change.reason) > (chars_max := REASON_MAX_CHARS):
+            raise BusError("rejected", f"a reason of {len(change.reason)} characters; at most {chars_max}")
         log = self._store.memory(change.agent_id).artifacts.log(change.artifact_id)
         moment = PointInTime(micros(change.at), self._store.applied_seq)
         overlay = None if log is None else log.overlay(moment, is_superseded=False)

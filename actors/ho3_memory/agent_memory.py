@@ -18,11 +18,12 @@ from hobus.actors.ho3_memory.event_time import PointInTime, decay
 from hobus.actors.ho3_memory.evidence import Level, reach_us
 from hobus.actors.ho3_memory.failures import Failures
 from hobus.actors.ho3_memory.gate import STATED, GateFacts, LearnedStatement, judge
+from hobus.actors.ho3_memory.limits import PAGE_MAX
 from hobus.actors.ho3_memory.records import Fact, signal_entry_id
 from hobus.actors.ho3_memory.signals import SignalTable
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import Accumulator, Bias, GateResult, Quarantined
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 Origin = tuple[str, str]
 """Whose an event is, and of which signal."""
@@ -40,7 +41,7 @@ class AgentMemory:
         self._signals = SignalTable(config, self._database)
         self._failures = Failures(self._database)
         self._reach_us = reach_us(config)
-        self.artifacts = Artifacts(agent_id, config, self._database)
+        self.artifacts = Artifacts(agent_id, self._database)
 
     # --- growing ----------------------------------------------------------------------------------------------------
 
@@ -200,8 +201,8 @@ class AgentMemory:
                 yield line.first_seq, Bias(overlay_id=name, artifact=artifact, decay=share)
 
     def quarantined(self, as_of: PointInTime, principal: str | None) -> list[Quarantined]:
-        """Lines that were refused, in order of event time; the newest `ho3.page_max`."""
-        return self._failures.quarantined(as_of, principal, at_most=self._config.page_max)
+        """Lines that were refused, in order of event time; the newest `PAGE_MAX`."""
+        return self._failures.quarantined(as_of, principal, at_most=PAGE_MAX)
 
     def counts(self, as_of: PointInTime) -> tuple[int, int, int, int]:
         """Signals, events, overlays, and how many of them are active."""

@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 
 from hobus.actors.ho3_memory.database import Database
 from hobus.actors.ho3_memory.event_time import PointInTime, micros, timestamp_of
-from hobus.actors.ho3_memory.limits import LINES_KEPT, PACKED_LEVEL
+from hobus.actors.ho3_memory.limits import LINES_KEPT, PACKED_LEVEL, PAGE_MAX
 from hobus.actors.ho3_memory.overlay_log import SWITCHES, Change, OverlayLog, folded, is_stated, rule_of
 from hobus.actors.ho3_memory.records import Fact, name_of, packed_artifact, unpacked_artifact
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import overlay_id
 from hobus.bus.messages.memory import InForce, Overlay
-from hobus.config.sections.memory import Ho3Config
 
 _NEWER = (
     "EXISTS (SELECT 1 FROM subjects AS other WHERE other.whose = mine.whose AND other.subject = mine.subject "
@@ -57,9 +56,8 @@ class Line(NamedTuple):
 class Artifacts:
     """Grows by `change`."""
 
-    def __init__(self, agent_id: str, config: Ho3Config, database: Database) -> None:
+    def __init__(self, agent_id: str, database: Database) -> None:
         self._agent_id = agent_id
-        self._page_max = config.page_max
         self._database = database
         self._lines: OrderedDict[tuple[int, int, float], InForce] = OrderedDict()
 
@@ -236,14 +234,14 @@ class Artifacts:
         state = _ACTIVE if active_only else "1"
         return self._shown(
             as_of, f"{named} AND {owned} AND {state} AND first_seq > :after ORDER BY first_seq LIMIT :limit",
-            signal=signal_id, whose=principal, after=after, limit=self._page_max + 1,
+            signal=signal_id, whose=principal, after=after, limit=PAGE_MAX + 1,
         )  # fmt: skip
 
     def pending(self, as_of: PointInTime, principal: str | None) -> list[Overlay]:
-        """What waits for a person, in append order; the newest `ho3.page_max`."""
+        """What waits for a person, in append order; the newest `PAGE_MAX`."""
         owned = "whose = :whose" if principal is not None else "1"
         waiting = f"is_enabled AND is_pending AND {owned} ORDER BY first_seq DESC LIMIT :limit"
-        return self._shown(as_of, waiting, whose=principal, limit=self._page_max)[::-1]
+        return self._shown(as_of, waiting, whose=principal, limit=PAGE_MAX)[::-1]
 
     def _shown(self, as_of: PointInTime, which: str, **values: object) -> list[Overlay]:
         with self.as_of(as_of):

@@ -94,7 +94,7 @@ _WIDE_SENTENCE_END = re.compile(r"[\u3002\uff01\uff1f](?=\S)")
 def fault_of_line(line: str, *, chars_max: int) -> str:
     """'' or what is wrong with the line, without repeating it."""
     if len(line) > chars_max:
-        return f"context_line has {len(line)} characters; the limit is {chars_max} (ho3.context_line_max_chars)"
+        return f"context_line has {len(line)} characters; the limit is {chars_max}"
     if hidden := _hidden(line):
         return f"context_line holds the control or invisible character U+{ord(hidden):04X}"
     if line != line.strip():

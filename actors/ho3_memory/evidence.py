@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from hobus.actors.ho3_memory.event_time import DECIMALS, HOUR_US, remaining
 from hobus.actors.ho3_memory.limits import ABSENCE_MAX_HOURS
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 _ROUNDING = 1e-9
 """A share is compared once it is rounded: half of this away from the floor it may still pass."""

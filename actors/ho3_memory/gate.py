@@ -12,7 +12,7 @@ from hobus.actors.ho3_memory.event_time import hours_us, timestamp_of
 from hobus.actors.ho3_memory.evidence import Level
 from hobus.actors.ho3_memory.signals import EventTally
 from hobus.bus.messages.memory import GateResult, OverlayState
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 STATED = "explicit:"
 """The kind of signals that are statements: each is learnt when it is made, and counting adds nothing to it."""

@@ -1,5 +1,9 @@
 """Engineering limits of memory."""
 
+PAGE_MAX = 1000
+"""Lines and ids of a page: what a screen's worth of questions reads, far below a body's limit."""
+SIGNALS_MAX = 256
+"""Events of one turn that are logged together: a turn has some ten."""
 PAGE_CACHE_KB = 32_000
 """Pages of an agent's working store in RAM; the rest is in its file, and in the system's cache of it."""
 LINES_KEPT = 1000

@@ -28,8 +28,9 @@ from hobus.actors.ho3_memory.evidence import (
 )
 from hobus.actors.ho3_memory.limits import ABSENCE_MAX_HOURS, LAST_SEQUENCE
 from hobus.actors.ho3_memory.records import EVERYBODY, Fact, name_of
+from hobus.bus.limits import SOURCE_EVENTS_MAX
 from hobus.bus.messages.memory import Accumulator
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 Whose = tuple[str | None, str]
 """A principal (None: everybody) and a signal of its."""
@@ -288,7 +289,7 @@ class SignalTable:
         return self._database.row(more, name_of(whose), as_of.seq) is not None
 
     def accumulator(self, whose: Whose, as_of: PointInTime, *, with_ids: bool) -> Accumulator | None:
-        """What its events add up to as of then, None before the first; it names the newest `ho3.source_events_max`."""
+        """What its events add up to as of then, None before the first; it names the newest `SOURCE_EVENTS_MAX`."""
         tally, known = self.tally(whose, as_of), self._known(whose)
         if known is None or tally.last_us is None:
             return None
@@ -296,7 +297,7 @@ class SignalTable:
         if with_ids:
             newest = self._database.rows(
                 f"SELECT event_id, session_id FROM events WHERE {_AS_OF} {_NEWEST_FIRST} LIMIT ?",
-                known.number, *as_of, self._config.source_events_max,
+                known.number, *as_of, SOURCE_EVENTS_MAX,
             )[::-1]  # fmt: skip
         return Accumulator(
             signal_id=whose[1],

@@ -28,7 +28,7 @@ from hobus.bus.errors import IN_DOUBT, LedgerError, MessageTooLarge, RuntimeFaul
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry
 from hobus.bus.port import Bus
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 _log = structlog.get_logger("memory")
 _SEQUENCE = attrgetter("seq")

@@ -31,6 +31,7 @@ from hobus.bus.messages.session import (
 from hobus.bus.port import Bus, Disk
 from hobus.bus.spool import RecordKeeper, Spool
 from hobus.config.begun_sessions import BegunSessions
+from hobus.config.limits import SESSIONS_MAX
 from hobus.config.recorded import Snapshots
 from hobus.config.snapshot import Snapshot
 
@@ -56,7 +57,7 @@ class SessionHost(Actor):
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
         self._terms = Terms(snapshot)
         self._spool = Spool(spool, SPOOL_FILE)
-        self._sessions = BegunSessions(snapshot.config.ho2.sessions_max)
+        self._sessions = BegunSessions(SESSIONS_MAX)
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
     async def start(self, bus: Bus) -> None:

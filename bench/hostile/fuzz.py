@@ -28,7 +28,7 @@ from bench.hostile.enrol import enrolled
 from bench.hostile.floods import Asked, ask_on
 from bench.hostile.fuzzer import How, Words
 from bench.report import machine, markdown, put_between
-from hobus.bus.limits import RECORD_INTERVAL_MS
+from hobus.bus.limits import BODY_MAX_BYTES, RECORD_INTERVAL_MS
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
@@ -153,7 +153,7 @@ def words_of(up: Cluster, name: str, options: argparse.Namespace, frames: int, w
     target = TARGETS[name]
     return Words(
         name=f"f{list(TARGETS).index(name)}", how=target.how, frames=frames, rate=options.rate, seed=options.seed, endpoint=target.endpoint(up),
-        body_max=up.place.snapshot.config.bus.body_max_bytes, run=str(up.home.run), roles=target.roles,
+        body_max=BODY_MAX_BYTES, run=str(up.home.run), roles=target.roles,
         services=target.services, workers=tuple(workers) if target.is_remote else (),
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from zlib import crc32
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.ledger import Ack, Entry, Lookup, Part, Read, Tail, Write, WriteEntry
 from hobus.bus.sim.disk import SimDisk, SimMedium
-from hobus.config.sections.processes import LedgerConfig, SearchConfig
+from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service.frame import HEADER_BYTES, Built, build_frame, store_at
 from hobus.ledger_service.service import LedgerService
 from hobus.ledger_service.writer import Outcome
@@ -31,19 +31,9 @@ def ledger_config(**changed: Any) -> LedgerConfig:
         "bodies_max_bytes": 32_768,
         "lazy_commit_ms": 10,
         "outage_wait_ms": 1_000,
-        "request_timeout_ms": 1_000,
-        "search": search_config(),
+        "search": {"enabled": True},
     }
     return LedgerConfig(**{**values, **changed})
-
-
-def search_config(**changed: Any) -> SearchConfig:
-    """Small figures, too."""
-    values: dict[str, Any] = {
-        "enabled": True,
-        "hits_max": 10,
-    }
-    return SearchConfig(**{**values, **changed})
 
 
 def stored_frame(

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from bench.ledger_drills.rig import SmallBus, SteppedClock, ledger_config, start, write
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError, RuntimeFault
-from hobus.config.sections.processes import LedgerConfig
+from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service.verify import is_ledger, verify_directory
 
 Outcome = Literal["refused", "told", "repaired", "whole", "lost", "invented"]

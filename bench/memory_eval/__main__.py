@@ -23,7 +23,7 @@ from bench.memory_eval.scores import Figures, Score, figures_of, measured
 from bench.memory_eval.tuning import CHOICES, GOALS, TRAINING, Numbers, tuned
 from bench.memory_eval.worlds import DAY_US, KINDS, Session, Turn, World, world
 from bench.report import arguments, goal_row, markdown, put_between, write_json
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 DOCUMENT = Path("bench/results/memory.md")
 RESULTS = Path("bench/results/memory_eval.json")

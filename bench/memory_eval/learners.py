@@ -21,7 +21,7 @@ from hobus.actors.ho3_memory.event_time import PointInTime, timestamp_of
 from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.ids import LOCAL, RunId
 from hobus.bus.messages.memory import GateResult, Labels
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 Shown = list[tuple[str, str]]
 """Signals, each with a line of it; a signal may have several."""

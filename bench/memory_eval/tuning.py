@@ -14,7 +14,7 @@ from typing import Any
 from bench.memory_eval.learners import Memory, labels_of
 from bench.memory_eval.scores import Figures, figures_of, measured
 from bench.memory_eval.worlds import DAY_US, Session, Turn, World
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 GOALS = {"f1": 0.85, "tokens": 60.0, "forget_days_p50": 7.0}
 Numbers = dict[str, Any]

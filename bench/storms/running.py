@@ -48,7 +48,6 @@ SETTINGS = {
     "launcher.crash_budget": 1_000_000,
     "launcher.healthy_after_ms": 2000,  # each storm is the first misfortune of its victims
     "ledger.segment_bytes": SEGMENT_BYTES,
-    "sessions.snapshot_entries": 10,  # less than a turn has
 }
 
 

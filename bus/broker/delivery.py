@@ -34,7 +34,6 @@ class Delivery:
         self._endings = endings
         self._placement = placement
         self._post_hold_s = POST_HOLD_MS / 1000
-        self._body_max = state.settings.body_max_bytes
 
     def admit(self, peer: BoundPeer, frame: Header, header_bytes: int, body: bytes) -> Row | None:
         """The catalog row under which an asking frame may pass; None when it was refused (and answered)."""
@@ -52,8 +51,8 @@ class Delivery:
         if not self._is_own_id(peer, frame.message_id, frame.type):
             self._endings.deny(peer, frame, body, "foreign_id", "the message id is another peer's, or of its order")
             return None
-        if len(body) > self._body_max:
-            detail = f"a body of {len(body)} bytes; the limit is {self._body_max} (bus.body_max_bytes)"
+        if len(body) > limits.BODY_MAX_BYTES:
+            detail = f"a body of {len(body)} bytes; the limit is {limits.BODY_MAX_BYTES}"
             self._endings.refuse(peer, frame, "too_large", detail)
             return None
         return row
@@ -285,8 +284,8 @@ class Delivery:
         return None
 
     def _answer_fault(self, pending: OpenRequest, frame: Header, body: bytes, header_bytes: int) -> str:
-        if len(body) > self._body_max:
-            return f"a body of {len(body)} bytes; the limit is {self._body_max} (bus.body_max_bytes)"
+        if len(body) > limits.BODY_MAX_BYTES:
+            return f"a body of {len(body)} bytes; the limit is {limits.BODY_MAX_BYTES}"
         if frame.kind == Kind.REPLY and pending.row.reply is not None and frame.type != pending.row.reply.TYPE:
             return "a reply of another type than the catalog's"
         return malformation_of(frame, header_bytes) if header_bytes > 1024 else ""  # noqa: PLR2004 - short ones fit

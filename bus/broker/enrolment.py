@@ -57,7 +57,7 @@ class Enrolment:
                 code="bad_token", detail="a local socket cannot be used to join: connect by the token's address"
             )
         try:
-            wanted = decode(Join, body, self._state.settings.body_max_bytes)
+            wanted = decode(Join, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             return Refused(code="malformed", detail=fault.detail)
         answer = self._keys.join(wanted, origin.key, self._state.now + self._state.wall_offset)

@@ -55,7 +55,7 @@ class Membership:
         """The connection is bound, or refused and as unbound as before."""
         state = self._state
         try:
-            hello = decode(Hello, body, state.settings.body_max_bytes)
+            hello = decode(Hello, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             self._refuse(connection, frame, "", Refused(code="malformed", detail=fault.detail))
             return
@@ -104,7 +104,7 @@ class Membership:
         try:
             # An idle peer's beat is its last one again, which was looked at.
             is_known = frame.kind == Kind.BEAT and body == peer.beaten
-            said = peer.beat if is_known else decode(TOLD[frame.kind], body, state.settings.body_max_bytes)
+            said = peer.beat if is_known else decode(TOLD[frame.kind], body, limits.BODY_MAX_BYTES)
             if not is_known and (excess := excess_of(said)):
                 raise BusError("too_large", excess)
             if isinstance(said, AnnounceTools):

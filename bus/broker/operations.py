@@ -62,7 +62,7 @@ class Operations:
             return
         cls, _ = self._answers[frame.type]
         try:
-            message = decode(cls, body, self._state.settings.body_max_bytes)
+            message = decode(cls, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             self._endings.refuse(peer, frame, fault.code, fault.detail)
             return
@@ -91,7 +91,7 @@ class Operations:
         _, answer = self._answers[frame.type]
         try:
             reply = answer(message)
-            data = b"" if reply is None else encode(reply, state.settings.body_max_bytes)
+            data = b"" if reply is None else encode(reply, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             self._endings.refuse(peer, frame, fault.code, fault.detail)
             return
@@ -104,7 +104,7 @@ class Operations:
     def _mirror(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """A lane's frame is tapped in place of the post that told of it."""
         try:
-            told = decode(control.LaneFrame, body, self._state.settings.body_max_bytes)
+            told = decode(control.LaneFrame, body, limits.BODY_MAX_BYTES)
             if told.verdict not in VERDICTS:
                 raise BusError("malformed", "no verdict of the tap")
             mirrored = unpack_header(told.header)

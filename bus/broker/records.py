@@ -103,7 +103,7 @@ class RecordBook:
             return
         self._batch = b""
         try:
-            written = decode(Written, body, self._settings.body_max_bytes)
+            written = decode(Written, body, limits.BODY_MAX_BYTES)
         except RuntimeFault:
             return
         self.dropped += sum(ack.outcome == "refused" for ack in written.acks)
@@ -115,7 +115,7 @@ class RecordBook:
             entries.append(self._entry(overflow, self._wall_us, self._dropped_unsaid))
             self._dropped_unsaid = 0
         self._notes.clear()
-        return encode(Write(entries=entries), self._settings.body_max_bytes)
+        return encode(Write(entries=entries), limits.BODY_MAX_BYTES)
 
     def _entry(self, noted: Noted, first_us: int, count: int) -> WriteEntry:
         self._entries_made += 1

@@ -15,6 +15,7 @@ from hobus.bus.deadlines import Deadlines
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.fair import Shares
 from hobus.bus.histogram import Histogram
+from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Beat
 
@@ -124,7 +125,7 @@ class State:
             kind, f"{self.me.instance}:{self.sequence + 1}", correlation_id=correlation_id, type=message.TYPE,
             destination=to.instance, trace=trace, sender=self.me.instance,
         )  # fmt: skip
-        self.send(to, frame, body or encode(message, self.settings.body_max_bytes))
+        self.send(to, frame, body or encode(message, BODY_MAX_BYTES))
         return frame
 
     def control(self, connection: bytes, kind: Kind, message: Message) -> None:
@@ -139,4 +140,4 @@ class State:
 
     def _packed(self, kind: Kind, message: Message) -> tuple[bytes, bytes]:
         frame = header(kind, "", type=message.TYPE, sender=self.me.instance)
-        return pack_header(frame), encode(message, self.settings.body_max_bytes)
+        return pack_header(frame), encode(message, BODY_MAX_BYTES)

@@ -367,8 +367,8 @@ class CreateToken(Message, wire="broker.create_token"):
 
     public_key: Annotated[str, Meta(max_length=40, description="Z85; its secret half stands in the token alone")]
     role: Annotated[Literal["ho1"], Meta(description="what the worker will be")]
-    ttl_s: Annotated[int, Meta(gt=0, description="seconds; at most bus.join_ttl_max_s")]
-    uses: Annotated[int, Meta(gt=0, description="workers that may join; at most bus.join_uses_max")]
+    ttl_s: Annotated[int, Meta(gt=0, description="seconds; at most 30 days")]
+    uses: Annotated[int, Meta(gt=0, description="workers that may join; at most 1000")]
 
 
 class TokenCreated(Message, wire="broker.token_created"):

@@ -21,7 +21,7 @@ class ReadFile(Message, wire="file.read"):
     agent_id: Annotated[str, Meta(description="whose permissions.paths count")]
     config_digest: Annotated[str, Meta(description="`sha256:<64 hex>` of the configuration that has the agent")]
     path: Annotated[str, Meta(description="absolute, or below the first root that has it")]
-    max_bytes: Annotated[int, Meta(ge=1, description="at most ho1.file_max_bytes")]
+    max_bytes: Annotated[int, Meta(ge=1, description="at most 256 KiB")]
 
 
 class FileText(Message, wire="file.text"):

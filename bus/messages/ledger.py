@@ -222,7 +222,7 @@ class Search(Message, wire="ledger.search"):
         Count, Meta(description="only entries of this ledger time and later, microseconds since 1970")
     ] = 0
     score_min: Annotated[float, Meta(ge=0, le=1, description="only texts that answer so well")] = 0.0
-    limit: Annotated[int, Meta(ge=1, description="hits, at most ledger.search.hits_max")]
+    limit: Annotated[int, Meta(ge=1, description="hits, at most 50")]
     statements_first: Annotated[
         bool,
         Meta(

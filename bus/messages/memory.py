@@ -46,7 +46,7 @@ class Accumulator(Record):
     last_seen: Timestamp
     session_ids: Annotated[list[str], Meta(description="of the events below, sorted; empty: no ids wanted")]
     session_count: Annotated[Count, Meta(description="distinct sessions")] = 0
-    event_ids: Annotated[list[str], Meta(description="the newest ho3.source_events_max, by event time, then id")]
+    event_ids: Annotated[list[str], Meta(description="the newest 200, by event time, then id")]
     decay: Annotated[float, Meta(description="2 ** -(age / half-life), 9 decimals")]
 
 
@@ -71,7 +71,7 @@ class ArtifactFacts(Record):
     decay_modifier: Annotated[Weight, Meta(description="factor per day; 1: none")] = 1.0
     scope: Annotated[ArtifactScope, Meta(description="session: for session_id alone; agent: by labels; global: always")]
     session_id: Annotated[SessionId | None, Meta(description="of scope session; None otherwise")] = None
-    context_line: Annotated[NonBlank, Meta(description="one sentence for prompts; at most ho3.context_line_max_chars")]
+    context_line: Annotated[NonBlank, Meta(description="one sentence for prompts; at most 240 characters")]
     enabled: Annotated[bool, Meta(description="false: deactivated")] = True
     created_at_event_ts: Timestamp
     expires_at_event_ts: Annotated[Timestamp | None, Meta(description="returned while this is not past")] = None
@@ -100,7 +100,7 @@ class InForce(ArtifactFacts):
 class PlainContent(Record):
     """What a plain overlay says."""
 
-    bias: Annotated[NonBlank, Meta(description="reads as context_line; at most ho3.context_line_max_chars")]
+    bias: Annotated[NonBlank, Meta(description="reads as context_line; at most 240 characters")]
     category: Annotated[str, Meta(description="artifact_type if it is one, else topic_affinity")] = ""
 
 
@@ -258,7 +258,7 @@ class ReadReview(ReadAsOf, Message, wire="memory.read_review"):
 
 
 class Review(Message, wire="memory.review"):
-    """Answer to ReadReview; of each at most ho3.page_max, the newest."""
+    """Answer to ReadReview; of each at most 1000, the newest."""
 
     pending: Annotated[list[Overlay], Meta(description="undecided constraints, in append order")]
     quarantined: Annotated[list[Quarantined], Meta(description="refused lines, in order of event time")]
@@ -314,7 +314,7 @@ class LogSignals(Message, wire="memory.log_signals"):
     """Append a turn's source events in one write; idempotent by their ids."""
 
     agent_id: AgentId
-    signals: Annotated[list[Signal], Meta(min_length=1, description="at most ho3.signals_max")]
+    signals: Annotated[list[Signal], Meta(min_length=1, description="at most 256")]
 
 
 class SignalsLogged(Message, wire="memory.signals_logged"):
@@ -361,7 +361,7 @@ class OverlayCommand(Record):
 
     agent_id: AgentId
     artifact_id: ArtifactId
-    reason: Annotated[NonBlank, Meta(description="at most ho3.reason_max_chars")]
+    reason: Annotated[NonBlank, Meta(description="at most 200 characters")]
     at: Timestamp
     principal: ItsPrincipal = None
 
@@ -384,7 +384,7 @@ class UpdateOverlayWeight(Message, wire="memory.update_overlay_weight"):
     agent_id: AgentId
     artifact_id: ArtifactId
     new_weight: Weight
-    reason: Annotated[NonBlank, Meta(description="at most ho3.reason_max_chars")]
+    reason: Annotated[NonBlank, Meta(description="at most 200 characters")]
     at: Timestamp
     principal: ItsPrincipal = None
 
@@ -403,7 +403,7 @@ class LogConsolidationFailure(Message, wire="memory.log_consolidation_failure"):
     principal: Annotated[Principal | None, Meta(description="whose gate; None: everybody's")]
     wo_id: Annotated[str, Meta(max_length=100, description="the order that failed")] = ""
     code: Annotated[str, Meta(max_length=64, description="closed code")]
-    reason: Annotated[str, Meta(description="why the line was refused; cut to ho3.reason_max_chars")] = ""
+    reason: Annotated[str, Meta(description="why the line was refused; cut to 200 characters")] = ""
     line: Annotated[str, Meta(description="the refused line, cut likewise")] = ""
     at: Timestamp
 

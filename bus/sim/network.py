@@ -215,7 +215,7 @@ class SimNetwork:
         until = self.loop.now + for_s
         for direction in directions:
             connection.blocked_until[direction] = max(connection.blocked_until[direction], until)
-        silence_s = self.settings.heartbeat_timeout_ms / 1000
+        silence_s = self.settings.peer_timeout_ms * limits.HEARTBEAT_TIMEOUT_SHARE / 1000
         if for_s > silence_s:
             link = connection.link
             self.loop.call_later(silence_s, self._give_up, connection, link, until, context=self._context)

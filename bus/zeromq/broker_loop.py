@@ -144,7 +144,7 @@ class BrokerLoop:
             if remote is not None:
                 self._remote = RemoteRouter(self._zeromq, settings, *remote, clock=clock)
             self._router = self._bound_router(endpoint)
-            self._tap = TapPublisher(self._zeromq, settings, tap_endpoint, epoch=epoch, clock=clock)
+            self._tap = TapPublisher(self._zeromq, tap_endpoint, epoch=epoch, clock=clock)
         except (zmq.ZMQError, ConfigError) as error:
             if self._remote is not None:
                 self._remote.close()

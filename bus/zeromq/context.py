@@ -35,15 +35,16 @@ class ZeroMQ:
         return self._limited(kind, limits.RECEIVE_MAX)
 
     def feed(self, kind: int) -> zmq.Socket[bytes]:
-        """For either end of the tap: a reader that is slower than `bus.tap_hwm` batches misses the next ones."""
-        return self._limited(kind, self._settings.tap_hwm)
+        """For either end of the tap: a reader that is slower than `limits.TAP_HWM` batches misses the next ones."""
+        return self._limited(kind, limits.TAP_HWM)
 
     def connecting(self, kind: int) -> zmq.Socket[bytes]:
         """For a peer: has heartbeats; what it takes in is bounded by credit and mailbox, not by ZeroMQ."""
         socket = self._socket(kind)
+        silence_ms = int(self._settings.peer_timeout_ms * limits.HEARTBEAT_TIMEOUT_SHARE)
         socket.setsockopt(zmq.HEARTBEAT_IVL, limits.HEARTBEAT_INTERVAL_MS)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, self._settings.heartbeat_timeout_ms)
-        socket.setsockopt(zmq.HEARTBEAT_TTL, self._settings.heartbeat_timeout_ms)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, silence_ms)
+        socket.setsockopt(zmq.HEARTBEAT_TTL, silence_ms)
         socket.setsockopt(zmq.RCVHWM, 0)
         return socket
 
@@ -53,12 +54,12 @@ class ZeroMQ:
         return socket
 
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
-        settings, socket = self._settings, self._context.socket(kind)
+        socket = self._context.socket(kind)
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.SNDHWM, limits.HIGH_WATER_MARK)
         socket.setsockopt(zmq.RECONNECT_IVL, limits.RECONNECT_MIN_MS)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, limits.RECONNECT_MAX_MS)
-        socket.setsockopt(zmq.MAXMSGSIZE, settings.body_max_bytes)
+        socket.setsockopt(zmq.MAXMSGSIZE, limits.BODY_MAX_BYTES)
         return socket
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import structlog
 
-from hobus.bus import disk
+from hobus.bus import disk, limits
 from hobus.bus.broker.records import Noted
 from hobus.bus.envelope import HEADER_VERSION
 from hobus.bus.errors import BusError
@@ -244,7 +244,7 @@ class KeyFiles:
         """The token's key counts from now on, durably; asked again, the same answer. Raises BusError."""
         if not _is_key(wanted.public_key):
             raise BusError("malformed", "the token's public key is none")
-        if beyond := beyond_bounds(wanted.ttl_s, wanted.uses, self._settings):
+        if beyond := beyond_bounds(wanted.ttl_s, wanted.uses):
             raise BusError("rejected", beyond)
         key_hash = _hash(wanted.public_key.encode())
         token = self._tokens.get(key_hash) or self._new_token(key_hash, wanted, now)
@@ -270,14 +270,14 @@ class KeyFiles:
         disk.write_private(self._folder / path, record.model_dump_json().encode() + b"\n")
 
 
-def beyond_bounds(ttl_s: int, uses: int, settings: BusSettings) -> str:
-    """What of a token is more than the configuration allows, and its bound; empty: nothing."""
-    for option, value, limit, unit, setting in (
-        ("--ttl", ttl_s, settings.join_ttl_max_s, " s", "bus.join_ttl_max_s"),
-        ("--uses", uses, settings.join_uses_max, "", "bus.join_uses_max"),
+def beyond_bounds(ttl_s: int, uses: int) -> str:
+    """What of a token is more than any may have, and its bound; empty: nothing."""
+    for option, value, limit, unit in (
+        ("--ttl", ttl_s, limits.JOIN_TTL_MAX_S, " s"),
+        ("--uses", uses, limits.JOIN_USES_MAX, ""),
     ):
         if value > limit:
-            return f"{option} {str(value)[:40]}{unit}: at most {limit}{unit} ({setting})"
+            return f"{option} {str(value)[:40]}{unit}: at most {limit}{unit}"
     return ""
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 import zmq
 
@@ -23,9 +22,6 @@ from hobus.bus.port import Clock
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
 
-if TYPE_CHECKING:
-    from hobus.bus.settings import BusSettings
-
 _SUBSCRIBE, _UNSUBSCRIBE = 1, 0
 _TOPIC_MAX_BYTES = 256
 
@@ -33,18 +29,18 @@ _TOPIC_MAX_BYTES = 256
 class TapPublisher:
     """Sends batches after forwarding; encodes nothing while nobody listens."""
 
-    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str, *, epoch: str, clock: Clock) -> None:
+    def __init__(self, zeromq: ZeroMQ, endpoint: str, *, epoch: str, clock: Clock) -> None:
         self._epoch = epoch
         self._clock = clock
         self._batch_max = limits.BATCH_MAX
         self._ring = Ring(frames_max=limits.TAP_RING, bytes_max=limits.TAP_RING_MAX_BYTES)
-        self._replays = Replays(self._ring, ms_per_s=limits.TAP_REPLAY_MS, answers_max=settings.tap_hwm)
+        self._replays = Replays(self._ring, ms_per_s=limits.TAP_REPLAY_MS, answers_max=limits.TAP_HWM)
         self._listened: set[bytes] = set()
         self._newly: set[bytes] = set()
         self._next_sequence = 1
         self.has_sent = False  # since it last heard: a send may swallow the edge of its descriptor
         self.socket = zeromq.feed(zmq.XPUB)
-        self.socket.setsockopt(zmq.SNDHWM, settings.tap_hwm)
+        self.socket.setsockopt(zmq.SNDHWM, limits.TAP_HWM)
         self.socket.setsockopt(zmq.MAXMSGSIZE, _TOPIC_MAX_BYTES)
         self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # every subscription is told, and when a topic has none left
         self.socket.bind(endpoint)

@@ -188,7 +188,6 @@ class GatewayConfig(Section):
     stream_silence_ms: Positive = Field(
         description="longest silence of a streaming provider, also before the first piece"
     )
-    connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
     breaker: BreakerConfig = Field(description="one circuit breaker per provider and model")
     on_ledger_outage: Literal["spool", "refuse"] = Field(
         description="spool: answer degraded calls, record them later; refuse: answer nothing unrecorded"

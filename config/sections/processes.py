@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hobus.bus.settings import LedgerClientSettings, NonNegative, Positive, PositiveFloat, Section
+from hobus.bus.settings import NonNegative, Positive, PositiveFloat, Section
 
 
 class LauncherConfig(Section):
@@ -15,12 +15,12 @@ class LauncherConfig(Section):
         description="variables that every process is started with, shell patterns allowed; others only by `env:NAME`"
     )
     processes_max: Positive = Field(description="processes of a cluster on this machine; more are refused")
-    starting_max: Positive = Field(description="processes that are starting at once")
     start_method: Literal["fork", "spawn"] = Field(
         description="fork: from the zygote, where the system can; spawn: fresh interpreters"
     )
-    restart_first_ms: NonNegative = Field(description="pause before the restart of a healthy process")
-    restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
+    restart_backoff_min_ms: Positive = Field(
+        description="pause before the second restart in a row (the first is at once); doubles, with jitter"
+    )
     restart_backoff_max_ms: Positive = Field(description="cap of that pause; below bus.service_grace_ms")
     healthy_after_ms: Positive = Field(description="a process that lived this long starts its back-off anew")
     crash_budget: Positive = Field(description="crashes within crash_window_ms after which a process is failed")
@@ -39,7 +39,6 @@ class Ho1Config(Section):
     count: Positive = Field(description="executors that `hobus up` starts")
     orders_max: Positive = Field(description="orders at once per executor")
     repair_calls_max: NonNegative = Field(description="further calls after an answer that breaks its schema")
-    file_max_bytes: Positive = Field(description="read of a file for a context, from its beginning")
 
 
 class Ho2Config(Section):
@@ -48,7 +47,6 @@ class Ho2Config(Section):
     count: Positive = Field(description="supervisors that `hobus up` starts")
     classify: bool = Field(description="a turn begins with a classification; false: no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
-    sessions_max: Positive = Field(description="sessions held in memory")
     history_turns_max: Positive = Field(description="turns of a session read for its history")
 
 
@@ -68,24 +66,5 @@ class HttpConfig(Section):
     count: Positive = Field(description="processes that `hobus up` starts, on one port")
     hosts: list[str] = Field(description="further names by which clients may call it (Host header)")
     origins: list[str] = Field(description="origins of web pages whose scripts may call it")
-    head_timeout_ms: Positive = Field(description="a connection whose request is not there by then is closed")
     body_max_bytes: Positive = Field(description="of a request; a larger one is refused")
-    body_timeout_ms: Positive = Field(description="until the whole of it has come")
     connections_max: Positive = Field(description="connections of one process; a further one is refused")
-    sessions_max: Positive = Field(description="sessions of one list")
-
-
-class SearchConfig(Section):
-    """Search of the record by words."""
-
-    enabled: bool = Field(description="false: nothing is indexed, the index is removed")
-    hits_max: Positive = Field(description="texts of an answer, and texts whose scores are compared")
-
-
-class LedgerConfig(LedgerClientSettings):
-    """The record."""
-
-    segment_bytes: Positive = Field(description="size of one file of the record")
-    reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
-    bodies_max_bytes: Positive = Field(description="bodies of one entry together")
-    search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")

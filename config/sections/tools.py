@@ -1,10 +1,10 @@
-"""Sections of what others make: `tools` with the servers of MCP, and `governance` of packages."""
+"""Section `tools`, with the servers of MCP."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hobus.bus.settings import NonNegative, Positive, Section
+from hobus.bus.settings import Positive, Section
 from hobus.bus.tool import entry_of
 
 
@@ -54,7 +54,6 @@ McpServerConfig = Annotated[StdioServer | HttpServer, Field(discriminator="trans
 class ToolLimits(Section):
     """What a process that runs foreign code, and each that it starts, may use of the machine; null: as the user may."""
 
-    core_bytes: NonNegative | None = Field(description="of a dump of its memory when it crashes; 0: none")
     open_files: Positive | None = Field(description="open at once")
     file_bytes: Positive | None = Field(description="of one file that it writes")
     memory_bytes: Positive | None = Field(description="that it may write to (RLIMIT_DATA)")
@@ -100,13 +99,3 @@ class ToolsConfig(Section):
     def python_tools(self) -> dict[str, str]:
         """Entry by the name of its tool."""
         return {entry_of(entry)[0]: entry for entry in self.entry_points}
-
-
-class GovernanceConfig(Section):
-    """Which packages are believed, and how large one may be."""
-
-    signatures: Literal["dev", "signed"] = Field(
-        description="dev: any signature will do; signed: only keys of `hobus package trust list` count, and the home's "
-        "own files are admin_config.json alone"
-    )
-    entries_max: Positive = Field(description="values in one governed file but the settings, at any depth")

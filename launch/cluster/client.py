@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.limits import DRAIN_MS
 from hobus.bus.log import configure_with
 from hobus.bus.messages.base import Message
 from hobus.bus.peer import Peer
@@ -77,7 +78,7 @@ async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[
         yield peer
     finally:
         try:
-            await peer.stop(settings.drain_ms / 1000)
+            await peer.stop(DRAIN_MS / 1000)
         finally:
             zeromq.close()
             tokens.revoke(place.home.run, instance)

@@ -13,6 +13,7 @@ import structlog
 
 from hobus.bus.dispatch import Actor
 from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.limits import DRAIN_MS
 from hobus.bus.port import Bus
 from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
@@ -66,8 +67,9 @@ class HttpDoor(Actor):
             hosts=names_of(parts_of(address)[0], config.hosts),
             metrics=Metrics(),
             journals=FollowedJournals(bus, self._config),
+            body_timeout_ms=limits.BODY_TIMEOUT_MS,
         )
-        server = make_server(make_app(door), config)
+        server = make_server(make_app(door), config, head_timeout_ms=limits.HEAD_TIMEOUT_MS)
         serving = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
         recording = asyncio.get_running_loop().create_task(
             keep_recorded(
@@ -105,9 +107,9 @@ class HttpDoor(Actor):
             await asyncio.shield(self._open.serving)
 
     async def drain(self) -> None:
-        """`rest` for at most `bus.drain_ms`; whoever waits longer is told that this door closes."""
+        """`rest` for at most `DRAIN_MS`; whoever waits longer is told that this door closes."""
         try:
-            async with asyncio.timeout(self._config.bus.drain_ms / 1000):
+            async with asyncio.timeout(DRAIN_MS / 1000):
                 await self.rest()
         except TimeoutError:
             if self._open is not None:

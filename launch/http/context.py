@@ -37,6 +37,8 @@ class Door:
     """Names by which it may be called, without a port; empty: by any."""
     metrics: Metrics
     journals: FollowedJournals
+    body_timeout_ms: int
+    """Until the whole of a request's body has come."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     _busy_until: dict[str, float] = field(default_factory=dict[str, float])
     _turns: Counter[str] = field(default_factory=Counter[str])

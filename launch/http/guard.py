@@ -146,7 +146,7 @@ class _RequestBody:
         self._receive = receive
         self._door = door
         self._left = door.config.http.body_max_bytes
-        self._until = asyncio.get_running_loop().time() + door.config.http.body_timeout_ms / 1000
+        self._until = asyncio.get_running_loop().time() + door.body_timeout_ms / 1000
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
         self._length = int(length[:20]) if length.isdigit() else 0
@@ -165,7 +165,7 @@ class _RequestBody:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            raise Problem(408, "too_slow", "the body did not come in time (http.body_timeout_ms)") from None
+            raise Problem(408, "too_slow", "the body did not come in time") from None
         if message["type"] == "http.request":
             self._left -= len(message.get("body", b""))
             if self._left < 0:

@@ -6,6 +6,10 @@ REFUSED_FOR_S = 0.5
 """After a refusal for want of room the door refuses a key's further turns itself: being refused costs little then."""
 TIMEOUT_MAX_S = 86_400.0
 """The longest time-out that a client's header can ask for: a turn that nobody waits for must end some day."""
+HEAD_TIMEOUT_MS = 10_000
+"""A connection whose request is not there by then is closed: it holds one of the places."""
+BODY_TIMEOUT_MS = 60_000
+"""Until the whole of a body has come: the largest, over a slow line."""
 KEEP_ALIVE_MS = 30_000
 """An idle connection is closed after this."""
 WRITE_TIMEOUT_MS = 30_000

@@ -70,7 +70,7 @@ class MemoryChangeBody(Record):
     weight: Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="the new one, of weight alone")] = (
         None
     )
-    reason: Annotated[NonBlank, Meta(description="kept in the record; at most ho3.reason_max_chars")] = "over HTTP"
+    reason: Annotated[NonBlank, Meta(description="kept in the record; at most 200 characters")] = "over HTTP"
 
 
 async def read_lines(request: Request) -> Response:

@@ -28,7 +28,7 @@ _TOO_MANY = Problem(
     headers={"retry-after": "1"},
 )  # fmt: skip
 _MALFORMED = Problem(400, "malformed_request", "this is no HTTP request")
-_TOO_SLOW = Problem(408, "too_slow", "the head of the request did not come in time (http.head_timeout_ms)")
+_TOO_SLOW = Problem(408, "too_slow", "the head of the request did not come in time")
 
 
 class Bounded(H11Protocol):
@@ -39,6 +39,7 @@ class Bounded(H11Protocol):
     """
 
     bounds: ClassVar[HttpConfig]
+    head_timeout_ms: ClassVar[int]
     leaving: ClassVar[set[Bounded]]
     """Those that were told no and have not closed yet; they count for themselves."""
     _timer: asyncio.TimerHandle | None = None
@@ -102,11 +103,11 @@ class Bounded(H11Protocol):
         self._forget_head()
         self.transport.write(as_bytes(problem))
         self.transport.write_eof()
-        self._timer = self.loop.call_later(self.bounds.head_timeout_ms / 1000, self.transport.abort)
+        self._timer = self.loop.call_later(self.head_timeout_ms / 1000, self.transport.abort)
 
     def _expect_head(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(self.bounds.head_timeout_ms / 1000, self._too_late)
+            self._timer = self.loop.call_later(self.head_timeout_ms / 1000, self._too_late)
 
     def _forget_head(self) -> None:
         if self._timer is not None:
@@ -141,11 +142,13 @@ class DoorServer(uvicorn.Server):
         yield
 
 
-def make_server(app: ASGIApp, config: HttpConfig) -> DoorServer:
+def make_server(app: ASGIApp, config: HttpConfig, *, head_timeout_ms: int) -> DoorServer:
     """A server that is not started; told to end, it waits for every answer: what cuts them short is the door's."""
     settings = uvicorn.Config(
         app,
-        http=type("BoundedByConfig", (Bounded,), {"bounds": config, "leaving": set()}),
+        http=type(
+            "BoundedByConfig", (Bounded,), {"bounds": config, "head_timeout_ms": head_timeout_ms, "leaving": set()}
+        ),
         ws="none",
         loop="none",
         lifespan="off",

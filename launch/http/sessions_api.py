@@ -36,6 +36,7 @@ from hobus.launch.http.openai_api import is_approver as approves
 from hobus.launch.http.problems import Problem, of_fault
 from hobus.launch.http.sse import PING, disconnected, frame, streamed
 from hobus.launch.http.turns import AskedTurn, Pieces
+from hobus.launch.limits import SESSIONS_LISTED_MAX
 from hobus.launch.sessions.journal import FromLedger, rows_of
 from hobus.launch.sessions.summary import SessionRow
 
@@ -95,10 +96,10 @@ async def list_sessions(request: Request) -> Response:
     For a key that approves: whoever's, of which a call waits.
     """
     door, principal, asked = door_of(request), principal_of(request), request.query_params
-    most = door.config.http.sessions_max
+    most = SESSIONS_LISTED_MAX
     limit = asked.get("limit", str(most))
     if not re.fullmatch(r"[0-9]{1,9}", limit) or not 0 < int(limit) <= most:
-        raise Problem(400, "invalid_input", f"limit: expected 1 to {most} (http.sessions_max)", param="limit")
+        raise Problem(400, "invalid_input", f"limit: expected 1 to {most}", param="limit")
     is_approver = approves(request)
     rows = await rows_of(
         FromLedger(door.bus, timeout_s=door.timeout_s), int(limit) + 1, is_all=asked.get("all") == "true",

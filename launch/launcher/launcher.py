@@ -379,11 +379,11 @@ class Launcher:
 
         While the ledger is away, or restarted by such a command, it is tried again.
         """
-        entry, snapshot = snapshot_entry(self._run_under.snapshot, bus.now()), self._run_under.snapshot
+        entry = snapshot_entry(self._run_under.snapshot, bus.now())
         for number in count(1):
             while True:
                 try:
-                    await record(bus, entry, snapshot.config.ledger.request_timeout_ms / 1000)
+                    await record(bus, entry)
                     break
                 except RuntimeFault as fault:
                     self._log.warning("not_recorded", entry=entry.submission_id, code=fault.code, detail=fault.detail)

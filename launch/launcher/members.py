@@ -43,6 +43,7 @@ from hobus.launch.launcher.supervision import (
     given_up_services,
     number_of,
 )
+from hobus.launch.limits import STARTING_MAX
 from hobus.launch.logs import tail
 from hobus.launch.process.liveness import FINISH
 from hobus.launch.process.options import ProcessOptions
@@ -67,6 +68,7 @@ class Crew:
         door: DoorSocket,
         tell: Callable[[Message], None],
         given: Callable[[str], Mapping[str, str]],
+        starting_max: int = STARTING_MAX,
     ) -> None:
         """Starts nothing. `tell`: a word for the broker, sent in this order when it can be.
 
@@ -80,6 +82,7 @@ class Crew:
         """Of these the run file does not say yet how they are."""
         self._home = home
         self._config = config
+        self._starting_max = starting_max
         self._clock = clock
         self._board = board
         self._nursery = nursery
@@ -286,7 +289,7 @@ class Crew:
         return [Drain(instance=effect.instance)] if role != "broker" else []
 
     def begin(self, actors: Iterable[str]) -> None:
-        """These are started for the first time, in this order, and never more at once than `launcher.starting_max`.
+        """These are started for the first time, in this order, and never more at once than `starting_max`.
 
         So many processes take the machine from nobody, least of all from whoever has to answer meanwhile.
         """
@@ -298,7 +301,7 @@ class Crew:
 
     def start_queued(self) -> None:
         """As many as there is room for; of each role one first."""
-        while self._starting_count() < self._config.starting_max:
+        while self._starting_count() < self._starting_max:
             queued = [member.actor for member in self if member.is_queued]
             if not queued:
                 return

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from hobus.bus.errors import LedgerError
+from hobus.bus.limits import LEDGER_REQUEST_TIMEOUT_MS
 from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.port import Bus
@@ -48,11 +49,12 @@ def command_entry(said: OperatorCommand, now_s: float, *, instance: str, number:
 
 async def record_snapshot(bus: Bus, snapshot: Snapshot) -> None:
     """It is durable in the record. Raises RuntimeFault, retryable while the ledger is away."""
-    await record(bus, snapshot_entry(snapshot, bus.now()), snapshot.config.ledger.request_timeout_ms / 1000)
+    await record(bus, snapshot_entry(snapshot, bus.now()))
 
 
-async def record(bus: Bus, entry: WriteEntry, timeout_s: float) -> None:
+async def record(bus: Bus, entry: WriteEntry) -> None:
     """The entry is durable. Raises RuntimeFault, retryable while the ledger is away."""
+    timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
     written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
     ack = written.acks[0]
     if not ack.is_first:

@@ -39,7 +39,7 @@ def after_crash(  # noqa: PLR0913 - what a crash is judged by
 
     `reason`: its last words. One that ended because there is no room is never given up, and does not count.
 
-    The first one in a row waits `restart_first_ms` alone: something that worked is wanted back at once.
+    The first one in a row waits for nothing: something that worked is wanted back at once.
     """
     window_start = now - config.crash_window_ms / 1000
     lacks_room = any(words in reason for words in _NO_ROOM)
@@ -55,10 +55,10 @@ def after_crash(  # noqa: PLR0913 - what a crash is judged by
 def backoff_s(streak: int, *, draw: float, config: LauncherConfig) -> float:
     """Seconds before the restart after the `streak`-th crash in a row: between half of the step and the whole step.
 
-    The first is not jittered: `restart_first_ms`.
+    The first waits for nothing.
     """
     if streak <= 1:
-        return config.restart_first_ms / 1000
+        return 0.0
     doubled = config.restart_backoff_min_ms * 2 ** min(streak - 2, 32)
     step_ms = min(doubled, config.restart_backoff_max_ms)
     return step_ms * (0.5 + 0.5 * draw) / 1000

@@ -69,7 +69,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     "failed": {"drain": "stopped"},
 }
 
-_QUEUED = {"state": "starting", "note": "waits until fewer are starting (launcher.starting_max)"}
+_QUEUED = {"state": "starting", "note": "waits until fewer are starting"}
 
 RUNNING: frozenset[State] = frozenset({"starting", "ready", "degraded", "draining"})
 """States in which there is an operating system process."""

@@ -13,8 +13,7 @@ from hobus.config.gates.finding import Finding, failed, lines
 from hobus.config.gates.layer import Layer
 from hobus.config.gates.run import look, run_gates
 from hobus.config.load import settings
-from hobus.config.schema import AdminConfig
-from hobus.config.sections.tools import GovernanceConfig
+from hobus.config.schema import AdminConfig, GovernanceConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_here

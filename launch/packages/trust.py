@@ -14,7 +14,7 @@ from typing import Any, cast
 from hobus.config.file_limits import file_max_bytes
 from hobus.config.files import SIGNATURE, plain_bytes
 from hobus.config.parse import BadText, json_value
-from hobus.config.sections.tools import GovernanceConfig
+from hobus.config.schema import GovernanceConfig
 from hobus.launch import limits
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import DIRECTORY, HEX

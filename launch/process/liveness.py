@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 
+from hobus.bus.limits import DRAIN_MS
 from hobus.bus.port import Clock
 from hobus.config.schema import AdminConfig
 from hobus.launch.limits import ORPHAN_POLL_MS
@@ -70,12 +71,12 @@ def needed_by(role: str, roles: Iterable[str]) -> bool:
 
 def patience_s(role: str, config: AdminConfig) -> float:
     """How long after the launcher's death a process of this role ends at the latest."""
-    return config.launcher.orphan_drain_s + max(0, STAGES[role] - 1) * config.bus.drain_ms / 1000
+    return config.launcher.orphan_drain_s + max(0, STAGES[role] - 1) * DRAIN_MS / 1000
 
 
 def hard_limit_s(config: AdminConfig) -> float:
     """When even a stuck process ends."""
-    return config.launcher.orphan_drain_s + (STAGES["broker"] + 1) * config.bus.drain_ms / 1000
+    return config.launcher.orphan_drain_s + (STAGES["broker"] + 1) * DRAIN_MS / 1000
 
 
 async def wait_until_not_needed(

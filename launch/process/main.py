@@ -20,6 +20,7 @@ from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor, handled_by
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.limits import DRAIN_MS
 from hobus.bus.peer import Peer
 from hobus.bus.zeromq.broker_loop import run_broker
 from hobus.bus.zeromq.context import ZeroMQ
@@ -240,7 +241,7 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
         if liveness.needed_by("broker", roles):
             return now - orphaned_at > liveness.patience_s("broker", config)
         alone_at = now if alone_at is None else alone_at
-        return "door" not in roles or now - alone_at > config.bus.drain_ms / 1000
+        return "door" not in roles or now - alone_at > DRAIN_MS / 1000
 
     # For the case that this loop is stuck when the launcher dies; otherwise the descriptor below speaks first.
     liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=liveness.hard_limit_s(config))

@@ -38,7 +38,7 @@ from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import home_of
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.console.errors import CommandError, UnreachableFault
-from hobus.launch.limits import JOURNAL_POLL_MS
+from hobus.launch.limits import JOURNAL_POLL_MS, SESSIONS_LISTED_MAX
 from hobus.launch.sessions.client_errors import (
     RequestError,
     answered,
@@ -111,7 +111,7 @@ class AsyncClusterClient(AsyncSessions):
         checked_limit(limit)
         async with self._operator() as bus:
             journals = FromLedger(bus, timeout_s=self._timeout_s)
-            return await rows_of(journals, limit or self._place.snapshot.config.http.sessions_max, is_all=is_all)
+            return await rows_of(journals, limit or SESSIONS_LISTED_MAX, is_all=is_all)
 
     async def session(self, session_id: str) -> SessionView:
         """How a session stands."""

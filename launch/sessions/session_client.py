@@ -172,7 +172,7 @@ class AsyncSessions(ABC):
     async def sessions(self, *, is_all: bool = False, limit: int | None = None) -> list[SessionRow]:
         """The newest sessions, how each stands, and which calls of it wait for an approval.
 
-        `is_all`: ended ones too; `limit`: `http.sessions_max` unless said. Over HTTP those of the key; a key that
+        `is_all`: ended ones too; `limit`: 50 unless said. Over HTTP those of the key; a key that
         approves sees whoever's, of which a call waits.
         """
 

@@ -8,6 +8,7 @@ from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, header
 from hobus.bus.errors import BusError, ConfigError, RuntimeFault
 from hobus.bus.join_token import JoinToken
+from hobus.bus.limits import BODY_MAX_BYTES, LEDGER_REQUEST_TIMEOUT_MS
 from hobus.bus.messages.control import Join, Joined, Refused
 from hobus.bus.messages.ids import body_ref, snapshot_id
 from hobus.bus.messages.ledger import Body, GetBody
@@ -72,7 +73,7 @@ async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, cl
         public_key=pair.public.decode(), role="ho1", version=software_version(), protocol=HEADER_VERSION, host=host
     )
     answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
-    asking = _Asking(wanted, ends, config, answer)
+    asking = _Asking(wanted, ends, answer)
     zeromq = ZeroMQ(config.bus)
     link = CurveLink(zeromq, config.bus, ends, clock=clock, on_happened=asking.happened)
     asking.link = link
@@ -94,10 +95,9 @@ async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, cl
 class _Asking:
     """Asks whenever there is a connection, until there is an answer."""
 
-    def __init__(self, wanted: Join, ends: CurveEnds, config: AdminConfig, answer: asyncio.Future[Joined]) -> None:
+    def __init__(self, wanted: Join, ends: CurveEnds, answer: asyncio.Future[Joined]) -> None:
         self._wanted = wanted
         self._ends = ends
-        self._body_max_bytes = config.bus.body_max_bytes
         self._answer = answer
         self.link: CurveLink | None = None
         self.why = ""
@@ -107,7 +107,7 @@ class _Asking:
         if event.what == "connected" and self.link is not None:
             self.why = " (it let this worker in and then said nothing)"
             head = header(Kind.JOIN, "", type=Join.TYPE)
-            self.link.send(pack_header(head), encode(self._wanted, self._body_max_bytes))
+            self.link.send(pack_header(head), encode(self._wanted, BODY_MAX_BYTES))
         elif event.what == "refused":
             self._end(not_let_in(self._ends))
         elif event.what == "no_handshake":
@@ -120,9 +120,9 @@ class _Asking:
         try:
             head = unpack_header(head_bytes)
             if head.type == Joined.TYPE and not self._answer.done():
-                self._answer.set_result(decode(Joined, body, self._body_max_bytes))
+                self._answer.set_result(decode(Joined, body, BODY_MAX_BYTES))
             elif head.type == Refused.TYPE:
-                said = decode(Refused, body, self._body_max_bytes)
+                said = decode(Refused, body, BODY_MAX_BYTES)
                 self._end(refused(said.code, said.detail))
         except BusError as fault:
             self._end(refused("malformed", fault.detail))
@@ -132,7 +132,7 @@ class _Asking:
             self._answer.set_exception(error)
 
 
-async def snapshot_of(peer: Peer, home: WorkerHome, config: AdminConfig) -> Snapshot:
+async def snapshot_of(peer: Peer, home: WorkerHome) -> Snapshot:
     """The configuration that the cluster runs under: kept here, or fetched over the bus and kept.
 
     Raises CommandError (integrity) for bytes that are not what their digest says; waits while the record is away.
@@ -141,7 +141,7 @@ async def snapshot_of(peer: Peer, home: WorkerHome, config: AdminConfig) -> Snap
     kept = home.snapshot(digest)
     if kept is not None:
         return kept
-    data = await _fetched(peer, digest, config)
+    data = await _fetched(peer, digest)
     if digest_of(data) != digest:
         raise CommandError(
             f"the configuration recorded as {digest} has other bytes: this worker does not work under it",
@@ -156,9 +156,9 @@ async def snapshot_of(peer: Peer, home: WorkerHome, config: AdminConfig) -> Snap
     return snapshot
 
 
-async def _fetched(peer: Peer, digest: str, config: AdminConfig) -> bytes:
+async def _fetched(peer: Peer, digest: str) -> bytes:
     question = GetBody(ref=body_ref(snapshot_id(digest), 0))
-    timeout_s = config.ledger.request_timeout_ms / 1000
+    timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
     has_said = False
     while True:
         try:

@@ -201,7 +201,7 @@ class _Life:
 
     async def _learned(self, peer: Peer) -> Snapshot:
         await peer.start(timeout_s=_FOR_EVER_S)
-        return await snapshot_of(peer, self._home, self._config)
+        return await snapshot_of(peer, self._home)
 
     async def _worked(self, peer: Peer, made: Made) -> Ending:
         await peer.start(timeout_s=_FOR_EVER_S)
@@ -227,7 +227,7 @@ class _Life:
             if peer.cluster_digest in ("", known):
                 continue
             try:
-                snapshot = await snapshot_of(peer, self._home, self._config)
+                snapshot = await snapshot_of(peer, self._home)
             except (RuntimeFault, CommandError, OSError) as fault:
                 _log.warning("snapshot_not_fetched", digest=peer.cluster_digest, reason=str(fault))
                 continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -115,7 +114,7 @@ def _catches(handler: ast.ExceptHandler) -> bool:
 
 def test_what_the_broker_says_of_itself_is_small() -> None:
     """The messages that are encoded without a guard: at every bound at once they are far below a body's limit."""
-    limit = json.loads((ROOT / "config/admin_config.json").read_bytes())["bus"]["body_max_bytes"]
+    limit = limits.BODY_MAX_BYTES
     for cls in (control.Welcome, control.Joined, control.Refused, control.Rehello, control.Cancelled, Failure):
         most = sum(_most_chars(hint) for name, hint in hints_of(cls).items())
         assert 4 * most < limit / 100, cls

@@ -28,10 +28,10 @@ def test_each_kind_has_one_of_the_two(kind: str) -> None:
 
 
 def test_each_kind_has_its_own_limit() -> None:
-    """`limits.RECEIVE_MAX` for servers, `bus.tap_hwm` for the tap."""
-    zeromq = ZeroMQ(settings_with(tap_hwm=8))
+    """`limits.RECEIVE_MAX` for servers, `limits.TAP_HWM` for the tap."""
+    zeromq = ZeroMQ(settings_with())
     with zeromq.bound(zmq.ROUTER) as router, zeromq.feed(zmq.SUB) as reader:
-        assert (router.getsockopt(zmq.RCVHWM), reader.getsockopt(zmq.RCVHWM)) == (limits.RECEIVE_MAX, 8)
+        assert (router.getsockopt(zmq.RCVHWM), reader.getsockopt(zmq.RCVHWM)) == (limits.RECEIVE_MAX, limits.TAP_HWM)
     zeromq.close()
 
 

@@ -74,13 +74,13 @@ def test_a_header_at_the_limit_passes_and_one_byte_more_does_not():
         unpack_header(pack_header(head._replace(causation_id=head.causation_id + "c")))
 
 
-def test_a_body_at_the_limit_passes_and_one_byte_more_names_the_setting():
-    """Both ends hold the limit; the error says size, limit and setting."""
+def test_a_body_at_the_limit_passes_and_one_byte_more_names_size_and_limit():
+    """Both ends hold the limit; the error says size and limit."""
     message = Ready(state="ready", reason="r" * 100)
     size = len(encode(message, BIG))
     assert decode(Ready, encode(message, size), size) == message
     for attempt in (lambda: encode(message, size - 1), lambda: decode(Ready, encode(message, size), size - 1)):
-        with pytest.raises(MessageTooLarge, match=r"bus\.body_max_bytes") as caught:
+        with pytest.raises(MessageTooLarge) as caught:
             attempt()
         assert str(size) in caught.value.detail
 

@@ -19,7 +19,6 @@ from hobus.bus.inbox import ReplyRoute
 from hobus.bus.messages.ledger import Body, GetBody
 from tests.conformance.clusters import SimCluster, bus_settings
 
-OF_BYTES = bus_settings(body_max_bytes=1000)
 SETTINGS = bus_settings()
 
 
@@ -103,7 +102,6 @@ def test_a_client_that_has_as_much_open_at_a_lane_as_it_may_is_told_when_to_come
     cluster.run(scenario())
 
 
-@pytest.mark.parametrize("cluster", [OF_BYTES], indirect=True)
 @pytest.mark.usefixtures("few_bytes")
 def test_a_principal_has_a_bounded_number_of_bytes_open_at_a_lane(cluster):
     """A service too, to the byte; whoever has nothing open is taken in also while all together have too much."""

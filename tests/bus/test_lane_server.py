@@ -8,6 +8,7 @@ from hobus.bus import limits
 from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
 from hobus.bus.lane_server import LaneServer
+from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.control import Beat, Bye, Hello, Refused, Welcome
 from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.gateway import DegradedPrompt, Prompt
@@ -17,7 +18,7 @@ from hobus.bus.window import KeptReply
 from tests.conformance.clusters import bus_settings
 
 GOOD = "good"
-SETTINGS = bus_settings(body_max_bytes=1000)
+SETTINGS = bus_settings()
 WELCOME, REFUSED, REHELLO = "bus.welcome", "bus.refused", "bus.rehello"
 
 
@@ -110,7 +111,7 @@ class Rig:
     def ask(self, routing: bytes, message=None, **fields) -> None:
         message = message or GetBody(ref="r")
         fields = {"type": message.TYPE, "destination": "ledger", "deadline_ms": 1000, **fields}
-        self.frame(routing, Kind.REQUEST, encode(message, 10_000), **fields)
+        self.frame(routing, Kind.REQUEST, encode(message, 10 * BODY_MAX_BYTES), **fields)
 
 
 @pytest.fixture
@@ -192,12 +193,12 @@ def test_what_the_lane_does_not_take_is_denied(instance: str, service: str, type
 
 
 def test_a_body_over_the_limit_is_answered_too_large(rig: Rig) -> None:
-    """The limit and its setting are named."""
+    """The limit is named."""
     rig.hello(b"c1", "ho2/1@a")
-    rig.ask(b"c1", GetBody(ref="r" * 2000))
+    rig.ask(b"c1", GetBody(ref="r" * BODY_MAX_BYTES))
     failure = decode(Failure, rig.wire.sent[-1][2], 1000)
     assert (failure.code, rig.delivered) == ("too_large", [])
-    assert "bus.body_max_bytes" in failure.detail
+    assert str(BODY_MAX_BYTES) in failure.detail
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hobus.bus import limits
 from hobus.bus.dispatch import Call
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient, every_page
+from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.ledger import Ack, Entries, Part, Read, Write, Written
 from hobus.bus.record.entry import to_entry, to_stored
 from hobus.bus.sim.world import World
@@ -21,14 +22,14 @@ from tests.conformance.clusters import bus_settings, ledger_settings
 @pytest.fixture
 def world() -> Iterator[World]:
     """A cluster with a small size limit and a short grace."""
-    with World(bus_settings(body_max_bytes=10_000, service_grace_ms=300)) as made:
+    with World(bus_settings(service_grace_ms=300)) as made:
         yield made
 
 
 def client_of(world: World, *, lanes: list[str] | None = None, **changed: int) -> LedgerClient:
     """A writer of role ho2."""
     bus = world.client("ho2", lanes=lanes)
-    return LedgerClient(bus, ledger_settings(**{"request_timeout_ms": 2000, **changed}))
+    return LedgerClient(bus, ledger_settings(**changed))
 
 
 def chain(count: int) -> list[tuple[str, str]]:
@@ -206,10 +207,10 @@ def test_a_write_that_can_never_succeed_fails_alone(world: World) -> None:
     client = client_of(world)
 
     async def scenario() -> None:
-        large = client.submit([entry("large", size=20_000)])
+        large = client.submit([entry("large", size=BODY_MAX_BYTES)])
         fine = client.submit([entry("fine")])
         await client.flush()
-        with pytest.raises(RuntimeFault, match="body_max_bytes"):
+        with pytest.raises(RuntimeFault, match="the limit is"):
             large.result()
         assert fine.result()[0].outcome == "committed"
         store.disk_is_full = True

@@ -284,7 +284,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "more of a file than is ever read": (
         {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": ["a"], "max_size_bytes": 10**12}}]},
-        "pipeline.0.config.max_size_bytes: 1000000000000 is above ho1.file_max_bytes (262144)",
+        "pipeline.0.config.max_size_bytes: 1000000000000 is above 262144",
     ),
     "more files than questions": (
         {"pipeline": [{"stage": "a", "type": "file_read", "config": {"paths": [f"p{n}" for n in range(65)], "max_size_bytes": 1}}]},

@@ -354,9 +354,11 @@ def test_a_value_that_is_none_of_those_that_there_are_is_shown_as_it_is_written(
 def test_a_number_that_no_message_can_carry_is_a_fault_of_its_setting(tmp_path: Path, number: str) -> None:
     """Beyond 2**53 readers of JSON and MessagePack differ or fail: the setting is named instead."""
     value = copy.deepcopy(SHIPPED)
-    value["ho2"]["sessions_max"] = "HERE"
+    value["ho2"]["history_turns_max"] = "HERE"
     (fault,) = faults_of(tmp_path, json.dumps(value).replace('"HERE"', number))
-    assert fault.startswith(str(tmp_path)) and "ho2.sessions_max: a number beyond 9007199254740992 (2**53)" in fault
+    assert (
+        fault.startswith(str(tmp_path)) and "ho2.history_turns_max: a number beyond 9007199254740992 (2**53)" in fault
+    )
 
 
 def test_a_number_of_thousands_of_digits_is_a_fault(tmp_path: Path) -> None:

@@ -47,12 +47,12 @@ def test_bytes_of_another_version_are_said_to_be_such(data: bytes) -> None:
     """A sentence with the mend, at the first part that is asked for."""
     for section in ("bus", "gateway"):
         with pytest.raises(ConfigError, match="restart the cluster"):
-            getattr(snapshot_on_demand(data).config, section).body_max_bytes  # noqa: B018 - it has none
+            getattr(snapshot_on_demand(data).config, section).no_such_setting  # noqa: B018 - it has none
 
 
 def test_one_is_compared_with_one_that_is_loaded_whole() -> None:
     """As `hobus reload` compares what runs with what lies on disk."""
-    other = shipped_with(("ho2.sessions_max", 7))
+    other = shipped_with(("ho2.history_turns_max", 7))
     found = differences(snapshot_on_demand(WHOLE.to_bytes()), other)
-    assert [(one.name, one.after) for one in found] == [("ho2.sessions_max", 7)]
+    assert [(one.name, one.after) for one in found] == [("ho2.history_turns_max", 7)]
     assert differences(snapshot_on_demand(WHOLE.to_bytes()), WHOLE) == []

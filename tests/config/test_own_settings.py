@@ -43,7 +43,7 @@ def test_names_with_dots_and_new_names_are_found():
     }
 
 
-@pytest.mark.parametrize("path", ["", ".", "bus.", "bus..x", "bus.body_max_bytes.x"])
+@pytest.mark.parametrize("path", ["", ".", "bus.", "bus..x", "bus.attempts_max.x"])
 def test_what_is_no_path_is_refused(path):
     """Of a setting that is there, and of one that would be new."""
     with pytest.raises(NoSuchSetting):

@@ -28,7 +28,7 @@ from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.lane import ZeroMQLane
 from hobus.bus.zeromq.link import ZeroMQLink
 from hobus.bus.zeromq.tap import TapReader
-from hobus.config.sections.processes import LedgerConfig
+from hobus.config.sections.record import LedgerConfig
 
 T = TypeVar("T")
 CONFIG = Path(__file__).parents[2] / "config" / "admin_config.json"

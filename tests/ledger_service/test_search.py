@@ -17,7 +17,6 @@ from bench.ledger_drills.rig import (
     ledger_config,
     medium,
     running,
-    search_config,
     start,
     take_over,
     write,
@@ -25,12 +24,14 @@ from bench.ledger_drills.rig import (
 from hobus.bus import limits as bus_limits
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import BusError, LedgerError
+from hobus.bus.limits import HITS_MAX
 from hobus.bus.messages.ids import RunId, session_id_of
 from hobus.bus.messages.ledger import Hits, Provenance, Search
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.session_facts import RunCompleted, SessionEvent
 from hobus.bus.sim.disk import SimDisk
+from hobus.config.sections.record import SearchConfig
 from hobus.ledger_service import full_text, limits
 from hobus.ledger_service.finding import looked_for
 from hobus.ledger_service.search_index import FILE, IndexedText, SearchIndex
@@ -171,7 +172,7 @@ async def test_what_answers_better_comes_first_and_the_answer_is_bounded():
         assert [hit.sequence for hit in (await _ask(ledger, "blue", limit=2)).hits] == [7, 6]
         cut = await _ask(ledger, "blue", limit=2)
         assert (len(cut.hits), cut.more) == (2, True)
-        assert len((await _ask(ledger, "blue", limit=1_000)).hits) == 6  # hits_max is 10
+        assert len((await _ask(ledger, "blue", limit=1_000)).hits) == 6
 
 
 async def test_of_a_question_the_rare_words_are_looked_for_and_the_common_ones_count(monkeypatch: pytest.MonkeyPatch):
@@ -179,7 +180,7 @@ async def test_of_a_question_the_rare_words_are_looked_for_and_the_common_ones_c
     first, entry = _journal()
     texts = [b"the red lamp", b"the lamp", *[b"the tide"] * 6]
     monkeypatch.setattr(limits, "POSTINGS_MAX", 3)
-    config = ledger_config(search=search_config())
+    config = ledger_config()
     async with running(SimDisk(medium()), config) as ledger:
         await ledger.write(first, *(entry("RunRequested", text) for text in texts))
         assert [hit.sequence for hit in (await _ask(ledger, "the red lamp")).hits] == [1, 2]
@@ -212,7 +213,7 @@ async def test_of_a_word_in_many_texts_the_newest_are_compared_and_all_counted(m
     first, entry = _journal()
     monkeypatch.setattr(limits, "POSTINGS_MAX", 5000)
     monkeypatch.setattr(limits, "INDEX_WAIT_MS", 60000)
-    config = ledger_config(search=search_config())
+    config = ledger_config()
     async with running(SimDisk(medium()), config) as ledger:
         texts = [b"lamp of the attic", *[b"lamp of the cellar"] * 600]
         await ledger.write(first, *(entry("RunRequested", text) for text in texts))
@@ -247,7 +248,7 @@ async def test_an_excerpt_is_where_the_rare_words_stand_together(monkeypatch: py
     text = f"{filler}The alarm code of the Zephyr is 90210. {filler}"
     days = [f"the diary of day {day}: rain, tea, and nothing else".encode() for day in range(30)]
     monkeypatch.setattr(limits, "SEARCHED_TEXT_MAX_BYTES", 10000)
-    async with running(SimDisk(medium()), ledger_config(search=search_config())) as ledger:
+    async with running(SimDisk(medium()), ledger_config()) as ledger:
         await ledger.write(first, entry("RunRequested", text.encode()), *(entry("RunRequested", day) for day in days))
         hits = (await _ask(ledger, "What is the alarm code of the Zephyr?", score_min=0.2)).hits
         assert "alarm code of the Zephyr" in hits[0].excerpt and hits[0].excerpt_at > len(filler) - 40
@@ -268,7 +269,7 @@ async def test_words_that_were_never_said_do_not_hide_what_was(monkeypatch: pyte
     first, entry = _journal()
     monkeypatch.setattr(bus_limits, "SEARCH_WORDS_MAX", 32)
     monkeypatch.setattr(limits, "EXCERPT_CHARS", 240)
-    config = ledger_config(search=search_config())
+    config = ledger_config()
     days = [f"this is what I did on day {day} of the month: a walk in the rain, and that was it" for day in range(60)]
     said = ["list the tools", "The door code of the warehouse in Rotterdam is 4711.", *days]
     async with running(SimDisk(medium()), config) as ledger:
@@ -285,7 +286,7 @@ async def test_what_repeats_a_text_among_others_does_not_hide_it(monkeypatch: py
     monkeypatch.setattr(bus_limits, "SEARCH_WORDS_MAX", 32)
     monkeypatch.setattr(limits, "EXCERPT_CHARS", 240)
     monkeypatch.setattr(limits, "SEARCHED_TEXT_MAX_BYTES", 10000)
-    config = ledger_config(search=search_config())
+    config = ledger_config()
     quoting = (
         "what I was given says: - you: the key of the boathouse - you: " + "this is how it was in the end - you: " * 9
     )
@@ -330,9 +331,9 @@ async def test_more_is_said_where_further_texts_were_not_read():
     """A limit of all that the ledger gives at once, and more texts than those."""
     first, entry = _journal()
     async with running(SimDisk(medium())) as ledger:
-        await ledger.write(first, *(entry("RunRequested", b"heron") for _ in range(12)))
+        await ledger.write(first, *(entry("RunRequested", b"heron") for _ in range(HITS_MAX + 2)))
         found = await _ask(ledger, "heron", limit=100)
-        assert found.more and len(found.hits) < 12  # hits_max is 10
+        assert found.more and len(found.hits) == HITS_MAX
 
 
 async def test_of_a_long_text_the_beginning_is_searched():
@@ -406,7 +407,7 @@ async def test_what_is_not_indexed_yet_is_brought_in_by_the_question_or_said(mon
         found = await _ask(ledger, "lamp")
         assert (len(found.hits), found.reached, found.head) == (7, 7, 7)
     monkeypatch.setattr(limits, "INDEX_WAIT_MS", 0)
-    config = ledger_config(search=search_config())
+    config = ledger_config()
     async with running(SimDisk(medium()), config) as ledger:
         first, entry = _journal()
         await ledger.write(first, *(entry("RunRequested", b"a lamp") for _ in range(7)))
@@ -427,7 +428,7 @@ async def test_the_index_is_brought_up_behind_the_acknowledgement(monkeypatch: p
     assert _reached(memory_path) == 1
     await ledger.service.drain()
     monkeypatch.setattr(limits, "INDEX_WAIT_MS", 0)
-    async with running(RealDisk(memory_path), ledger_config(search=search_config())) as again:
+    async with running(RealDisk(memory_path), ledger_config()) as again:
         assert len((await _ask(again, "lamp")).hits) == 1
 
 
@@ -515,7 +516,7 @@ async def test_switched_off_nothing_is_indexed_and_what_was_is_gone(memory_path)
         await ledger.write(first, entry("RunRequested", b"a lamp"))
         await _ask(ledger, "lamp")
     assert (memory_path / FILE).exists()
-    async with running(RealDisk(memory_path), ledger_config(search=search_config(enabled=False))) as ledger:
+    async with running(RealDisk(memory_path), ledger_config(search=SearchConfig(enabled=False))) as ledger:
         assert not (memory_path / FILE).exists()
         with pytest.raises(BusError, match=r"ledger\.search\.enabled") as refused:
             await _ask(ledger, "lamp")

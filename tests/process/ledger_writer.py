@@ -11,11 +11,10 @@ import os
 import sys
 from pathlib import Path
 
-from bench.ledger_drills.rig import search_config
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.messages.ledger import WriteEntry
-from hobus.config.sections.processes import LedgerConfig
+from hobus.config.sections.record import LedgerConfig, SearchConfig
 from hobus.ledger_service.service import LedgerService
 
 WRITERS = 4
@@ -43,8 +42,7 @@ CONFIG = LedgerConfig(
     bodies_max_bytes=32_768,
     lazy_commit_ms=5,
     outage_wait_ms=1_000,
-    request_timeout_ms=1_000,
-    search=search_config(),
+    search=SearchConfig(enabled=True),
 )
 
 

@@ -26,8 +26,8 @@ from hobus.bus import limits
 from hobus.bus.zeromq.context import ZeroMQ
 from tests.bus.broker.rig import settings_with
 
-limits.HEARTBEAT_INTERVAL_MS = 50
-zeromq = ZeroMQ(settings_with(tap_hwm=100, heartbeat_timeout_ms=150))
+limits.HEARTBEAT_INTERVAL_MS, limits.TAP_HWM = 50, 100
+zeromq = ZeroMQ(settings_with(peer_timeout_ms=200))
 socket = getattr(zeromq, sys.argv[1])(int(sys.argv[2]))
 socket.bind(sys.argv[3])
 print("up", flush=True)

@@ -20,6 +20,7 @@ from hobus.launch.cluster import identity
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.control import ScaleCommand, send
+from hobus.launch.limits import STARTING_MAX
 
 pytestmark = pytest.mark.process
 
@@ -150,8 +151,8 @@ def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: 
 
 
 def test_many_processes_are_started_in_steps_between_which_the_launcher_answers(cluster: Cluster):
-    """Never more than launcher.starting_max at once; another scale and `down` are taken while most still wait."""
-    cluster.up(settings={"launcher.starting_max": 4, "launcher.processes_max": 60})
+    """Never more than STARTING_MAX at once; another scale and `down` are taken while most still wait."""
+    cluster.up(settings={"launcher.processes_max": 60})
     scaling = cluster.begin("scale", "ho1=50", "--no-wait")
 
     def executors() -> list[ChildRow]:
@@ -159,12 +160,12 @@ def test_many_processes_are_started_in_steps_between_which_the_launcher_answers(
 
     eventually(lambda: len(executors()) == 50)
     most, rows = 0, executors()
-    while sum(row.state == "ready" for row in rows) < 12:
+    while sum(row.state == "ready" for row in rows) < 24:
         rows = executors()
         most = max(most, sum(row.state == "starting" and bool(row.pid) for row in rows))
-    assert 0 < most <= 4
+    assert 0 < most <= STARTING_MAX
     said = {(row.state, row.note) for row in rows if not row.pid}
-    assert ("starting", "waits until fewer are starting (launcher.starting_max)") in said
+    assert ("starting", "waits until fewer are starting") in said
     assert len(said) <= 2  # or asked for, and not born yet
     send(Path(cluster.run().sockets), ScaleCommand(role="ho1", count=2), timeout_s=5)
     eventually(lambda: all(row.pid for row in executors()))

@@ -210,7 +210,7 @@ def test_a_tool_sees_its_allow_list_and_its_channel_alone(cluster: Cluster, tmp_
     assert others[0] == "anon_inode:[eventpoll]" and len(others) == 1 + 2 + 2
     assert all(re.fullmatch(r"socket:\[\d+\]", target) for target in others[1:])
     limits = config.tools.limits
-    assert seen["limits"]["RLIMIT_CORE"] == [limits.core_bytes] * 2
+    assert seen["limits"]["RLIMIT_CORE"] == [0, 0]
     assert seen["limits"]["RLIMIT_NOFILE"][1] <= limits.open_files
     server = looks(cluster, "s__look")
     assert server["environ"]["KEY"] == PLANTED["SERVER_KEY"]

@@ -121,7 +121,7 @@ def test_processes_that_must_be_are_started_anew_without_a_turn_lost(cluster: Cl
     before = {row.actor: row.instance for row in cluster.run().children}
 
     def change() -> dict[str, Any]:
-        say(cluster, tools__children_max=3, ho2__sessions_max=500)
+        say(cluster, tools__children_max=3, ho2__history_turns_max=500)
         return reloaded(cluster)
 
     results, done = asyncio.run(asked(cluster, change))
@@ -158,7 +158,7 @@ def test_a_supervisor_that_is_killed_in_the_middle_costs_nothing(cluster: Cluste
 def test_a_command_that_is_killed_leaves_the_launcher_to_finish_and_two_at_once_are_one(cluster: Cluster) -> None:
     """The first is killed behind its word; the second is told that one is under way, or finds it done."""
     slow(cluster)
-    say(cluster, tools__children_max=3, ho2__sessions_max=500)
+    say(cluster, tools__children_max=3, ho2__history_turns_max=500)
     first = cluster.begin("reload")
     eventually(lambda: cluster.run().reload is not None)
     first.kill()
@@ -177,7 +177,7 @@ def test_a_launcher_that_is_killed_in_the_middle_leaves_a_home_that_starts_under
     """The command says that it has ended; a start goes by the new one, and finds every turn of before."""
     slow(cluster)
     result = cluster.ask(QUESTION)
-    say(cluster, tools__children_max=3, ho2__sessions_max=500)
+    say(cluster, tools__children_max=3, ho2__history_turns_max=500)
     command = cluster.begin("reload")
     eventually(lambda: cluster.run().reload is not None)
     run = cluster.run()
@@ -210,7 +210,7 @@ def test_one_that_a_process_does_not_start_under_is_taken_back_and_that_is_said(
     cluster.up()
     former = cluster.run().config_digest
     before = {row.actor for row in cluster.run().children}
-    say(cluster, http__connections_max=7, ho3__page_max=7)
+    say(cluster, http__connections_max=7, ho3__stated_weight=0.5)
     memory = cluster.home.root / "memory"
     eventually(memory.is_dir)
     aside = memory.rename(memory.with_name("aside"))

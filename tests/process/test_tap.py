@@ -99,13 +99,6 @@ def calm() -> Iterator[Cluster]:
         yield up
 
 
-@pytest.fixture(scope="module")
-def narrow() -> Iterator[Cluster]:
-    """One whose broker keeps four frames for a slow reader."""
-    with standing({"bus.tap_hwm": 4}) as up:
-        yield up
-
-
 def heard(tapper: Tapper) -> bool:
     """Whether frames come: with --all a beat is enough."""
     return bool(tapper.frames)
@@ -208,19 +201,19 @@ def test_since_and_follow_go_on_where_the_ring_ends(calm: Cluster, tappers: list
 
 
 def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
-    narrow: Cluster, tappers: list[Tapper], tmp_path: Path
+    calm: Cluster, tappers: list[Tapper], tmp_path: Path
 ):
     """Shown, filtered out and lost are every number from the first to the last, while the bus went on as if nobody had listened."""
-    tapper = Tapper.start(narrow, "--all", "kind!=beat")
+    tapper = Tapper.start(calm, "--all", "kind!=beat")
     tappers.append(tapper)
-    flood(narrow, 5)
+    flood(calm, 5)
     eventually(lambda: heard(tapper))
     tapper.process.send_signal(signal.SIGSTOP)
-    flood(narrow, 6000)
+    flood(calm, 6000)
     tapper.process.send_signal(signal.SIGCONT)
     eventually(lambda: any(note["note"] == "lost" for note in tapper.notes))
-    flood(narrow, 5)
-    assert narrow.ask(PACKAGES)["outcome"] == "success"
+    flood(calm, 5)
+    assert calm.ask(PACKAGES)["outcome"] == "success"
     assert tapper.end() == 0
     shown = [frame["sequence"] for frame in tapper.frames]
     assert shown == sorted(set(shown))
@@ -235,17 +228,17 @@ def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
 
 
 def test_a_tap_whose_reader_reads_nothing_ends_at_the_first_ctrl_c_and_accounts_up_to_the_brokers_head(
-    narrow: Cluster, tappers: list[Tapper], tmp_path: Path
+    calm: Cluster, tappers: list[Tapper], tmp_path: Path
 ):
     """Nobody reads the pipe, before or after: what was never written, and what was never even read, is lost by number."""
-    process = narrow.begin("tap", "-f", "jsonl", "--all")
+    process = calm.begin("tap", "-f", "jsonl", "--all")
     tapper = Tapper(process)
     tappers.append(tapper)
     assert process.stdout is not None and process.stderr is not None
     assert process.stderr.readline().startswith(b"waiting for frames")
     assert process.stdout.read(1) == b"{"  # it is heard
-    flood(narrow, 6000)
-    head = frames_of(narrow("tap", "-f", "jsonl", "--all", "--count", "1"))[-1]["sequence"]
+    flood(calm, 6000)
+    head = frames_of(calm("tap", "-f", "jsonl", "--all", "--count", "1"))[-1]["sequence"]
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 0
     words = plain(process.stderr.read().decode().splitlines()[-1]).split()

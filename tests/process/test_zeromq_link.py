@@ -144,7 +144,7 @@ def test_more_than_the_high_water_mark_may_arrive_while_a_loop_stands_still(monk
     """A connecting socket has no receive mark: its heartbeats go on, and every frame is there afterwards."""
     monkeypatch.setattr(limits, "HIGH_WATER_MARK", 50)
     monkeypatch.setattr(limits, "HEARTBEAT_INTERVAL_MS", 50)
-    settings = bus_settings(heartbeat_timeout_ms=150)
+    settings = bus_settings(peer_timeout_ms=200)
     frames: list[bytes] = []
 
     async def scenario(endpoint: str) -> None:
@@ -218,7 +218,7 @@ def test_whoever_misses_a_server_tries_less_and_less_often_and_notices_the_next_
     """A local socket without a server: the pause between two tries doubles from its least to its most."""
     monkeypatch.setattr(limits, "LOCAL_RECONNECT_MIN_MS", 10)
     monkeypatch.setattr(limits, "LOCAL_RECONNECT_MAX_MS", 200)
-    settings = bus_settings(heartbeat_timeout_ms=150)
+    settings = bus_settings(peer_timeout_ms=200)
     seconds, most = 2.0, 0.2
     with tempfile.TemporaryDirectory() as directory:
         endpoint = f"ipc://{directory}/server"

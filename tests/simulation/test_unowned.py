@@ -14,6 +14,7 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.actor import Executor
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.ids import iso, session_id_of
 from hobus.bus.messages.ledger import Entry
@@ -163,11 +164,15 @@ def test_a_follow_up_outlives_broker_and_owner(after_s: float):
 def struck_at(moment_s: float, *, is_replaced: bool) -> list[Entry]:
     """A turn, a follow-up behind it or after it, small snapshots; at this moment the owner of the session is killed."""
     snapshot = shipped_snapshot()
-    sessions = snapshot.config.sessions.model_copy(update={"snapshot_entries": 5})
-    config = snapshot.config.model_copy(update={"sessions": sessions})
-    with SimulatedCluster(dataclasses.replace(snapshot, config=config), ho2=2) as cluster:
+    with SimulatedCluster(snapshot, ho2=0) as cluster:
         world = cluster.world
-        person = Person(world.client("operator"), config)
+
+        def supervise() -> None:
+            world.start(Supervisor(snapshot=snapshot, snapshot_entries=5), role="ho2", slots=SLOTS)
+
+        supervise()
+        supervise()
+        person = Person(world.client("operator"), snapshot.config)
         world.run(world.settled())
 
         async def kill() -> None:
@@ -175,7 +180,7 @@ def struck_at(moment_s: float, *, is_replaced: bool) -> list[Entry]:
             [owner] = {entry.origin for entry in cluster.entries() if entry.event_type == "TookOver"}
             world.kill(owner)
             if is_replaced:
-                world.loop.call_later(0.05, cluster.start, "ho2")
+                world.loop.call_later(0.05, supervise)
 
         async def story() -> None:
             await person.begin()

@@ -27,7 +27,6 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _LIMITS = {
-    "core_bytes": resource.RLIMIT_CORE,
     "open_files": resource.RLIMIT_NOFILE,
     "file_bytes": resource.RLIMIT_FSIZE,
     "memory_bytes": resource.RLIMIT_DATA,
@@ -73,6 +72,7 @@ def confine(limits: Mapping[str, int | None]) -> None:
     """No program that this process starts has more rights than it; the limits hold, the system's own where lower."""
     # A program with the set-user-id bit would have a life that no kill of a keeper's reaches.
     _prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump of its memory would show what it was given
     for name, value in limits.items():
         which = _LIMITS[name]
         if value is None or which is None:

@@ -19,6 +19,7 @@ from hobus.actors.ho2_supervisor.limits import RECENT_EVENTS_MAX
 from hobus.actors.ho2_supervisor.turn.classification import labels_in
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.actors.ho2_supervisor.turn.work_orders import planned
+from hobus.bus.limits import CONTEXT_LINE_MAX_CHARS, SOURCE_EVENTS_MAX
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
 from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
@@ -31,7 +32,7 @@ from hobus.config.attention_template import CONSOLIDATIONS
 from hobus.config.model_choice import named_route
 from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 from hobus.config.sections.turns import ClassifyLabels
 from hobus.config.snapshot import Snapshot
 
@@ -200,7 +201,7 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
     faults = [
         *([] if kind is not None else [f"artifact_type is none of {', '.join(_TYPES)}"]),
         *([] if has_place else ["no label is of the vocabulary: no turn would ever match it"]),
-        *_line_faults(line, memory.context_line_max_chars),
+        *_line_faults(line, CONTEXT_LINE_MAX_CHARS),
         *([] if is_weight and weight is not None and 0 <= weight <= 1 else ["weight is not a number from 0 to 1"]),
     ]
     if faults or kind is None or not isinstance(line, str) or not isinstance(weight, int | float):
@@ -214,7 +215,7 @@ def _line_faults(line: Any, chars_max: int) -> list[str]:
     if not isinstance(line, str) or not line.strip():
         return ["context_line is blank"]
     if len(line) > chars_max:
-        return [f"context_line has {len(line)} characters; at most {chars_max} (ho3.context_line_max_chars)"]
+        return [f"context_line has {len(line)} characters; at most {chars_max}"]
     if any(unicodedata.category(char).startswith(("C", "Zl", "Zp")) for char in line):
         return ["context_line holds control or invisible characters"]
     return []
@@ -236,7 +237,7 @@ def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_versio
         created_at_event_ts=crossing.as_of_ts,
         expires_at_event_ts=iso(as_of_s + memory.artifact_expiry_hours * _HOUR_S),
         source_signal_ids=[crossing.signal_id],
-        source_event_ids=crossing.evidence.event_ids[-memory.source_events_max :],
+        source_event_ids=crossing.evidence.event_ids[-SOURCE_EVENTS_MAX:],
         gate_snapshot=crossing.gate,
         model=model,
         prompt_pack_version=pack_version,

@@ -44,7 +44,7 @@ from hobus.config.assets import AgentFile
 from hobus.config.attention_rules import tokens_of
 from hobus.config.attention_template import OfTurn
 from hobus.config.prompt_contracts import contract_id_of
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 _log = structlog.get_logger("ho2_supervisor")
 

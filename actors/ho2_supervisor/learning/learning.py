@@ -48,7 +48,7 @@ from hobus.bus.messages.session import Remembered
 from hobus.bus.port import R
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.config.assets import names
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 from hobus.config.sections.turns import ClassifyLabels
 
 

@@ -19,7 +19,7 @@ from hobus.bus.errors import MemoryFault
 from hobus.bus.messages.ids import artifact_id, signal_event_id, statement_signal_id, words_of
 from hobus.bus.messages.memory import Artifact, Labels, LogConsolidationFailure, Signal
 from hobus.bus.messages.session import Remembered
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 
 
 def judged(stated: Stated, message: str, chars_max: int) -> Stated | None:

@@ -26,9 +26,14 @@ from hobus.bus.errors import RuntimeFault
 class Registry:
     """By session id. Sessions are bounded, the longest idle one goes first; a run may outlive its session's place."""
 
-    def __init__(self, configurations: Configurations, unowned: Unowned) -> None:
+    def __init__(
+        self, configurations: Configurations, unowned: Unowned, *, sessions_max: int, snapshot_entries: int
+    ) -> None:
+        """`snapshot_entries`: after so many entries an idle session's state is recorded anew."""
         self._configurations = configurations
         self._unowned = unowned
+        self._sessions_max = sessions_max
+        self._snapshot_entries = snapshot_entries
         self._loadings: OrderedDict[str, asyncio.Task[OwnedSession]] = OrderedDict()
         self.runs: dict[str, RunTask] = {}
         self.follow_ups: dict[str, asyncio.Task[None]] = {}  # the tasks that begin the next run
@@ -75,7 +80,7 @@ class Registry:
         """A session that is being loaded; beyond the bound, idle ones are let go."""
         self._loadings[session_id] = loading
         for idle_id, idle in list(self._loadings.items()):
-            if len(self._loadings) <= self._resources.config.ho2.sessions_max:
+            if len(self._loadings) <= self._sessions_max:
                 return
             if idle.done() and not self.is_running(idle_id):
                 del self._loadings[idle_id]
@@ -124,7 +129,7 @@ class Registry:
     async def record_state(self, session: OwnedSession) -> None:
         """The session's state is recorded anew, if it rests and enough has come since. For when its reply is out."""
         if self._loaded(session.session_id) is session:
-            self.snapshots_written += session.record_state(every=self._resources.config.sessions.snapshot_entries)
+            self.snapshots_written += session.record_state(every=self._snapshot_entries)
 
     def _loaded(self, session_id: str) -> OwnedSession | None:
         loading = self._loadings.get(session_id)

@@ -20,7 +20,7 @@ from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.limits import INDEX_INTERVAL_MS
+from hobus.bus.limits import INDEX_INTERVAL_MS, LEDGER_REQUEST_TIMEOUT_MS
 from hobus.bus.messages.ids import follow_up_input, is_follow_up, requested_id
 from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, Query, Read, session_stream
 from hobus.bus.messages.session import SessionReady, StartSession
@@ -200,7 +200,7 @@ class Unowned:
         if not may_be_open(newest.entries) and not (newest.more and await self._may_wait(session_id)):
             return
         self.found += 1
-        timeout_s = self._config.ledger.request_timeout_ms / 1000
+        timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
         await self._bus.request(
             "ho2", StartSession(session_id=session_id), expect=SessionReady, timeout_s=timeout_s, key=session_id
         )

@@ -138,7 +138,7 @@ def client_of(
         has_key=bool(key),
     )
     http = httpx2.AsyncClient(transport=transport, follow_redirects=False, trust_env=False)
-    connect_s, silence_s = gateway.connect_timeout_ms / 1000, gateway.stream_silence_ms / 1000
+    connect_s, silence_s = limits.CONNECT_TIMEOUT_MS / 1000, gateway.stream_silence_ms / 1000
     library = import_module(config.kind)  # a second's work, and only where it is configured
     make = library.AsyncOpenAI if config.kind == "openai" else library.AsyncAnthropic
     sdk = make(api_key=key or _NOT_ASKED_FOR, base_url=config.base_url, max_retries=0, http_client=http)

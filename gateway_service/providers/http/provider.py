@@ -208,7 +208,7 @@ class HttpProvider:
 
     async def _look_for_windows(self) -> None:
         try:
-            found = await self._listed(self.gateway.connect_timeout_ms / 1000)
+            found = await self._listed(limits.CONNECT_TIMEOUT_MS / 1000)
         except GatewayError as fault:
             self._windows = None if fault.retryable and fault.facts.get("unbilled") else {}
         else:
@@ -247,7 +247,7 @@ class HttpProvider:
             if answer.is_whole:
                 wait_s = limits.STREAM_INTERVAL_MS / 1000
             elif answer.finish_reason:  # its usage may follow
-                wait_s = min(self.gateway.connect_timeout_ms / 1000, timeout_s / 2)
+                wait_s = min(limits.CONNECT_TIMEOUT_MS / 1000, timeout_s / 2)
             waiting = asyncio.timeout(wait_s)
             try:
                 async with waiting:

@@ -90,7 +90,7 @@ def create(  # noqa: PLR0913 - one per option
     ttl = ttl or "1h"
     ttl_s = seconds_of(ttl)
     place = cluster_of(home)
-    if beyond := beyond_bounds(ttl_s, uses, place.snapshot.config.bus):
+    if beyond := beyond_bounds(ttl_s, uses):
         raise UsageFault(beyond)
     pair = curve.new_pair()
     wanted = {"public_key": pair.public.decode(), "role": role, "ttl_s": ttl_s, "uses": uses}

@@ -79,11 +79,9 @@ async def found_in(home: Home, journals: Journals, question: Search) -> Hits:
     """What the running ledger finds, else what is found in the record's files."""
     if not isinstance(journals, FromLedger):
         # Of a cluster that does not run.
-        from hobus.config.snapshot import load_snapshot  # noqa: PLC0415
         from hobus.ledger_service.search_reader import search_directory  # noqa: PLC0415
 
-        config = load_snapshot(layers_of(home)).config.ledger.search
-        return search_directory(home.ledger, question, config)
+        return search_directory(home.ledger, question)
     return await journals.bus.request("ledger", question, expect=Hits, timeout_s=journals.timeout_s)
 
 
@@ -104,7 +102,7 @@ def _show(found: Hits, question: Search) -> None:
         note(f"there is more: --limit {question.limit * 2}")
     elif found.more:
         note(
-            f"these {len(found.hits)} are as many as the ledger gives at once (ledger.search.hits_max); there may be "
+            f"these {len(found.hits)} are as many as the ledger gives at once; there may be "
             "more: ask with rarer words, or narrow it with --session, --type or --since"
         )
 

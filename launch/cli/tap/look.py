@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.limits import LEDGER_REQUEST_TIMEOUT_MS
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
 from hobus.bus.port import Clock
 from hobus.bus.record.payload import pack_payload
@@ -70,7 +71,7 @@ class Look:
             at_us=round(self.clock.now() * 1_000_000),
             bodies=[pack_payload(facts)],
         )
-        timeout_s = self.place.snapshot.config.ledger.request_timeout_ms / 1000
+        timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
         async with connected(self.place, "operator") as bus:
             written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
         if not written.acks[0].is_first:

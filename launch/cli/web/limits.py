@@ -29,7 +29,7 @@ LOOKED_AT_MAX = 400
 WORDS_CHARS = 400
 """Of what is searched for."""
 HITS = 100
-"""Texts of one search; the ledger may give fewer (ledger.search.hits_max)."""
+"""Texts of one search; the ledger may give fewer (bus.limits.HITS_MAX)."""
 TURNS = 10
 """Turns of a session that its page begins with."""
 TURNS_MAX = 200

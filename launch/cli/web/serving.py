@@ -23,6 +23,7 @@ from hobus.launch.cluster.run_file import running
 from hobus.launch.console.errors import CommandError, UsageFault, is_about
 from hobus.launch.console.interrupt import raise_at_interrupt
 from hobus.launch.console.output import is_terminal, say
+from hobus.launch.http.limits import HEAD_TIMEOUT_MS
 from hobus.launch.http.server import make_server
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ async def _serve(
     source = Source(home, at_rest=at_rest)
     known = People(source.clock)
     app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS)
-    server = make_server(app, config.http)
+    server = make_server(app, config.http, head_timeout_ms=HEAD_TIMEOUT_MS)
 
     def invite() -> None:
         for name, role in people:

@@ -10,6 +10,7 @@ from hobus.actors.ho1_executor.file_reads import FileReads
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.catalog import row_of
 from hobus.bus.errors import RuntimeFault
+from hobus.bus.limits import READ_FILE_MAX_BYTES
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.launch.cluster.home import is_home
 from tests.actors.ho1_executor.rig import cluster
@@ -17,16 +18,11 @@ from tests.actors.ho1_executor.rig import cluster
 HERE = FileReads((), is_home)
 
 
-def _snapshot(*paths, file_max_bytes=1_000):
+def _snapshot(*paths):
     shipped = shipped_snapshot()
     agent = shipped.agents["ADMIN"]
     allowed = agent.permissions.model_copy(update={"paths": tuple(map(str, paths))})
-    ho1 = shipped.config.ho1.model_copy(update={"file_max_bytes": file_max_bytes})
-    return replace(
-        shipped,
-        agents={"ADMIN": agent.model_copy(update={"permissions": allowed})},
-        config=shipped.config.model_copy(update={"ho1": ho1}),
-    )
+    return replace(shipped, agents={"ADMIN": agent.model_copy(update={"permissions": allowed})})
 
 
 def _asked(snapshot, path, *, agent_id="ADMIN", digest=None, files=HERE, max_bytes=10_000):
@@ -51,13 +47,14 @@ def _asked(snapshot, path, *, agent_id="ADMIN", digest=None, files=HERE, max_byt
 
 
 def test_a_file_below_the_agent_s_roots_comes_back(tmp_path):
-    """Whole, with its digest; bounded by what is asked for and by the setting."""
+    """Whole, with its digest; bounded by what is asked for and by the limit."""
     (tmp_path / "note.txt").write_text("a note")
     found = _asked(_snapshot(tmp_path), "note.txt")
     assert (found.text, found.refused, found.size_bytes) == ("a note", "", 6)
     assert FileText.from_bytes(found.to_bytes()) == found
     assert _asked(_snapshot(tmp_path), "note.txt", max_bytes=3).text == "a n"
-    assert _asked(_snapshot(tmp_path, file_max_bytes=1), "note.txt").text == "a"
+    (tmp_path / "note.txt").write_text("a" * (READ_FILE_MAX_BYTES + 1))
+    assert len(_asked(_snapshot(tmp_path), "note.txt", max_bytes=10**9).text) == READ_FILE_MAX_BYTES
 
 
 @pytest.mark.parametrize("agent_id", ["ADMIN", "NOBODY"])

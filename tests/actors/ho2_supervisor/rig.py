@@ -213,8 +213,11 @@ class Rig(SimulatedRig):
         approval_by: Literal["anyone", "other"] = "anyone",
         templates: Sequence[Template] | None = None,
         required: dict[str, Any] | None = None,
+        **bounds: int,
     ) -> None:
+        """`bounds`: of the supervisors themselves."""
         given = snapshot(*changes)
+        self._bounds = bounds
         if templates is not None:
             files = {
                 f"attention/{one.template_id}.json": FileInForce(
@@ -249,7 +252,7 @@ class Rig(SimulatedRig):
 
     def supervise(self) -> Supervisor:
         """One more supervisor."""
-        supervisor = Supervisor(snapshot=self.snapshot)
+        supervisor = Supervisor(snapshot=self.snapshot, **self._bounds)
         peer = self.world.start(supervisor, role="ho2", slots=SLOTS)
         self.supervisors.append(supervisor)
         self.instances.append(peer.instance)

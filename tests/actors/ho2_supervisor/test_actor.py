@@ -488,7 +488,7 @@ def test_end_of_a_session_cancels_a_run_that_was_only_just_requested(is_held: bo
 
 def test_end_that_the_record_does_not_answer_lets_nobody_wait() -> None:
     """The ledger is away when a session is ended: whoever waits for its run is told so at once, not at its deadline."""
-    with Rig(("ledger.outage_wait_ms", 1000), ("ledger.request_timeout_ms", 500)) as rig:
+    with Rig(("ledger.outage_wait_ms", 1000)) as rig:
         rig.pool.delay_s = slow(5.0)
         rig.run(rig.start_session())
 
@@ -522,8 +522,8 @@ def test_view_shows_the_session_and_reading_takes_nothing_over() -> None:
 
 
 def test_idle_sessions_are_let_go_and_read_again() -> None:
-    """Memory is bounded by ho2.sessions_max; a session that was let go goes on where it was."""
-    with Rig(("ho2.sessions_max", 2)) as rig:
+    """Memory is bounded by sessions_max; a session that was let go goes on where it was."""
+    with Rig(sessions_max=2) as rig:
         for digit in "789":
             rig.run(rig.start_session(SESSION.replace("1", digit)))
         assert rig.supervisors[0].counters()["sessions"] == 2
@@ -715,7 +715,7 @@ def test_order_that_a_stopping_worker_cancelled_is_a_failure_and_no_verdict() ->
 
 def test_ledger_that_goes_away_stops_the_run_and_loses_nothing() -> None:
     """A barrier waits `ledger.outage_wait_ms`; then the requester is told to ask again, and gets its answer then."""
-    with Rig(("ledger.outage_wait_ms", 1000), ("ledger.request_timeout_ms", 500), ("bus.peer_timeout_ms", 400)) as rig:
+    with Rig(("ledger.outage_wait_ms", 1000), ("bus.peer_timeout_ms", 400)) as rig:
         rig.pool.delay_s = slow(1.0)
         rig.run(rig.start_session())
 
@@ -737,7 +737,7 @@ def test_ledger_that_goes_away_stops_the_run_and_loses_nothing() -> None:
 
 def test_supervisor_is_ready_with_the_ledger_alone() -> None:
     """Without its journal no session can be owned: degraded, with the reason; ready again once the ledger is back."""
-    with Rig(("ledger.request_timeout_ms", 500)) as rig:
+    with Rig() as rig:
         assert rig.run(rig.supervisors[0].ready()) == ""
         rig.kill_ledger()
         assert rig.run(rig.supervisors[0].ready()).startswith("ledger: ")

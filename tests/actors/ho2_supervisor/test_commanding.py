@@ -135,7 +135,7 @@ def test_paused_time_is_not_taken_from_the_deadline(answer_s: float, ends: str) 
 
 def test_session_whose_run_stands_still_may_leave_memory() -> None:
     """Others need the place: who waits for it is sent on, and it goes on from the record when it is told to."""
-    with Rig(("ho2.sessions_max", 1)) as rig:
+    with Rig(sessions_max=1) as rig:
         rig.pool.delay_s = slow(1.0)
 
         async def run() -> TurnResult:
@@ -634,7 +634,7 @@ def test_follow_ups_that_nobody_asks_for_outlive_their_owner(moment: str) -> Non
 @pytest.mark.parametrize("what", ["the ledger is away for long", "another session needs its place"])
 def test_a_follow_up_that_could_not_begin_at_once_begins_later(what: str) -> None:
     """Its owner lives, and nobody asks for the session again."""
-    with Rig(("sessions.snapshot_entries", 5), ("ho2.sessions_max", 1)) as rig:
+    with Rig(snapshot_entries=5, sessions_max=1) as rig:
         rig.pool.delay_s = slow(1.0)
 
         async def run() -> None:

@@ -21,7 +21,6 @@ from tests.actors.ho2_supervisor.rig import Rig, one_tool
 
 AGES = (20, 200, 500)
 CHANGES = (
-    ("sessions.snapshot_entries", 100),
     ("ho2.history_turns_max", 5),
     ("budget.history_budget", 300),  # full at every age
 )
@@ -128,7 +127,7 @@ def test_turn_and_loading_cost_the_same_at_every_age(monkeypatch: pytest.MonkeyP
     questions = listening(monkeypatch)
     loadings: list[dict[str, int]] = []
     turns: list[list[dict[str, int]]] = []
-    with Rig(*CHANGES, script=one_tool) as rig:
+    with Rig(*CHANGES, script=one_tool, snapshot_entries=100) as rig:
         for age in AGES:
             session_id = str(UUID(int=age))
             entries = lived(rig, session_id, age)

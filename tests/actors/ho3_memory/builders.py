@@ -10,7 +10,7 @@ from hobus.actors.ho3_memory.event_time import HOUR_US, PointInTime, micros, tim
 from hobus.actors.ho3_memory.records import Fact
 from hobus.bus.messages.ids import LOCAL, artifact_id
 from hobus.bus.messages.memory import Artifact, GateResult, Signal
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 from hobus.config.snapshot import Snapshot
 
 AGENT = "ADMIN"

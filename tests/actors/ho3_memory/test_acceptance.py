@@ -29,7 +29,7 @@ VOCABULARY = ClassifyLabels(domain=["tools", "docs"], task=["inspect"])
 
 def fault(**changed):
     """The fault of an artifact with these fields."""
-    return fault_of_artifact(artifact(**changed), config(), VOCABULARY)
+    return fault_of_artifact(artifact(**changed), VOCABULARY)
 
 
 def test_an_ordinary_artifact_may_stand():
@@ -53,7 +53,7 @@ def test_an_ordinary_artifact_may_stand():
         ({"created_at_event_ts": at(-5), "consolidation_event_ts": at(-5)}, "before its window"),
         ({"expires_at_event_ts": at(-0.1)}, "expires_at_event_ts is before created_at_event_ts"),
         ({"context_line": "user: hello"}, "role marker"),
-        ({"context_line": "x" * 241}, "ho3.context_line_max_chars"),
+        ({"context_line": "x" * 241}, "the limit is 240"),
     ],
 )
 def test_what_may_not_stand_is_told(changed, why):
@@ -133,7 +133,7 @@ def test_a_plain_overlay_reads_as_an_artifact():
     assert (read.source_signal_ids, read.source_event_ids, read.gate_snapshot) == ([SIGNAL], [event_id(0)], None)
     assert (read.created_at_event_ts, read.window_end) == (at(3), at(2))
     assert (read.window_start, read.principal) == ("2025-11-24T00:00:00.000000Z", LOCAL)
-    assert fault_of_artifact(read, config(), VOCABULARY) == ""
+    assert fault_of_artifact(read, VOCABULARY) == ""
 
 
 def test_plain_overlays_of_one_signal_differ_by_their_bias():

@@ -150,7 +150,7 @@ def test_hostile_peers_get_answers_and_harm_nobody(monkeypatch: pytest.MonkeyPat
 
 def check_answers(said: list[tuple[str, Any, bytes]], is_starting: bool) -> None:
     """Whatever evil peers said: every question is answered, the honest pair is served, nothing is kept beyond its bound."""
-    rig = Rig(body_max_bytes=40_000, reannounce_grace_ms=300 if is_starting else 0)
+    rig = Rig(reannounce_grace_ms=300 if is_starting else 0)
     evil = {name: rig.worker(name, slots=2) for name in WHO[:2]}
     evil |= {name: rig.client(name) for name in WHO[2:4]} | {"stranger": b"?"}
     operator, ho2, ho1 = (
@@ -425,7 +425,7 @@ def test_many_workers_with_many_large_tools_are_listed_whole() -> None:
     after, pages = "", 0
     while True:
         got = rig.call(operator, f"q{pages}", ReadTools(after=after))
-        assert len(got.body) < rig.settings.body_max_bytes / 4
+        assert len(got.body) < engineering.BODY_MAX_BYTES / 4
         page = decode(Tools, got.body, BIG)
         rows += [row.tool_id for row in page.tools if row.worker_count == 8]
         after, pages = page.next, pages + 1

@@ -259,10 +259,10 @@ def test_keys_are_for_their_owner_alone_and_hold_no_secret_but_the_broker_s(tmp_
         book(tmp_path / "keys")
 
 
-def test_a_token_beyond_the_settings_is_refused_with_the_setting(tmp_path):
+def test_a_token_beyond_the_bounds_is_refused(tmp_path):
     """Time and uses are bounded."""
     keys = book(tmp_path)
-    for changes, says in [({"ttl_s": 10**9}, "join_ttl_max_s"), ({"uses": 10**6}, "join_uses_max")]:
+    for changes, says in [({"ttl_s": 10**9}, "--ttl"), ({"uses": 10**6}, "--uses")]:
         wanted = CreateToken.model_validate(
             {"public_key": curve.new_pair().public.decode(), "role": "ho1", "ttl_s": 1, "uses": 1} | changes
         )

@@ -40,7 +40,7 @@ def publisher(tmp_path, monkeypatch):
     tmp_path.chmod(0o700)
     settings = settings_with()
     zeromq = ZeroMQ(settings)
-    made = TapPublisher(zeromq, settings, f"ipc://{tmp_path}/t", epoch="e", clock=HandClock())
+    made = TapPublisher(zeromq, f"ipc://{tmp_path}/t", epoch="e", clock=HandClock())
     made.sent, made.encoded = [], 0
     encode = tap_module.live_batch
 
@@ -205,7 +205,7 @@ def test_nobody_but_the_last_reader_ends_what_is_sent_to_readers(tmp_path):
     tmp_path.chmod(0o700)
     settings = settings_with()
     zeromq, clock = ZeroMQ(settings), HandClock()
-    made = TapPublisher(zeromq, settings, f"ipc://{tmp_path}/t", epoch="e", clock=clock)
+    made = TapPublisher(zeromq, f"ipc://{tmp_path}/t", epoch="e", clock=clock)
     readers, stranger = [zeromq.feed(zmq.SUB) for _ in range(2)], socket.socket(socket.AF_UNIX)
 
     def settle(*listened):

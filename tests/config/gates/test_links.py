@@ -34,7 +34,7 @@ def test_everything_is_told_at_once(tmp_path: Path) -> None:
     """One look is enough to mend all of it, hashes and settings included."""
     clerk(tmp_path, spec_id="SPEC-GHOST-001", dependencies=["PKG-CLERK-001", "PKG-GHOST-001"])
     write(tmp_path, "specs/SPEC-CLERK-001/standard.md", "# Other\n")
-    write(tmp_path, "admin_config.json", '{"ho2": {"sessions_max": -1}, "bus": {"colour": 1}}')
+    write(tmp_path, "admin_config.json", '{"ho2": {"history_turns_max": -1}, "bus": {"colour": 1}}')
     assert [one.gate for one in found(tmp_path)] == ["G0", "G1", "G1", "G1", "G1", "G2", "G2"]  # SPEC's file, too
 
 

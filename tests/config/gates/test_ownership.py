@@ -37,7 +37,7 @@ def test_what_no_manifest_of_a_home_lists_belongs_to_the_home(tmp_path: Path) ->
     agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text())
     write(tmp_path, "agents/CLERK.json", json.dumps(agent | {"agent_id": "CLERK"}))
     shutil.copytree(SHIPPED_ROOT / "prompt_packs", tmp_path / "prompt_packs")
-    write(tmp_path, "admin_config.json", '{"ho2": {"sessions_max": 8}}')
+    write(tmp_path, "admin_config.json", '{"ho2": {"history_turns_max": 8}}')
     assert found(tmp_path) == []
     write(tmp_path, "agents/ADMIN.json", json.dumps(agent | {"system_prompt": "You are somebody else."}))
     (warning,) = found(tmp_path)

@@ -145,7 +145,7 @@ def test_where_nobody_can_verify_a_signed_package_is_refused(tmp_path: Path) -> 
 def test_under_signed_a_home_has_settings_of_its_own_and_nothing_else(tmp_path: Path) -> None:
     """Everything else belongs into a package."""
     own = write(tmp_path, "prompt_packs/PRM-MINE-001.txt", "[[user]]\nx")
-    write(tmp_path, "admin_config.json", '{"ho2": {"sessions_max": 8}}')
+    write(tmp_path, "admin_config.json", '{"ho2": {"history_turns_max": 8}}')
     ((severity, file, reason),) = of_g5(with_policy(look(Layers(own=tmp_path)), "signed"))
     assert (severity, file) == ("fail", str(own)) and "only signed packages are taken" in reason
 
@@ -162,7 +162,7 @@ def test_findings_come_in_the_order_of_the_gates_and_once_each(tmp_path: Path) -
     """All of them: a fault in one gate hides none of another."""
     clerk(tmp_path, dependencies=["PKG-GHOST-001"])
     write(tmp_path, "specs/SPEC-CLERK-001/standard.md", "# Changed\n")
-    write(tmp_path, "admin_config.json", '{"ho2": {"sessions_max": -1}}')
+    write(tmp_path, "admin_config.json", '{"ho2": {"history_turns_max": -1}}')
     write(tmp_path, "prompt_packs/PRM-DEGRADED-001.txt", "no section")
     text = (tmp_path / "frameworks/FMWK-900_Clerks/manifest.yaml").read_text()
     write(

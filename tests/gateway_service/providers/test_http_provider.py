@@ -452,11 +452,9 @@ async def test_an_answer_that_is_whole_does_not_wait_for_the_end_of_its_connecti
         await asyncio.sleep(60)
 
     async with serving(behave) as server:
-        provider = instance(
-            ANTHROPIC if usage == "anthropic" else OPENAI, server.url, gateway={"connect_timeout_ms": 300}
-        )
+        provider = instance(ANTHROPIC if usage == "anthropic" else OPENAI, server.url)
         async with asyncio.timeout(20):
-            response = await ask(provider, on_delta=len, timeout_s=15)
+            response = await ask(provider, on_delta=len, timeout_s=2)
     assert response.content == "hello" and response.usage_is_estimated is (usage == "untold")
 
 

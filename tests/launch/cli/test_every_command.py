@@ -158,7 +158,7 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["config", "show", "no.such"],
         ["config", "set", "no.such", "1"],
         ["config", "unset", "nope"],
-        ["config", "set", "ho2.sessions_max", "{"],
+        ["config", "set", "ho2.history_turns_max", "{"],
         ["config", "check", "--config", "/no/such/file"],
         ["cost", "--by", "moon"],
         ["cost", "--since", "soon"],

@@ -21,8 +21,8 @@ from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
         ("tools.approval", "at once", ()),
         ("ho1.orders_max", "restart", ("ho1",)),
         ("ho1.count", "scale", ("ho1",)),
-        ("ho2.sessions_max", "restart", ("ho2",)),
-        ("ho3.page_max", "restart", ("ho3", "ho2")),
+        ("ho2.history_turns_max", "restart", ("ho2",)),
+        ("ho3.gate_high", "restart", ("ho3", "ho2")),
         ("ho3.enabled", "stop", ()),
         ("http.hosts", "restart", ("http",)),
         ("http.listen", "stop", ()),
@@ -52,13 +52,13 @@ def test_what_follows_from_several_changes():
     found = effects_of(
         [
             Difference("agent CLERK"), Difference("budget.turn_limit", 1, 2), Difference("http.hosts", [], ["a"]),
-            Difference("ho3.page_max", 1, 2), Difference("tools.children", 1, 2),
+            Difference("ho3.gate_high", 1, 2), Difference("tools.children", 1, 2),
             Difference("ho1.count", 1, 3), Difference("bus.attempts_max", 1, 2),
             Difference("tools.mcp_servers.files.url", NOT_THERE, "http://h"),
         ]
     )  # fmt: skip
     assert found.at_once == ["agent CLERK", "budget.turn_limit"]
-    assert found.restarts == ["http.hosts", "ho3.page_max", "tools.children", "tools.mcp_servers.files.url"]
+    assert found.restarts == ["http.hosts", "ho3.gate_high", "tools.children", "tools.mcp_servers.files.url"]
     assert found.roles == ("ho3", "ho1", "ho2", "http")
     assert found.scaled == {"ho1.count": ("ho1", 3)}
     assert list(found.refused) == ["bus.attempts_max"]

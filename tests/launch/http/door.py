@@ -41,6 +41,7 @@ class SimulatedDoor:
         door = Door(
             bus=bus, snapshot=self.snapshot, ownership=Ownership(b"secret"), key_of=KEYS.get,
             hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=FollowedJournals(bus, self.snapshot.config),
+            body_timeout_ms=60_000,
         )  # fmt: skip
         self.doors.append(door)
         self.cluster.world.run(self.cluster.world.settled())

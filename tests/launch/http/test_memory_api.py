@@ -6,6 +6,7 @@ import json
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.actors.ho3_memory import limits
 from hobus.bus.errors import BusError, MemoryFault, in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.ids import LOCAL
@@ -202,9 +203,10 @@ def test_what_is_not_there_is_said():
         assert door.run(work(door)) == [(404, "memory_off"), (400, "invalid_input"), (404, "memory_off")]
 
 
-def test_pages_are_gone_on_with():
+def test_pages_are_gone_on_with(monkeypatch):
     """Two lines and one a page."""
-    with SimulatedDoor(snapshot(page_max=2)) as door:
+    monkeypatch.setattr(limits, "PAGE_MAX", 2)
+    with SimulatedDoor(snapshot()) as door:
 
         async def work():
             async with door.http() as http:

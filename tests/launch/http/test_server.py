@@ -83,23 +83,23 @@ async def ended(reader, writer):
     return status, json.loads(body)["error"]["code"] if status >= 400 else "", data
 
 
-def door_of(config):
+def door_of(config, *, body_timeout_ms):
     """A door without a cluster: what is asked here comes to none."""
     return Door(
         bus=SimpleNamespace(on_behalf_of=lambda _principal: nullcontext()), snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
         key_of={f"Bearer {KEY}": KEYS["Bearer k-alice"]}.get, hosts=names_of("127.0.0.1", []), metrics=Metrics(),
-        journals=None,
+        journals=None, body_timeout_ms=body_timeout_ms,
     )  # fmt: skip
 
 
 @asynccontextmanager
-async def serving(tmp_path, app=None, **bounds):
+async def serving(tmp_path, app=None, *, head_timeout_ms=10_000, body_timeout_ms=60_000, **bounds):
     """The server, with these settings changed."""
     http = CONFIG.http.model_copy(update=bounds)
-    door = door_of(CONFIG.model_copy(update={"http": http}))
+    door = door_of(CONFIG.model_copy(update={"http": http}), body_timeout_ms=body_timeout_ms)
     bound = bound_to("127.0.0.1", 0)
     address = f"127.0.0.1:{bound.getsockname()[1]}"
-    server = make_server(make_app(door) if app is None else Guard(app, door), http)
+    server = make_server(make_app(door) if app is None else Guard(app, door), http, head_timeout_ms=head_timeout_ms)
     task = asyncio.ensure_future(server.serve(sockets=[bound]))
     port = Port(server, address)
     try:

@@ -55,10 +55,10 @@ def test_warnings_are_told_at_each_start_and_what_is_mended_is_found_mended(home
 def test_a_configuration_that_does_not_load_is_refused_for_all_of_it(home: Home) -> None:
     """What a gate forbids beside a wrong setting makes it a matter of integrity."""
     clerk(home.config, dependencies=["PKG-GHOST-001"])
-    write(home.config, "admin_config.json", '{"ho2": {"sessions_max": -1}}')
+    write(home.config, "admin_config.json", '{"ho2": {"history_turns_max": -1}}')
     with pytest.raises(CommandError) as refused:
         start(home)
-    assert "PKG-GHOST-001" in refused.value.message and "ho2.sessions_max" in refused.value.message
+    assert "PKG-GHOST-001" in refused.value.message and "ho2.history_turns_max" in refused.value.message
 
 
 def test_an_installed_package_that_is_gone_is_a_matter_of_integrity(home: Home) -> None:

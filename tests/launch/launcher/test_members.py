@@ -19,7 +19,7 @@ from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.supervision import Exited, Member, Seen, plan
 
-CONFIG = shipped_snapshot().config.launcher.model_copy(update={"processes_max": 20, "starting_max": 3})
+CONFIG = shipped_snapshot().config.launcher.model_copy(update={"processes_max": 20})
 
 
 class Rig:
@@ -38,7 +38,7 @@ class Rig:
         self.crew = Crew(
             plan({"ho1": ho1}), home=home, config=CONFIG, clock=SystemClock(), board=board,
             nursery=SimpleNamespace(start=self._start), door=SimpleNamespace(descriptor=lambda: 3, close=lambda: None), tell=lambda _: None,
-            given=lambda _: {},
+            given=lambda _: {}, starting_max=3,
         )  # fmt: skip
         self._refuses = refuses
 
@@ -65,7 +65,7 @@ class Rig:
         await asyncio.sleep(0)
 
 
-async def test_no_more_are_starting_at_once_than_the_configuration_says(tmp_path):
+async def test_no_more_are_starting_at_once_than_the_bound(tmp_path):
     """One of each role first; whoever gets ready makes room; those that wait are starting, for whoever looks."""
     rig = Rig(tmp_path)
     rig.begin()

@@ -13,7 +13,6 @@ from hobus.launch.launcher.restart_policy import CrashHistory, after_crash, back
 
 CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
     update={
-        "restart_first_ms": 7,
         "restart_backoff_min_ms": 50,
         "restart_backoff_max_ms": 5000,
         "healthy_after_ms": 60_000,
@@ -23,14 +22,12 @@ CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
 )
 
 
-def test_the_first_restart_waits_for_its_own_setting_alone():
-    """Without jitter: with 0 a process that was healthy is back at once; the second in a row waits half a step or more."""
+def test_the_first_restart_waits_for_nothing():
+    """A process that was healthy is back at once; the second in a row waits half a step or more."""
     first = after_crash(CrashHistory(), started_at=0, now=1, draw=0.9, config=CONFIG)
-    assert first.delay_s == 0.007
+    assert first.delay_s == 0.0
     second = after_crash(first.history, started_at=1, now=2, draw=0.0, config=CONFIG)
     assert second.delay_s == 0.025
-    at_once = CONFIG.model_copy(update={"restart_first_ms": 0})
-    assert after_crash(CrashHistory(), started_at=0, now=1, draw=0.9, config=at_once).delay_s == 0.0
     assert backoff_s(2, draw=0.999, config=CONFIG) < 0.05
 
 
@@ -51,7 +48,7 @@ def test_a_healthy_life_starts_the_back_off_anew():
     """A process that lived exactly healthy_after_ms counts as healthy."""
     tired = CrashHistory(crashes=(), streak=6)
     healthy = after_crash(tired, started_at=0.0, now=60.0, draw=0.0, config=CONFIG)
-    assert (healthy.history.streak, healthy.delay_s) == (1, 0.007)
+    assert (healthy.history.streak, healthy.delay_s) == (1, 0.0)
     short = after_crash(tired, started_at=0.0, now=59.999, draw=0.0, config=CONFIG)
     assert short.history.streak == 7
 

@@ -41,7 +41,6 @@ from hobus.launch.limits import WATCH_INTERVAL_MS
 
 CONFIG = shipped_snapshot().config.launcher.model_copy(
     update={
-        "restart_first_ms": 50,
         "restart_backoff_min_ms": 100,
         "restart_backoff_max_ms": 1000,
         "healthy_after_ms": 60_000,
@@ -103,7 +102,7 @@ def test_a_crash_is_told_to_the_broker_before_the_restart_is_planned():
     assert member.state == "backoff" and member.pid == 0 and member.note == "signal 9"
     assert effects == [
         Effect("lost", instance="ho1/1@a", detail="signal 9"),
-        Effect("retry", at=110.05),
+        Effect("retry", at=110.0),
     ]
     assert apply(member, RetryDue(), CONFIG)[1] == [Effect("spawn")]
 

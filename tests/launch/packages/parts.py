@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.builders import shipped_snapshot
 from hobus.config.files import SHIPPED_ROOT
-from hobus.config.sections.tools import GovernanceConfig
+from hobus.config.schema import GovernanceConfig
 from hobus.launch.packages import signing
 from hobus.launch.packages.bundle import Bundle, encode, manifest_text
 

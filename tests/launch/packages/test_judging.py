@@ -19,8 +19,8 @@ def test_settings_are_read_alone_as_with_everything_else(tmp_path):
     assert config_of(home) == shipped
     home.config.mkdir()
     file = home.config / "admin_config.json"
-    file.write_bytes(parts.text({"governance": {"entries_max": 3000}}))
-    assert config_of(home).governance.entries_max == 3000
+    file.write_bytes(parts.text({"budget": {"turn_limit": 31}}))
+    assert config_of(home).budget.turn_limit == 31
     assert config_of(home) == read(Layers(config_file=file)).config
     signed = {"governance": {"signatures": "signed"}, "budget": {"session_token_limit": "x"}}
     for written in (parts.text(signed), b"{"):

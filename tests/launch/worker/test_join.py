@@ -39,7 +39,7 @@ class Record:
 
 async def fetched(home: WorkerHome, record: Record) -> Any:
     """What the worker would work under."""
-    return await snapshot_of(record, home, SNAPSHOT.config)  # pyright: ignore[reportArgumentType]
+    return await snapshot_of(record, home)  # pyright: ignore[reportArgumentType]
 
 
 async def test_it_is_fetched_once_checked_and_kept(tmp_path) -> None:

@@ -10,10 +10,11 @@ from hobus.actors.ho2_supervisor.learning import consolidation
 from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Lesson, judge
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
 from hobus.actors.ho2_supervisor.turn.work_orders import faults
+from hobus.bus.limits import SOURCE_EVENTS_MAX
 from hobus.bus.messages.ids import RunId, artifact_id, gate_window_key
 from hobus.bus.messages.memory import Accumulator, Labels
 from hobus.bus.messages.work_order import Segment
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 from hobus.config.sections.turns import ClassifyLabels
 from tests.actors.ho2_supervisor.remembering import crossed
 from tests.actors.ho2_supervisor.rig import SESSION, snapshot
@@ -148,12 +149,10 @@ def test_every_other_field_comes_from_gate_and_configuration() -> None:
 
 
 def test_an_artifact_names_the_newest_of_its_source_events() -> None:
-    """At most `ho3.source_events_max` of them, so that an answer that holds artifacts does not grow without end."""
+    """At most `SOURCE_EVENTS_MAX` of them, so that an answer that holds artifacts does not grow without end."""
     lesson = Lesson("topic_affinity", Labels(domain=["system"]), "One line.", 0.6)
-    made = consolidation.artifact_from(
-        crossing(300), lesson, model="m", pack_version="P@1", memory=memory(source_events_max=5)
-    )
-    assert made.source_event_ids == crossing(300).evidence.event_ids[-5:]
+    made = consolidation.artifact_from(crossing(300), lesson, model="m", pack_version="P@1", memory=memory())
+    assert made.source_event_ids == crossing(300).evidence.event_ids[-SOURCE_EVENTS_MAX:]
 
 
 def turn(asked: str, answered: str | None, tools: tuple[str, ...] = ()) -> DeliveredTurn:

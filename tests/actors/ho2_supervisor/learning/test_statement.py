@@ -17,7 +17,7 @@ from hobus.bus.messages.memory import Artifact, Labels
 from hobus.bus.messages.session import Remembered, TurnResult
 from hobus.bus.messages.work_order import WorkOrder
 from hobus.bus.record.catalog import read_body
-from hobus.config.sections.memory import Ho3Config
+from hobus.config.sections.record import Ho3Config
 from hobus.config.sections.turns import ClassifyLabels
 from tests.actors.ho2_supervisor.rig import CLASSIFIED, SESSION, Answer, Rig, classified, snapshot, text_of
 from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering

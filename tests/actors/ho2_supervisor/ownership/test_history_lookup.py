@@ -16,7 +16,7 @@ from tests.actors.ho2_supervisor.questions import listening
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, question_and_answer
 from tests.rig import names
 
-FEW = (("sessions.snapshot_entries", 20),)
+FEW = {"snapshot_entries": 20}
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +39,7 @@ async def turns(rig: Rig, count: int, first: int = 0) -> list[TurnResult]:
 
 def test_memory_of_inputs_and_commands_is_bounded() -> None:
     """However many there were, the newest ones alone stay in memory, and in a snapshot."""
-    with Rig(*FEW) as rig:
+    with Rig(**FEW) as rig:
         rig.run(rig.start_session())
         rig.run(turns(rig, 4))
         for number in range(3):
@@ -53,7 +53,7 @@ def test_memory_of_inputs_and_commands_is_bounded() -> None:
 
 def test_old_input_gets_its_answer_and_nothing_runs() -> None:
     """The ledger refuses its second RunRequested; its recorded answer is given, the same bytes, by whoever owns it."""
-    with Rig(*FEW) as rig:
+    with Rig(**FEW) as rig:
         rig.run(rig.start_session())
         first = rig.run(turns(rig, 4))
         sent = len(rig.pool.received)
@@ -72,7 +72,7 @@ def test_old_input_gets_its_answer_and_nothing_runs() -> None:
 
 def test_old_input_with_another_text_is_a_conflict() -> None:
     """As it is while it is in memory."""
-    with Rig(*FEW) as rig:
+    with Rig(**FEW) as rig:
         rig.run(rig.start_session())
         rig.run(turns(rig, 3))
         with pytest.raises(RuntimeFault) as raised:
@@ -83,7 +83,7 @@ def test_old_input_with_another_text_is_a_conflict() -> None:
 
 def test_old_input_is_answered_while_another_runs_and_after_the_end() -> None:
     """A known input comes first, whatever the session is by now."""
-    with Rig(*FEW) as rig:
+    with Rig(**FEW) as rig:
         rig.run(rig.start_session())
         first = rig.run(turns(rig, 3))
         rig.pool.delay_s = lambda _: 1.0
@@ -111,7 +111,7 @@ def test_old_failed_input_has_failed() -> None:
         is_bad = order.wo_type == "synthesize" and "bad" in order.input_context[-1].text
         return RuntimeFault("execution_error", "no") if is_bad else question_and_answer(order)
 
-    with Rig(*FEW, ("ho2.classify", False), script=script) as rig:
+    with Rig(("ho2.classify", False), script=script, **FEW) as rig:
         rig.run(rig.start_session())
         for _ in range(2):
             with pytest.raises(RuntimeFault) as raised:
@@ -123,7 +123,7 @@ def test_old_failed_input_has_failed() -> None:
 
 def test_old_cancelled_input_gets_the_result_that_was_recorded() -> None:
     """What its calls had cost and called by then, the same as while it is in memory."""
-    with Rig(*FEW) as rig:
+    with Rig(**FEW) as rig:
         rig.run(rig.start_session())
 
         async def run() -> TurnResult:
@@ -144,7 +144,7 @@ def test_old_cancelled_input_gets_the_result_that_was_recorded() -> None:
 
 def test_old_input_that_only_the_host_answered_is_known() -> None:
     """No RunRequested keeps a second run from it: once such an input was let go, new ones are looked up first."""
-    with Rig(*FEW) as rig:
+    with Rig(**FEW) as rig:
         rig.run(rig.start_session())
         for number in range(4):
             rig.run(rig.write(degraded_entry(f"host{number}", "hello?", f"bare reply {number}")))
@@ -163,7 +163,7 @@ def test_old_input_that_only_the_host_answered_is_known() -> None:
 def test_ordinary_new_input_asks_the_ledger_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before and after inputs were let go: no look-up, no read; an old one is looked up once."""
     questions = listening(monkeypatch)
-    with Rig(*FEW) as rig:
+    with Rig(**FEW) as rig:
         rig.run(rig.start_session())
         questions.clear()
         rig.run(turns(rig, 4))
@@ -182,7 +182,7 @@ async def command(rig: Rig, command_id: str) -> CommandVerdict:
 
 def test_old_command_is_acknowledged_again_and_applied_once() -> None:
     """Rejected or applied, its verdict is the recorded one; a run that is active goes on undisturbed."""
-    with Rig(*FEW) as rig:
+    with Rig(**FEW) as rig:
         rig.run(rig.start_session())
         first = [rig.run(command(rig, f"c{number}")) for number in range(3)]
         assert {verdict.outcome for verdict in first} == {"rejected"}

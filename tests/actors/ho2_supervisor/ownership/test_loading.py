@@ -25,7 +25,7 @@ from hobus.bus.record.journal import event_in, pack_event, recorded
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, degraded_entry, one_tool, snapshot
 from tests.rig import names
 
-SMALL = (("sessions.snapshot_entries", 12), ("ho2.history_turns_max", 2))
+SMALL = (("ho2.history_turns_max", 2),)
 LIMITS = history_limits(snapshot(*SMALL).config)
 
 
@@ -76,7 +76,7 @@ def everything(record: SessionRecord) -> tuple[Any, ...]:
 
 def journal_of(turns: int, *changes: tuple[str, Any]) -> list[Entry]:
     """A session's journal with tool turns, one that the host answered, and snapshots between them."""
-    with Rig(*SMALL, *changes, script=one_tool) as rig:
+    with Rig(*SMALL, *changes, script=one_tool, snapshot_entries=12) as rig:
         rig.run(rig.start_session())
         for number in range(turns):
             rig.run(rig.turn(f"i{number}", f"what is installed? {number}"))
@@ -212,7 +212,7 @@ def test_reply_is_taken_from_the_result_only_where_its_own_record_never_was() ->
     def script(order: WorkOrder) -> Answer:
         return classified() if order.wo_type == "classify" else OutputResult(text=Segment(ref=ref, text="said"))
 
-    with Rig(("sessions.snapshot_entries", 4), script=script) as rig:
+    with Rig(script=script, snapshot_entries=4) as rig:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "hello"))
         rig.run(rig.host.sleep(1))
@@ -281,7 +281,7 @@ def held(rig: Rig, number: int) -> OwnedSession:
 
 def test_successor_starts_from_the_snapshot_in_the_middle_of_a_tenure() -> None:
     """Its own entries get ids of its own tenure, the session goes on, and the two records agree."""
-    with Rig(*SMALL, script=one_tool) as rig:
+    with Rig(*SMALL, script=one_tool, snapshot_entries=12) as rig:
         rig.run(rig.start_session())
         for number in range(3):
             rig.run(rig.turn(f"i{number}", f"question {number}"))
@@ -301,7 +301,7 @@ def test_successor_starts_from_the_snapshot_in_the_middle_of_a_tenure() -> None:
 
 def test_snapshot_is_not_in_the_way_of_a_reply() -> None:
     """It follows the answer that made it due, in a write that nobody waits for; the next turn goes on from it."""
-    with Rig(*SMALL, script=one_tool) as rig:
+    with Rig(*SMALL, script=one_tool, snapshot_entries=12) as rig:
         rig.run(rig.start_session())
         barriers = []
         for number in range(3):
@@ -323,7 +323,7 @@ async def insisted(rig: Rig, input_id: str, *, to: str) -> TurnResult:
 
 def test_two_supervisors_in_turn_load_each_others_snapshots() -> None:
     """The session moves with every turn; none of them reads the whole, none of them doubles an entry."""
-    with Rig(*SMALL, script=one_tool) as rig:
+    with Rig(*SMALL, script=one_tool, snapshot_entries=12) as rig:
         rig.supervise()
         rig.run(rig.world.settled())
         rig.run(rig.start_session())
@@ -342,7 +342,7 @@ def test_two_supervisors_in_turn_load_each_others_snapshots() -> None:
 
 def test_snapshot_that_loses_against_the_host_costs_nothing() -> None:
     """TurnDegraded got in before it: it is refused, the session is read again, the next input is answered."""
-    with Rig(*SMALL, script=one_tool) as rig:
+    with Rig(*SMALL, script=one_tool, snapshot_entries=12) as rig:
         rig.run(rig.start_session())
 
         async def run() -> None:
@@ -363,7 +363,7 @@ def test_snapshot_that_loses_against_the_host_costs_nothing() -> None:
 
 def test_damaged_snapshot_in_the_record_is_counted_by_the_loader() -> None:
     """Written by another version of this software: the successor passes it over, says so in its counters, and answers."""
-    with Rig(*SMALL, script=one_tool) as rig:
+    with Rig(*SMALL, script=one_tool, snapshot_entries=12) as rig:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "question"))
         rig.run(rig.host.sleep(1))

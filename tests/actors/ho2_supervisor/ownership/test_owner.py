@@ -9,6 +9,7 @@ import pytest
 
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, EntryRefused, refusal_of
 from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.limits import BODY_MAX_BYTES
 from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
 from hobus.bus.record.journal import event_in
@@ -105,9 +106,9 @@ def test_write_that_the_bus_does_not_take_fails_the_run_once() -> None:
 
     def script(order: WorkOrder) -> Answer:
         is_big = order.wo_type == "synthesize" and any(part.text == "much" for part in order.input_context)
-        return "x" * 30_000 if is_big else question_and_answer(order)
+        return "x" * (BODY_MAX_BYTES // 2) if is_big else question_and_answer(order)
 
-    with Rig(("bus.body_max_bytes", 60_000), script=script) as rig:
+    with Rig(script=script) as rig:
         rig.run(rig.start_session())
         fault = rig.run(failure(rig.turn("i1", "much")))
         assert (fault.code, fault.retryable) == ("execution_error", False)

@@ -136,7 +136,7 @@ def test_successor_goes_on_with_a_turn_that_shows_a_reply_of_no_record() -> None
 
 def test_reply_of_no_record_is_in_the_history_of_who_loads_a_snapshot() -> None:
     """A snapshot has no texts; where none stands behind a reply's ref, the turn's result has it."""
-    with Rig(("sessions.snapshot_entries", 12), script=never_recorded) as rig:
+    with Rig(script=never_recorded, snapshot_entries=12) as rig:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", QUESTION))
         rig.run(rig.host.sleep(1))

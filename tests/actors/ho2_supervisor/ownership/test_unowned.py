@@ -132,7 +132,7 @@ def ended(rig: Rig) -> int:
 def test_a_message_that_waited_is_found_behind_a_long_turn(monkeypatch: pytest.MonkeyPatch):
     """What came before the entries that are looked at may wait all the same: its turn came as its owner died."""
     monkeypatch.setattr(limits, "OWNERS_ENTRIES", 3)
-    with Rig(("sessions.snapshot_entries", 5)) as rig:
+    with Rig(snapshot_entries=5) as rig:
         rig.pool.delay_s = lambda order: 1.0 if order.wo_type == "synthesize" else 0.0
 
         def requested() -> list[str]:

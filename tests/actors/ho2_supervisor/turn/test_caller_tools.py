@@ -225,7 +225,7 @@ def test_a_turn_that_brings_results_records_the_context_that_it_shows_again() ->
 
 def test_open_calls_are_known_to_who_loads_a_snapshot() -> None:
     """A state that was recorded while calls were open lets their results be taken by another owner."""
-    with Rig(("sessions.snapshot_entries", 5), script=asks_twice) as rig:
+    with Rig(script=asks_twice, snapshot_entries=5) as rig:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS))
         rig.run(rig.host.sleep(1))

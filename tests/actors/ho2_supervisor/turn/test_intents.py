@@ -135,7 +135,7 @@ def test_end_of_the_session_closes_what_is_active() -> None:
 @pytest.mark.parametrize("every", [6, 10_000], ids=["from a snapshot", "from the first entry"])
 def test_intents_survive_their_supervisor(every: int) -> None:
     """Whoever reads the journal, or the newest snapshot of it, has the same intents with their words."""
-    with Rig(("sessions.snapshot_entries", every), script=saying(a=("new", "first"), b=("unclear", ""))) as rig:
+    with Rig(script=saying(a=("new", "first"), b=("unclear", "")), snapshot_entries=every) as rig:
         told(rig, "a", "b")
         rig.run(rig.host.sleep(1))
         before: SessionView = rig.run(rig.view())

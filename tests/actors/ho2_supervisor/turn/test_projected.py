@@ -197,7 +197,7 @@ def test_a_supervisor_that_only_read_the_journal_projects_the_same_bytes() -> No
     """Determinism: one that held the session all along, and one that took it over, send the same context."""
     found: list[tuple[str, Any]] = []
     for is_killed in (False, True):
-        with Rig(*in_mode("enforce", ("sessions.snapshot_entries", 10)), script=failing_tool) as rig:
+        with Rig(*in_mode("enforce"), script=failing_tool, snapshot_entries=10) as rig:
             told(rig, QUESTION, "and now?")
             rig.run(rig.host.sleep(1))
             if is_killed:

@@ -4,14 +4,14 @@ from random import Random
 
 import pytest
 
-from bench.ledger_drills.rig import append, call, ledger_config, medium, running, search_config, take_over
+from bench.ledger_drills.rig import append, call, ledger_config, medium, running, take_over
 from hobus.actors.ho2_supervisor.turn.lookups import chosen
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.ledger import Provenance, Search
 from hobus.bus.sim.disk import SimDisk
 from hobus.ledger_service import limits
 
-CONFIG = ledger_config(segment_bytes=8_388_608, search=search_config(hits_max=20))
+CONFIG = ledger_config(segment_bytes=8_388_608)
 
 
 SESSION, OTHER = session_id_of("search", "one"), session_id_of("search", "two")
@@ -100,7 +100,7 @@ async def test_earlier_questions_do_not_crowd_out_the_answer():
 async def test_what_was_not_searched_is_said(monkeypatch: pytest.MonkeyPatch):
     """The index is behind, and the question has no time to wait for it."""
     monkeypatch.setattr(limits, "INDEX_WAIT_MS", 0)
-    config = ledger_config(search=search_config())
+    config = ledger_config()
     async with running(SimDisk(medium()), config) as ledger:
         await ledger.write(*_said(f"session/{SESSION}", SESSION, *[b"a lamp"] * 300))
         searched = await asking(ledger)(question_of("lamp", limit=1))

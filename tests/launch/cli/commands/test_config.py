@@ -30,25 +30,25 @@ def config(memory_path, capsys):
 
 def test_a_setting_is_shown_changed_compared_and_taken_back(config, memory_path):
     """The file holds only what differs, and the next start uses it."""
-    assert "4096" in config("show", "ho2.sessions_max")
-    assert "ho2.sessions_max = 256" in config("set", "ho2.sessions_max", "256")
+    assert "20" in config("show", "ho2.history_turns_max")
+    assert "ho2.history_turns_max = 256" in config("set", "ho2.history_turns_max", "256")
     own = memory_path / "config" / "admin_config.json"
-    assert json.loads(own.read_text()) == {"ho2": {"sessions_max": 256}} and own.parent.stat().st_mode & 0o077 == 0
-    assert load_snapshot(Layers(own=memory_path / "config")).config.ho2.sessions_max == 256
+    assert json.loads(own.read_text()) == {"ho2": {"history_turns_max": 256}} and own.parent.stat().st_mode & 0o077 == 0
+    assert load_snapshot(Layers(own=memory_path / "config")).config.ho2.history_turns_max == 256
     config("set", "tools.approval", '["pay", "delete_*"]')
     config("set", "bus.listen", "127.0.0.1:7411")
     compared = json.loads(config("diff", "--json"))
     assert compared["settings"] == [
         {"setting": "bus.listen", "shipped": "", "here": "127.0.0.1:7411"},
         {"setting": "tools.approval", "shipped": [], "here": ["pay", "delete_*"]},
-        {"setting": "ho2.sessions_max", "shipped": 4096, "here": 256},
+        {"setting": "ho2.history_turns_max", "shipped": 20, "here": 256},
     ]
     rows = {row["setting"]: row for row in json.loads(config("show", "--json"))["settings"]}
-    assert rows["ho2.sessions_max"]["origin"] == str(own) and rows["host.agent_id"]["origin"] == "shipped"
-    assert str(own) in config("show", "ho2.sessions_max", "--origin") and "shipped" in config(
+    assert rows["ho2.history_turns_max"]["origin"] == str(own) and rows["host.agent_id"]["origin"] == "shipped"
+    assert str(own) in config("show", "ho2.history_turns_max", "--origin") and "shipped" in config(
         "show", "host", "--origin"
     )
-    config("unset", "ho2.sessions_max")
+    config("unset", "ho2.history_turns_max")
     config("unset", "tools")
     config("unset", "bus.listen")
     assert "nothing differs from what is shipped" in config("diff") and json.loads(own.read_text()) == {}
@@ -57,21 +57,24 @@ def test_a_setting_is_shown_changed_compared_and_taken_back(config, memory_path)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("set", "ho2.sessions_mx", "1"), "ho2.sessions_mx: unknown key"),
-        (("set", "ho2.sessions_max", "-1"), "greater than 0"),
+        (("set", "ho2.history_turns_mx", "1"), "ho2.history_turns_mx: unknown key"),
+        (("set", "ho2.history_turns_max", "-1"), "greater than 0"),
         (("set", "ho2", "7"), "ho2: "),
-        (("set", "bus.body_max_bytes.x", "1"), "bus.body_max_bytes is not an object"),
+        (("set", "http.body_max_bytes.x", "1"), "http.body_max_bytes is not an object"),
         (("set", "", "1"), "no path of a setting"),
-        (("unset", "ho2.sessions_max"), "as it is shipped"),
+        (("unset", "ho2.history_turns_max"), "as it is shipped"),
         (("set", "tools.approval", '["\\ud800"]'), "not valid text"),
         (("set", "." * 40_000, "1"), "no path of a setting"),
         (("set", "a" + ".a" * 4_000, "1"), "no path of a setting"),
         (("show", "nothing"), "there is no setting nothing; they are in bus, "),
-        (("show", "ho2.sessions_mx"), "there is no setting ho2.sessions_mx; did you mean ho2.sessions_max"),
+        (
+            ("show", "ho2.history_turns_mx"),
+            "there is no setting ho2.history_turns_mx; did you mean ho2.history_turns_max",
+        ),
         (("unset", "nope"), "there is no setting nope; they are in bus, "),
         (
-            ("unset", "sessions_max"),
-            "there is no setting sessions_max; did you mean ho2.sessions_max or http.sessions_max",
+            ("unset", "history_turns_max"),
+            "there is no setting history_turns_max; did you mean ho2.history_turns_max",
         ),
         (("unset", "ho3.gate_mod"), "did you mean ho3.gate_mode"),
     ],
@@ -82,13 +85,13 @@ def test_what_cannot_be_changes_nothing_and_says_why(config, memory_path, words,
     assert not (memory_path / "config").exists()
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"ho2": {"sessions_max": 1}, "ho2": {}}', "\ud800"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"ho2": {"history_turns_max": 1}, "ho2": {}}', "\ud800"])
 def test_a_broken_file_is_named_and_left_as_it_is(config, memory_path, text):
     """Whatever is asked for."""
     (memory_path / "config").mkdir()
     own = memory_path / "config" / "admin_config.json"
     own.write_bytes(text.encode("utf-8", "surrogatepass"))
-    for words in (("show",), ("diff",), ("set", "ho2.sessions_max", "1"), ("unset", "ho2")):
+    for words in (("show",), ("diff",), ("set", "ho2.history_turns_max", "1"), ("unset", "ho2")):
         assert str(own) in config(*words, code=exit_codes.USAGE)
     assert own.read_bytes() == text.encode("utf-8", "surrogatepass")
 
@@ -97,16 +100,18 @@ def test_a_file_with_several_faults_is_fixed_one_after_the_other(config, memory_
     """By `unset` and by `set`; what is left is said, and a change that only makes it worse is refused."""
     (memory_path / "config").mkdir()
     own = memory_path / "config" / "admin_config.json"
-    own.write_text(json.dumps({"ho2": {"sessions_mx": 1, "sessions_max": "x"}, "hoo": 1, "ho1": {"count": 2}}))
-    assert "ho2.sessions_max" in config("set", "ho1.count", "-1", code=exit_codes.USAGE)
+    own.write_text(
+        json.dumps({"ho2": {"history_turns_mx": 1, "history_turns_max": "x"}, "hoo": 1, "ho1": {"count": 2}})
+    )
+    assert "ho2.history_turns_max" in config("set", "ho1.count", "-1", code=exit_codes.USAGE)
     assert json.loads(own.read_text())["ho1"] == {"count": 2}
-    said = config("unset", "ho2.sessions_mx")
+    said = config("unset", "ho2.history_turns_mx")
     assert f"{own}, which still has 2 faults:" in said and "- " + str(own) + ": hoo: unknown key" in said
-    said = config("set", "ho2.sessions_max", "256")
-    assert "ho2.sessions_max = 256" in said and "still has 1 fault:" in said
+    said = config("set", "ho2.history_turns_max", "256")
+    assert "ho2.history_turns_max = 256" in said and "still has 1 fault:" in said
     assert "in force from the next start on" in config("unset", "hoo")
-    assert json.loads(own.read_text()) == {"ho2": {"sessions_max": 256}, "ho1": {"count": 2}}
-    assert "nothing was changed" in config("set", "ho2.sessions_max", "0", code=exit_codes.USAGE)
+    assert json.loads(own.read_text()) == {"ho2": {"history_turns_max": 256}, "ho1": {"count": 2}}
+    assert "nothing was changed" in config("set", "ho2.history_turns_max", "0", code=exit_codes.USAGE)
 
 
 def test_a_secret_that_was_written_out_is_hidden_and_it_is_said_where(config, memory_path):
@@ -158,11 +163,11 @@ def test_a_link_to_the_file_stays_one_and_a_pipe_is_refused(config, memory_path)
     kept, own = memory_path / "kept.json", memory_path / "config" / "admin_config.json"
     kept.write_text("{}")
     own.symlink_to(kept)
-    config("set", "ho2.sessions_max", "256")
-    assert own.is_symlink() and json.loads(kept.read_text()) == {"ho2": {"sessions_max": 256}}
+    config("set", "ho2.history_turns_max", "256")
+    assert own.is_symlink() and json.loads(kept.read_text()) == {"ho2": {"history_turns_max": 256}}
     own.unlink()
     os.mkfifo(own)
-    for words in (("show",), ("set", "ho2.sessions_max", "1")):
+    for words in (("show",), ("set", "ho2.history_turns_max", "1")):
         assert "not a plain file" in config(*words, code=exit_codes.USAGE)
 
 
@@ -185,11 +190,11 @@ def test_what_a_cluster_that_runs_goes_by_already_is_not_said_to_need_a_stop(con
     run_file.write(home.run_file, run)
     monkeypatch.setattr("hobus.launch.cli.commands.config.cluster_gone", lambda _: None)
     assert "in force after hobus down" in config("set", "bus.attempts_max", "99")
-    said = config("set", "ho2.sessions_max", "99")
+    said = config("set", "ho2.history_turns_max", "99")
     assert "in force after hobus down" in said, "a reload would refuse the other one"
-    config("unset", "ho2.sessions_max")
+    config("unset", "ho2.history_turns_max")
     assert "goes by the same: nothing differs" in config("unset", "bus.attempts_max")
-    assert "in force after hobus reload" in config("set", "ho2.sessions_max", "99")
+    assert "in force after hobus reload" in config("set", "ho2.history_turns_max", "99")
 
 
 def test_files_that_a_home_has_beside_the_others_replace_nothing(config, memory_path):
@@ -201,5 +206,5 @@ def test_files_that_a_home_has_beside_the_others_replace_nothing(config, memory_
     own.with_name("CLERK.json").write_text(own.read_text().replace('"ADMIN"', '"CLERK"', 1))
     own.unlink()
     assert " 0 replaced, 1 added, digest" in config("check")
-    config("set", "ho2.sessions_max", "8")
+    config("set", "ho2.history_turns_max", "8")
     assert " 0 replaced, 1 added, with settings of its own, digest" in config("check"), "laid over the shipped ones"

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from bench.builders import shipped_snapshot
 from bench.ledger_drills.rig import SESSION, append, ledger_config, running, take_over, write
 from hobus.bus.disk import RealDisk
+from hobus.bus.limits import HITS_MAX
 from hobus.bus.messages.ledger import Provenance
 from hobus.launch.cli import main as cli
 from hobus.launch.console import exit_codes
@@ -174,7 +174,7 @@ def test_search_without_a_cluster_reads_the_files(tmp_path, capsys):
 
 def test_search_says_when_more_limit_brings_no_more(tmp_path, capsys):
     """A larger limit is the hint until the ledger gives no more at once; then it is to ask for less."""
-    most = shipped_snapshot().config.ledger.search.hits_max
+    most = HITS_MAX
     asyncio.run(_said(tmp_path, *(b"a lamp" for _ in range(most + 1))))
     where = ["ledger", "search", "lamp", "--home", str(tmp_path)]
     assert cli.run([*where, "--limit", str(most)]) == exit_codes.OK

@@ -111,11 +111,13 @@ def test_a_check_of_the_configuration_runs_the_gates(run, tmp_path):
     """3 for what a gate refuses, all of it at once; 2 where only a setting is wrong; a warning is said."""
     config = tmp_path / "config"
     clerk(config, spec_id="SPEC-GHOST-001")
-    write(config, "admin_config.json", '{"ho2": {"sessions_max": -1}}')
+    write(config, "admin_config.json", '{"ho2": {"history_turns_max": -1}}')
     said = run("config", "check", code=exit_codes.INTEGRITY)
-    assert "there is no spec SPEC-GHOST-001" in said and "ho2.sessions_max" in said and "G1" in said and "G2" in said
+    assert (
+        "there is no spec SPEC-GHOST-001" in said and "ho2.history_turns_max" in said and "G1" in said and "G2" in said
+    )
     clerk(config)
-    assert "ho2.sessions_max" in run("config", "check", code=exit_codes.USAGE)
+    assert "ho2.history_turns_max" in run("config", "check", code=exit_codes.USAGE)
     write(config, "admin_config.json", "{}")
     agent = (Path(__file__).parents[4] / "config/agents/ADMIN.json").read_text()
     write(config, "agents/ADMIN.json", agent.replace("You are", "You surely are"))
@@ -134,9 +136,9 @@ def test_the_checkup_has_a_line_for_the_gates(run, tmp_path):
     clerk(tmp_path / "config", dependencies=["PKG-GHOST-001"])
     said = run("doctor", code=exit_codes.FAILED)
     assert "gate G1" in said and "next: install it first, or remove it here" in said
-    write(tmp_path / "config", "admin_config.json", '{"ho2": {"sessions_max": -1}}')
+    write(tmp_path / "config", "admin_config.json", '{"ho2": {"history_turns_max": -1}}')
     said = run("doctor", code=exit_codes.FAILED)
-    assert said.count("ho2.sessions_max") == 1 and "gate G1" in said and "gate G2" not in said
+    assert said.count("ho2.history_turns_max") == 1 and "gate G1" in said and "gate G2" not in said
 
 
 def test_a_value_is_taken_in_any_case(run):
@@ -147,7 +149,7 @@ def test_a_value_is_taken_in_any_case(run):
 
 def test_the_gates_look_at_other_settings_too(run, tmp_path):
     """Those that a start with the same option would have."""
-    other = write(tmp_path / "elsewhere", "other.json", '{"ho2": {"sessions_max": -1}}')
+    other = write(tmp_path / "elsewhere", "other.json", '{"ho2": {"history_turns_max": -1}}')
     assert json.loads(run("gates", "--json"))["ok"]
     assert not json.loads(run("gates", "--json", "--config", str(other)))["ok"]
     assert "no such file" in run("gates", "--config", str(tmp_path / "gone.json"), code=exit_codes.USAGE)

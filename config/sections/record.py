@@ -1,4 +1,4 @@
-"""Section `ho3`: what is remembered, for how long, and what it takes."""
+"""Sections of what is kept: `ledger`, the record, and `ho3`, what is remembered of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from hobus.bus.settings import Positive, PositiveFloat, Section, Share
+from hobus.bus.settings import LedgerClientSettings, NonNegative, Positive, PositiveFloat, Section, Share
+
+
+class SearchConfig(Section):
+    """Search of the record by words."""
+
+    enabled: bool = Field(description="false: nothing is indexed, the index is removed")
+
+
+class LedgerConfig(LedgerClientSettings):
+    """The record."""
+
+    segment_bytes: Positive = Field(description="size of one file of the record")
+    reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
+    bodies_max_bytes: Positive = Field(description="bodies of one entry together")
+    search: SearchConfig = Field(description="texts found by their words (docs/ledger.md, Search)")
 
 
 class Ho3Config(Section):
@@ -17,7 +32,7 @@ class Ho3Config(Section):
     gate_mode: Literal["counting", "bistable"] = Field(
         description="counting: all events count; bistable: evidence decays, two thresholds"
     )
-    gate_count_threshold: Positive = Field(description="counting: events that cross the gate")
+    gate_count_threshold: Positive = Field(description="counting: events that cross the gate; at most 200")
     gate_session_threshold: Positive = Field(description="distinct sessions among them, in both modes")
     gate_principal_threshold: Positive = Field(
         description="distinct principals among them, where everybody's events count"
@@ -39,12 +54,5 @@ class Ho3Config(Section):
     read_timeout_ms: Positive = Field(description="a turn waits so long for what it may remember")
     artifact_scope: Literal["agent", "session", "global"] = Field(description="of what consolidation writes")
     artifact_expiry_hours: PositiveFloat = Field(description="of what consolidation writes, from its crossing")
-    context_line_max_chars: Positive = Field(description="a longer learned line is refused")
-    reason_max_chars: Positive = Field(description="why an artifact is changed or switched off; longer is refused")
-    signals_max: Positive = Field(description="events of one turn that are logged together; more are refused")
     stated_weight: Share = Field(description="weight of what somebody stated; 0: not learnt")
-    page_max: Positive = Field(description="lines and ids of a page")
-    source_events_max: Positive = Field(
-        description="newest events that an artifact names as its source; at least gate_count_threshold"
-    )
     consolidation_timeout_ms: Positive = Field(description="one consolidation, its model call included")
