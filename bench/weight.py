@@ -35,7 +35,7 @@ PAGES = {
         "tutorial", "commands", "api", "your-own-agent", "python", "testing", "faq", "glossary",
     )),
     "use": tuple(f"docs/{name}.md" for name in (
-        "chat", "steering", "sessions", "tools", "providers", "memory", "attention", "http",
+        "chat", "sessions", "tools", "providers", "memory", "attention", "http",
     )),
     "operate": tuple(f"docs/{name}.md" for name in ("operations", "console", "governance", "workers", "tap", "ledger")),
     "inside": tuple(f"docs/{name}.md" for name in (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections.abc import Iterator
 
@@ -15,7 +14,6 @@ from bench.cluster import cluster as standing
 from hobus.bus.messages.ids import held_id
 from hobus.launch.console import exit_codes
 from tests.journals import check_record
-from tests.process import steering_transcript
 from tests.process.pseudo_terminal import Typing, typing
 
 pytestmark = pytest.mark.process
@@ -213,15 +211,3 @@ def _is_waiting(cluster: Cluster, requested: object) -> bool:
     session_id = requested.provenance.session_id  # type: ignore[attr-defined]
     moves = [e for e in cluster.entries("LifecycleChanged") if e.provenance.session_id == session_id]
     return len(moves) == 1 and session_id not in {e.provenance.session_id for e in cluster.entries("RunCompleted")}
-
-
-@pytest.mark.timeout(400)
-def test_the_turn_on_the_page_is_one_that_happens(tmp_path):
-    """docs/steering.md shows both terminals word for word, but for ids, times and figures."""
-
-    def masked(text: str) -> list[str]:
-        ids = re.sub(r"SES-[0-9a-f]{8}|[0-9a-f]{16}…|[0-9a-f]{64}|[0-9a-f]{8}-…|@[0-9a-f]{8}", "ID", text)
-        return [" ".join(re.sub(r"[\d:.]*\d( (ms|s|m)\b)?", "N", line).split()) for line in ids.splitlines()]
-
-    seen, page = steering_transcript.held_in_time(tmp_path), steering_transcript.on_page()
-    assert {name: masked(text) for name, text in seen.items()} == {name: masked(text) for name, text in page.items()}
