@@ -147,6 +147,15 @@ def test_a_question_that_waits_for_a_person_names_what_its_cluster_s_end_leaves(
     approved = cluster("session approve", session, "--all")
     assert approved.code == 0, approved.err
     assert cluster(*words).out == 'weather: "Sunny in Oslo"\n'
+    assert cluster("down").code == 0
+    before = len(cluster.entries("ToolBatchIssued"))
+    with cluster.begin("ask", "--app", str(app), "Use weather for Rome", stderr=subprocess.PIPE) as asking:
+        eventually(lambda: cluster.entries("ToolBatchIssued")[before:])
+        asking.send_signal(signal.SIGINT)
+        _, err = asking.communicate(timeout=60)
+    assert asking.returncode == 130
+    assert f"goes on with the next cluster here (hobus up {app} --wait" in err.decode(), err
+    assert holder(cluster.home) is None
 
 
 def test_the_same_file_on_the_command_line(cluster: Cluster_, tmp_path: Path) -> None:
