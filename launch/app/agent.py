@@ -171,6 +171,7 @@ def _place_of_caller() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+NO_TOOL = "is an agent, which is no tool; ask it from the program and pass its answer on"
 _BETWEEN = (__file__, dataclasses.__file__, "<string>")
 
 
@@ -183,7 +184,7 @@ def _kind_fault(given: Any) -> str:
     if not isinstance(given.tools, list | tuple) or not isinstance(given.approval, list | tuple | Mapping):
         return "tools, approval: lists"
     if agents := [one.name for one in given.tools if isinstance(one, Agent)]:
-        return f"tools: {agents[0]} is an agent, which is no tool; ask it from the program and pass its answer on"
+        return f"tools: {agents[0]} {NO_TOOL}"
     if any(not callable(tool) and not isinstance(tool, str) for tool in (*given.tools, *given.approval)):
         return "tools, approval: functions with @tool, or names"
     if isinstance(given.approval, Mapping) and any(

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of, place_of
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.errors import ConfigError
 from hobus.bus.tool import IMPORTING, entry_of
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.app.agent import Agent
+from hobus.launch.app.agent import NO_TOOL, Agent
 from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.console import exit_codes
@@ -199,6 +200,11 @@ def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
         wanted |= files
     tools = {"entry_points": list(entries.values()), "approval": list(dict.fromkeys(approval))}
     names = [*made_at]
+    for agent in agents:
+        if meant := [
+            one for one in agent.tools if isinstance(one, str) and one.upper() in names and one not in BUILTIN
+        ]:
+            raise UsageFault(f"{agent.written_at}: {agent.name}: tools: {meant[0]} {NO_TOOL}")
     settings = {"host": {"agent_id": names[0]}, "tools": tools, "agents": names, "providers": providers}
     return wanted | {ADMIN_CONFIG: settings}
 

@@ -26,6 +26,10 @@ from tests.launch.app.test_agent import weather
         ("x = 1", "has no Agent at its top"),
         ("from hobus import Agent\na = Agent('a', 'x')\nb = Agent('A', 'y')", r"A \(.*\.py:2, .*\.py:3\)"),
         ("from hobus import Agent\n\n\na = Agent('admin', 'x')", r"has an agent ADMIN.*\.py:4$"),
+        (
+            "from hobus import Agent\na = Agent('a', 'x')\nb = Agent('b', 'y', tools=['a'])",
+            r"\.py:3: b: tools: a is an agent, which is no tool",
+        ),
         ("from hobus import Agent\na = Agent('a b', 'x')", r"^the name 'a b': a letter.*\.py:2$"),
         ("from hobus import Agent\n\na = Agent('a', 5)", r"^'a': instructions: a text.*\.py:3$"),
     ],
@@ -94,7 +98,7 @@ def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: 
     """Its agents, their tools and approvals, and who answers by default; other programs' and a person's stay."""
     home = home_of(tmp_path / "home")
     home.config.mkdir(parents=True)
-    (home.config / "admin_config.json").write_text(json.dumps({"tools": {"timeout_ms": 5000}}))
+    (home.config / "admin_config.json").write_text(json.dumps({"tools": {"timeout_ms": 60000}}))
     app, other = tmp_path / "taken_app.py", tmp_path / "taken_other.py"
     taken(home, app, TOOL.format(tool="weather", agent="clerk", said="'Hi.'"))
     taken(home, other, TOOL.format(tool="tides", agent="sailor", said="'Hi.'"))
@@ -103,7 +107,7 @@ def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: 
     assert sorted(path.stem for path in (home.config / "agents").iterdir()) == ["COOK", "SAILOR"]
     assert settings["host"] == {"agent_id": "COOK"}
     assert settings["tools"] == {
-        "timeout_ms": 5000, "approval": ["tides", "forecast"],
+        "timeout_ms": 60000, "approval": ["tides", "forecast"],
         "entry_points": [f"tides = {other}:tides", f"forecast = {app}:forecast"],
     }  # fmt: skip
 
