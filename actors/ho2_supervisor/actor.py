@@ -406,13 +406,14 @@ class Supervisor(Actor):
 
         One that only the host has answered so far is started under its agent.
         """
+        if start is not None and self._registry.held(session_id) is None:
+            self._runs.queue.require_room(self._bus.principal)  # before anything is read for it
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._take_over.owned(session_id)
             if session.record.state.is_started:
                 return session
             if start is not None:
                 self._demand_well_formed(start)
-                self._runs.queue.require_room(self._bus.principal)
                 self._start(session, start, trace)
                 return session
             if not session.record.head:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor import limits
+from hobus.actors.ho2_supervisor.intake import RunIntake
 from hobus.bus import limits as bus_limits
+from hobus.bus.codec import unpack_header
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import turn_key
@@ -140,6 +142,21 @@ def test_a_start_that_is_refused_begins_neither_session_nor_run(start: StartSess
     with Rig() as rig:
         assert rig.run(refusal(rig.turn("i1", "hello", start=start))).code in ("invalid_input", "MODEL_NOT_FOUND")
         assert rig.run(rig.entries()) == []
+
+
+def test_a_first_turn_for_which_there_is_no_room_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is refused costs the record nothing: under load most are."""
+
+    def refuse(*_: object) -> None:
+        raise BusError("busy", "as many as may wait do")
+
+    with Rig() as rig:
+        asked: list[str] = []
+        rig.world.network.on_delivery = lambda _s, _t, header, _b, _c: asked.append(unpack_header(header).type)
+        monkeypatch.setattr(RunIntake, "require_room", refuse)
+        with pytest.raises(BusError, match="busy"):
+            rig.run(rig.turn("i1", "hello", start=StartSession(session_id=SESSION)))
+        assert not {name for name in asked if name.startswith("ledger.")}
 
 
 def test_turn_of_a_session_that_was_never_started_is_not_found() -> None:
