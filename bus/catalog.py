@@ -167,7 +167,7 @@ def _broker() -> tuple[Row, ...]:
         Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host", "http"}),
         Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),
         Row(control.ReadTools, "broker", control.Tools, _OPERATION | {"ho1", "ho2", "host"}),
-        Row(control.ReadQueues, "broker", control.Queues, _OPERATION),
+        Row(control.ReadQueues, "broker", control.Queues, _OPERATION | {"http"}),
         Row(control.Drain, "broker", control.Done, _OPERATION, redeliver=False),
         Row(control.CreateToken, "broker", control.TokenCreated, _OPERATOR),
         Row(control.RevokeKey, "broker", control.Done, _OPERATOR, redeliver=False),

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from hobus.bus import limits
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Record
+from hobus.bus.messages.control import Queues, ReadQueues
 from hobus.bus.messages.session import CommandVerdict, SessionClosed, SessionReady, SessionView, TurnResult
 from hobus.bus.paging import read_peers
 from hobus.launch.cluster.version import software_version
@@ -65,7 +66,7 @@ async def healthz(_request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """A turn would be answered now: a session host is ready. Else 503, and why."""
+    """A turn would be answered now: a session host is ready, and an executor. Else 503, and why."""
     reason = await readiness(door_of(request))
     return PlainTextResponse(f"{reason or 'ready'}\n", status_code=503 if reason else 200)
 
@@ -78,7 +79,11 @@ async def readiness(door: Door) -> str:
         peers = await read_peers(door.bus, timeout_s=limits.RETRY_INTERVAL_MS / 1000)
     except RuntimeFault as fault:
         return f"broker: {fault.code}"
-    return "" if any(row.role == "host" and row.state == "ready" for row in peers.peers) else "no session host is ready"
+    if not any(row.role == "host" and row.state == "ready" for row in peers.peers):
+        return "no session host is ready"
+    # A degraded executor lacks tools of a source, and takes orders.
+    takes_orders = any(row.role == "ho1" and row.state in ("ready", "degraded") for row in peers.peers)
+    return "" if takes_orders else "no executor is ready"
 
 
 async def metrics(request: Request) -> Response:
@@ -86,9 +91,10 @@ async def metrics(request: Request) -> Response:
     door = door_of(request)
     try:
         peers = (await read_peers(door.bus, timeout_s=door.timeout_s)).peers
+        queues = (await door.bus.request("broker", ReadQueues(), expect=Queues, timeout_s=door.timeout_s)).queues
     except RuntimeFault:
-        peers = []  # what the door knows of itself is told all the same
-    return Response(door.metrics.exposition(peers), media_type="text/plain; version=0.0.4; charset=utf-8")
+        peers, queues = [], []  # what the door knows of itself is told all the same
+    return Response(door.metrics.exposition(peers, queues), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 async def openapi(_request: Request) -> Response:

@@ -12,7 +12,7 @@ from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from hobus.bus.histogram import Durations, told_in
-from hobus.bus.messages.control import PeerRow
+from hobus.bus.messages.control import PeerRow, QueueRow
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -42,6 +42,13 @@ class Metrics:
         self._states = Gauge(
             "hobus_peers", "Processes on the bus by role and state", ("role", "state"), registry=self.registry
         )
+        self._slots = Gauge(
+            "hobus_slots", "Requests at once, of processes in this state", ("role", "state"), registry=self.registry
+        )
+        self._queued = Gauge("hobus_queued", "Requests that wait for a worker", ("service",), registry=self.registry)
+        self._in_flight = Gauge(
+            "hobus_in_flight", "Requests delivered and not answered", ("service",), registry=self.registry
+        )
 
         self._told = _ToldHistograms()
         self.registry.register(self._told)
@@ -50,13 +57,17 @@ class Metrics:
         """One request was answered."""
         self.requests.labels(handler, method if method in _METHODS else "other", str(status)).inc()
 
-    def exposition(self, peers: Iterable[PeerRow]) -> bytes:
-        """Everything as text; of the peers what they are now."""
-        self._peers.clear()
-        self._states.clear()
+    def exposition(self, peers: Iterable[PeerRow], queues: Iterable[QueueRow]) -> bytes:
+        """Everything as text; of peers and queues what they are now."""
+        for gauge in (self._peers, self._states, self._slots, self._queued, self._in_flight):
+            gauge.clear()
         self._told.clear()
+        for queue in queues:
+            self._queued.labels(queue.service).set(queue.queued)
+            self._in_flight.labels(queue.service).set(queue.in_flight)
         for row in peers:
             self._states.labels(row.role, row.state).inc()
+            self._slots.labels(row.role, row.state).inc(row.slots)
             actor = row.instance.partition("@")[0]
             histograms, counters = told_in(row.counters)
             self._told.take((row.role, actor), histograms)

@@ -248,16 +248,32 @@ def test_ready_and_metrics(door):
     assert "passwd" not in text and "BREW" not in text and "teapot" not in text
 
 
-def test_not_ready_without_a_host(door):
+def test_what_an_autoscaler_reads_is_told_by_service_and_role(door):
+    """Waiting and running requests of each service, slots of each role by the state of its processes."""
+
+    async def work():
+        return (await door.http().get("/metrics")).text
+
+    lines = [line for line in door.run(work()).splitlines() if not line.startswith("#")]
+    rows = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+    executors = rows['hobus_peers{role="ho1",state="ready"}']
+    assert rows['hobus_slots{role="ho1",state="ready"}'] == executors * SNAPSHOT.config.ho1.orders_max
+    assert rows['hobus_queued{service="ho1"}'] == rows['hobus_in_flight{service="ho1"}'] == 0
+    assert not any('_flight{service="broker"}' in row for row in rows)
+
+
+@pytest.mark.parametrize(("role", "named"), [("host", "host"), ("ho1", "executor")])
+def test_not_ready_without_a_host_or_an_executor(door, role, named):
     """And says why."""
-    door.cluster.world.kill(door.cluster.oldest("host"))
+    while instance := door.cluster.oldest(role):
+        door.cluster.world.kill(instance)
 
     async def work():
         await door.doors[0].bus.sleep(5)
         return await door.http(who=None).get("/readyz")
 
     answer = door.run(work())
-    assert answer.status_code == 503 and "host" in answer.text
+    assert answer.status_code == 503 and named in answer.text
 
 
 # --- lists, and calls that wait ---------------------------------------------------------------------------------------
