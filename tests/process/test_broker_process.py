@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -14,13 +13,9 @@ import pytest
 import zmq
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.envelope import Kind
 from hobus.bus.errors import ConfigError
-from hobus.bus.messages.control import Ready
 from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq.broker_loop import run_broker
-from hobus.bus.zeromq.context import ZeroMQ
-from hobus.bus.zeromq.tap import TapReader
 from hobus.bus.zeromq.tokens import TokenDirectory, mint
 from tests.process.raw_peer import RawPeer
 
@@ -107,94 +102,6 @@ def test_a_caller_learns_of_a_killed_worker_at_once_and_of_a_frozen_one_within_a
         client.idle(0.3)
         worker.send_signal(sig)
         assert client.failure(20.0) == (f"WO-{number}", "peer_lost")
-
-
-def test_work_of_a_killed_worker_is_done_by_another(bench):
-    """Redelivered with the next attempt as soon as the loss is known."""
-    worker = bench.worker("ho1/1@a")
-    client = bench.peer("ho2/1@a")
-    client.ask("WO-1")
-    assert worker.stdout.readline() == "WO-1\n"
-    other = bench.peer("ho1/2@a", offers=("ho1",))
-    other.control(Kind.READY, Ready(state="ready"))
-    worker.kill()
-    head, _ = other.receive(30.0)
-    assert (head.message_id, head.attempt, head.sender) == ("WO-1", 2, "ho2/1@a")
-
-
-def test_a_wrong_token_is_refused_on_the_socket(bench):
-    """A stranger with a good name and a bad secret is told so and stays outside."""
-    mint(bench.home, "ho2/1@a", "ho2", None)
-    stranger = bench.stranger()
-    assert stranger.hello("ho2/1@a", "guess").type == "bus.refused"
-    stranger.ask("q")
-    assert stranger.receive(30.0)[0].type == "bus.rehello"
-
-
-async def test_the_tap_shows_all_frames_live_and_from_the_ring_without_gap_or_repetition(bench):
-    """A reader that asks for the last minute gets what was, then what comes: every sequence number once."""
-    client = bench.peer("ho2/1@a")
-    for number in range(200):
-        client.ask(f"early-{number}", to="ledger", type_name="wo.execute")
-        client.failure(30.0)
-    zeromq = ZeroMQ(bench.settings)
-    reader = TapReader(zeromq, bench.tap, since_s=60)
-    async with asyncio.timeout(30):
-        await reader.is_heard()
-    for number in range(200):
-        client.ask(f"late-{number}", to="ledger", type_name="wo.execute")
-        client.failure(30.0)
-    seen, lost = [], 0
-    async with asyncio.timeout(30):
-        async for batch in reader.batches():
-            seen += [record for record in batch.records if record.kind != "beat"]
-            lost += batch.lost
-            if any(record.message_id == "late-199" for record in batch.records):
-                break
-    reader.close()
-    zeromq.close()
-    asked = [record.message_id for record in seen if record.verdict == "denied"]
-    assert asked == [f"early-{n}" for n in range(200)] + [f"late-{n}" for n in range(200)]
-    assert lost == 0
-    numbers = [record.sequence for record in seen]
-    assert numbers == sorted(set(numbers))
-
-
-async def until_the_ring_is_read(reader):
-    """Its batches up to the one with the ring's answer."""
-    async for batch in reader.batches():
-        yield batch
-        if batch.reaches_at is not None:
-            return
-
-
-async def test_many_that_ask_for_the_ring_at_once_have_all_of_it_and_the_broker_goes_on(bench):
-    """Nobody has a gap or a frame twice."""
-    client = bench.peer("ho2/1@a")
-    for number in range(500):
-        client.ask(f"early-{number}", to="ledger", type_name="wo.execute", body=b"x" * 2_000)
-        client.failure(30.0)
-    zeromq = ZeroMQ(bench.settings)
-    readers = [TapReader(zeromq, bench.tap, since_s=60, with_bodies=True) for _ in range(8)]
-
-    async def read(reader):
-        return [batch async for batch in until_the_ring_is_read(reader)][-1]
-
-    async with asyncio.timeout(60):
-        batches = await asyncio.gather(*map(read, readers))
-    client = bench.peer(
-        "ho2/1@b"
-    )  # the first one was silent meanwhile: on a busy machine for longer than a peer may be
-    client.ask("late", to="ledger", type_name="wo.execute")
-    client.failure(30.0)
-    for reader in readers:
-        reader.close()
-    zeromq.close()
-    for batch in batches:
-        asked = [record.message_id for record in batch.records if record.verdict == "denied"]
-        assert asked == [f"early-{number}" for number in range(500)]
-        assert batch.lost == 0
-        assert len(batch.records) + batch.beats == batch.next - batch.first
 
 
 def test_the_stop_pipe_ends_the_broker_in_order(bench):

@@ -189,17 +189,6 @@ def test_a_resize_a_flood_and_broken_bytes_end_no_chat(slow):
     assert "Traceback" not in chat.text and chat.text.count("Hello again") == 1
 
 
-def test_a_narrow_window_and_one_of_few_rows(slow):
-    """Rows never break by themselves, and an answer longer than the screen stands whole and once."""
-    with typing(*chat_of(slow), columns=30, rows=6) as chat:
-        chat.until("you>")
-        chat.type("hello")
-        answered(chat, 1)
-        assert chat.leave() == exit_codes.OK
-    text = " ".join(chat.text.split())
-    assert text.count("Hello. Ask me about this system") == 1 and "⋮" not in text
-
-
 @pytest.mark.parametrize("actor", ["gateway/1", "broker/1"])
 def test_whoever_is_killed_while_an_answer_is_written_it_stands_once(slow, actor):
     """What was shown is taken back or completed; the turn is answered under its one input id, and the record is whole."""
@@ -253,16 +242,6 @@ def test_json_is_one_result_per_line_and_the_exit_code_that_of_the_worst(slow):
     assert len({result["session_id"] for result in results}) == 1
     assert answer.code == exit_codes.USAGE
     assert "hello" in results[2]["response"]
-
-
-def test_a_refused_first_message_names_no_session(slow):
-    """None began: its result has none, and the next message begins the chat's one."""
-    before = len(slow.entries("SESSION_START"))
-    answer = slow("chat", "--json", stdin=b"\xff\xfe\nhello\n")
-    refused, greeted = [json.loads(line) for line in answer.out.splitlines()]
-    assert (refused["code"], refused["session_id"]) == ("invalid_input", None)
-    assert greeted["outcome"] == "success" and greeted["session_id"]
-    assert len(slow.entries("SESSION_START")) == before + 1
 
 
 def test_an_error_is_no_answer_and_stands_on_stderr(slow):
@@ -330,15 +309,6 @@ def test_a_signal_leaves_the_terminal_as_it_was(slow, number, is_asked):
         assert termios.tcgetattr(chat.master)[3] == before[3]
 
 
-def test_a_session_is_continued_by_its_short_id(slow):
-    """The agent remembers what was said in another chat."""
-    first = json.loads(slow("chat", "--json", stdin=b"hello\n").out)
-    again = slow("chat", "--session", f"SES-{first['session_id'][:8]}", stdin=b"what did I ask before?\n")
-    assert "You asked: “hello”" in again.out
-    unknown = slow("chat", "--session", "SES-00000000", stdin=b"hello\n")
-    assert unknown.code == exit_codes.USAGE and "no such session" in unknown.err
-
-
 def test_standard_streams_that_are_no_terminal(slow):
     """Nothing to read, nothing to write to, one of them a terminal: a clear end, and no traceback."""
     words = [sys.executable, "-P", "-m", "hobus", *chat_of(slow)]
@@ -369,29 +339,6 @@ def test_standard_streams_that_are_no_terminal(slow):
         chat.process.stdin.close()
         assert chat.end() == exit_codes.OK
     assert "you>" not in chat.text and " ".join(chat.text.split()).count("Hello. Ask me about") == 1
-
-
-def test_terminals_of_all_kinds(slow):
-    """A dumb one gets no command; colours are shown unless switched off; `ask` streams to a terminal and to no pipe."""
-    with typing(*chat_of(slow), env={"TERM": "dumb", "NO_COLOR": ""}) as chat:
-        chat.until("you>")
-        chat.type("hello")
-        answered(chat, 1)
-        assert chat.leave() == exit_codes.OK
-    assert "\x1b" not in chat.written
-    assert " ".join(chat.text.split()).count("Hello. Ask me about") == 1
-    with typing(*chat_of(slow), env={"NO_COLOR": ""}) as chat:
-        chat.until("you>")
-        chat.type("/help")
-        chat.until("/quit")
-        assert chat.leave() == exit_codes.OK
-    assert "\x1b[90m" in chat.written
-    with typing("ask", "--home", str(slow.home.root), "hello") as asked:
-        assert asked.end() == exit_codes.OK
-    assert len({moment for moment in asked.moments if "Hello" in moment}) > 1
-    assert " ".join(asked.text.split()).count("Hello. Ask me about") == 1
-    piped = slow("ask", "hello")
-    assert piped.out.startswith("Hello. Ask me") and piped.out.count("\n") == 1
 
 
 def test_a_cluster_that_goes_away_is_said_and_one_that_comes_back_is_found(tmp_path):

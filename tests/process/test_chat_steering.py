@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 
@@ -95,24 +94,6 @@ def test_a_message_typed_meanwhile_is_answered_after_and_survives_the_chat(slow)
     assert listed[1]["reply"] == f"You asked: “{QUESTION}”" and listed[2]["reply"].startswith("Hello again")
 
 
-def test_a_cancelled_turn_is_told_as_that_and_the_next_message_is_answered(slow):
-    """Also the words of who cancels are in the record; a command without a turn says what to type."""
-    with typing(*chat_of(slow)) as chat:
-        session = at_work(slow, chat, QUESTION)
-        chat.type("/cancel wrong question")
-        chat.until("The turn was cancelled.")
-        chat.at_prompt()
-        chat.type("/cancel")
-        chat.until("refused (no_active_run)")
-        chat.until("a plain line is a message")
-        chat.at_prompt()
-        chat.type("hello")
-        answered(chat, 1)
-        assert chat.leave() == exit_codes.OK
-    assert "error" not in chat.text and FIRST_WORDS not in chat.text
-    assert slow("session show", "--json", session).json["commands"][0]["about"] == "wrong question"
-
-
 def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
     """Both chats of the session are told what waits, with its arguments, and what the other one did."""
     with typing(*chat_of(slow)) as one:
@@ -163,32 +144,6 @@ def test_a_chat_that_was_closed_over_a_paused_turn_is_continued(slow):
         answered(chat, 1)
         assert chat.leave() == exit_codes.OK
     assert chat.text.count(FIRST_WORDS) == 1
-
-
-def test_a_line_that_is_not_finished_when_the_answer_comes_is_finished_at_the_prompt(slow):
-    """No key is lost, the cursor moves, and none of it is in the answer."""
-    with typing(*chat_of(slow)) as chat:
-        at_work(slow, chat, "hello")
-        os.write(chat.master, b"what did I as bef\x1b[D\x1b[D\x1b[D\x1b[Dk\x1b[FXX\x7f\x7f")
-        chat.until("you> what did I ask bef")
-        answered(chat, 1)
-        chat.type("ore?")
-        answered(chat, 2)
-        assert chat.leave() == exit_codes.OK
-    assert "You asked: “hello”" in chat.text and chat.text.count("Ask me about") == 1
-
-
-def test_over_a_pipe_commands_act_on_the_turn_before_them(slow):
-    """Answers alone on standard output, in order; what is told, and refusals, on standard error."""
-    lines = f"{QUESTION}\n/steer and which frameworks govern this system?\nhello\n/followup what did I ask before?\n"
-    answer = slow("chat", stdin=lines.encode())
-    assert answer.code == exit_codes.OK, answer.err
-    assert answer.out.count("frameworks govern this system:") == 1 and answer.out.endswith("You asked: “hello”\n")
-    assert "the steer was taken up" in answer.err and "you>" not in answer.err + answer.out
-    refused = slow("chat", "--json", stdin=b"hello\n/approve 1\n/pause now\n/quit\n")
-    assert [json.loads(line)["outcome"] for line in refused.out.splitlines()] == ["success"]
-    assert refused.code == exit_codes.REFUSED
-    assert "refused (call_not_open)" in refused.err and "next: type /pause" in refused.err
 
 
 def test_ask_says_what_its_turn_waits_for_and_how_to_ask_again(slow):

@@ -126,34 +126,6 @@ def test_a_tool_of_a_package_answers_in_a_turn(tested: Cluster):
     assert "double" in tested.ask("which tools do you have?")["response"]
 
 
-def test_a_tool_brings_files_beside_its_values(tested: Cluster, tmp_path: Path):
-    """What else is in the list is what it always was; `hobus tools call` writes them, and a name leads nowhere else."""
-    called = tested("tools call", "draw", '{"at": "2026-11-25"}', "--save", str(tmp_path / "out"), "--json").json
-    assert called["value"] == [
-        "[image chart.png, image/png, 8 bytes]", "2026-11-25", "[file t.csv, text/csv, 3 bytes]"
-    ]  # fmt: skip
-    chart, table = map(Path, called["saved"])
-    assert (chart.parents[1], chart.name, table.name) == (tmp_path / "out", "1-chart.png", "2-t.csv")
-    assert table.read_bytes() == b"1,2"
-    assert chart.read_bytes() == b"\x89PNG\r\n\x1a\n"
-
-
-def test_a_tool_gets_what_its_annotations_say(tested: Cluster):
-    """An Enum, a datetime, a dataclass, and gives such back; what does not fit is told by its place, and not run."""
-    given = {"size": "large", "at": "2026-11-25T12:00:00Z", "guest": {"name": "Ada"}}
-    answer = tested.ask(use("invite", **given))["response"]
-    assert '"types": ["Size", "datetime", "Guest"]' in answer
-    assert '"guest": {"age": 0, "name": "Ada"}' in answer and '"at": "2026-11-25T12:00:00Z"' in answer
-    for changed, said in (
-        ({"size": "huge"}, "tool_invalid_args"),
-        ({"seats": 0}, "tool_invalid_args"),
-        ({"at": "tomorrow"}, "at: Input should be a valid datetime"),
-    ):
-        answer = tested.ask(use("invite", **given | changed))
-        assert said in answer["response"]
-        assert answer["tool_calls"][0]["code"] == "tool_invalid_args"
-
-
 def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does_not(cluster: Cluster, tmp_path: Path):
     """In the session and the log, with its turn; no escape of it reaches a terminal; the model has the class alone."""
     up(cluster, tmp_path)

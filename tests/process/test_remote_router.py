@@ -16,8 +16,7 @@ import zmq
 from hobus.bus.clock import SystemClock
 from hobus.bus.codec import decode, encode
 from hobus.bus.envelope import HEADER_VERSION, Kind, header
-from hobus.bus.errors import ConfigError
-from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Peers, ReadPeers, Ready, Refused
+from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Peers, ReadPeers, Refused
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.broker_loop import run_broker
 from hobus.bus.zeromq.context import end_monitor
@@ -151,32 +150,6 @@ def eventually(what, seconds=30.0):
     return value
 
 
-def test_a_worker_joins_by_token_and_is_heard_under_its_own_key(there):
-    """Token's key, join, own key, hello, an answer to a request: over TCP and CURVE."""
-    mine = curve.new_pair()
-    joined = there.far(there.token()).join(mine)
-    assert (joined.name, joined.config_digest) == ("ho1/remote-1", DIGEST)
-    worker = there.far(mine)
-    hello = Hello(
-        instance=f"{joined.name}@e1", token="", role="ho1", slots=2, version="1", protocol=HEADER_VERSION, offers=["ho1"],
-        host="box", config_digest=DIGEST,
-    )  # fmt: skip
-    worker.control(Kind.HELLO, hello)
-    assert worker.receive(10.0)[0].type == "bus.welcome"
-    worker.control(Kind.READY, Ready(state="ready"))
-    ho2 = RawPeer(there.context, f"ipc://{there.home}/b")
-    assert ho2.hello("ho2/1@a", mint(there.home, "ho2/1@a", "ho2", None)).type == "bus.welcome"
-    ho2.ask("WO-1", body=b"order")
-    head, body = worker.receive(10.0)
-    assert (head.message_id, head.sender, body) == ("WO-1", "ho2/1@a", b"order")
-    worker.send(header(Kind.REPLY, "r", correlation_id="WO-1", type="wo.receipt", sender="ho2/1@a"), b"receipt")
-    head, body = ho2.receive(10.0)
-    assert (head.sender, body) == (f"{joined.name}@e1", b"receipt")
-    (row,) = [row for row in there.list().peers if row.role == "ho1"]
-    assert row.address == "127.0.0.1"
-    ho2.socket.close(linger=0)
-
-
 def test_a_key_that_nobody_enrolled_is_refused_on_both_sides(there):
     """The stranger's socket says so, the broker names the key and counts it; the stranger never gets a frame in."""
     pair = curve.new_pair()
@@ -188,13 +161,6 @@ def test_a_key_that_nobody_enrolled_is_refused_on_both_sides(there):
     (row,) = eventually(lambda: there.list().refused_keys)
     assert (row.key, row.address) == (pair.fingerprint, "127.0.0.1")
     assert there.count("keys_refused") == 1
-
-
-def test_who_has_another_broker_s_key_in_mind_gets_no_answer_and_is_counted(there):
-    """A token of another cluster: the handshake fails at once."""
-    stranger = there.far(curve.new_pair(), broker_key=curve.new_pair().public)
-    assert stranger.is_told(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
-    eventually(lambda: there.count("handshakes_failed"))
 
 
 def test_a_client_without_curve_is_not_heard(there):
@@ -258,30 +224,3 @@ def test_a_chosen_routing_id_makes_nobody_somebody_else(there):
         else:
             head, body = peer.receive(10.0)
             assert (head.type, decode(Refused, body, BIG).code) == (Refused.TYPE, "role_mismatch")
-
-
-@pytest.mark.parametrize(
-    ("changes", "code"),
-    [({"version": "9"}, "bad_version"), ({"protocol": 9}, "bad_protocol"), ({"role": "ho2"}, "role_mismatch")],
-)
-def test_a_join_that_does_not_fit_is_told_why(there, changes, code):
-    """Over the socket, by its code."""
-    assert there.far(there.token()).join(curve.new_pair(), **changes).code == code
-
-
-def test_a_port_in_use_and_a_door_that_lets_strangers_in_keep_the_broker_from_starting(tmp_path, there, monkeypatch):
-    """Both are said before anybody is served."""
-    rest = {
-        "settings": there.settings, "endpoint": f"ipc://{tmp_path}/b2", "tap_endpoint": f"ipc://{tmp_path}/t2",
-        "epoch": "e", "tokens": TokenDirectory(tmp_path), "clock": SystemClock(), "stops": {},
-        "on_ready": lambda: pytest.fail("it started"),
-    }  # fmt: skip
-    keys = KeyFiles(tmp_path / "k2", settings=there.settings, version="1", config_digest="")
-    with pytest.raises(ConfigError, match="cannot listen"):
-        run_broker(**rest, remote=(there.keys.listens, keys))
-    monkeypatch.setattr(keys, "knows", lambda _key: True)
-    with pytest.raises(ConfigError, match="self-test"):
-        run_broker(**rest, remote=("127.0.0.1:0", keys))
-    monkeypatch.setattr(zmq, "has", lambda _what: False)
-    with pytest.raises(ConfigError, match="CURVE"):
-        run_broker(**rest, remote=("127.0.0.1:0", keys))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +12,6 @@ import pytest
 from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
 from bench.gateway.servers import DONE, USAGE_PIECE, Request, answering, completion, piece, served, streaming
-from bench.ledger_drills.rig import ledger_config, write
-from bench.ledger_drills.rig import running as running_ledger
-from hobus.bus.disk import RealDisk
 from hobus.launch.cluster import identity
 from tests.process.pseudo_terminal import Typing, typing
 
@@ -24,9 +19,6 @@ pytestmark = pytest.mark.process
 
 NARROW = 60
 WIDTHS = (120, NARROW)
-LARGE = 6_000
-"""Entries of a record that is verified for long enough to be watched."""
-TOGETHER = 200
 
 
 @pytest.fixture(scope="module")
@@ -47,30 +39,6 @@ def seen(cluster: Cluster, command: str, *words: str, columns: int, colours: boo
     with typing(*command.split(), "--home", str(cluster.home.root), *words, columns=columns, rows=50, env=env) as typed:
         assert typed.end() == 0, typed.text
     return typed
-
-
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_processes_stand_in_rows_of_their_own(running: Cluster, columns: int) -> None:
-    """One row each, none broken by the terminal; what is left out in a narrow one is named."""
-    shown = seen(running, "ps", columns=columns).seen
-    names = [row.split()[0] for row in shown if row and not row.startswith(" ")]
-    actors = ["launcher", "zygote", *(row.actor for row in running.run().children)]
-    assert names[: len(actors) + 1] == ["ACTOR", *actors]
-    assert ("RSS" in shown[0]) == (columns == 120) and "NOTE" in shown[0]
-    noted = " ".join(row[shown[0].index("NOTE") :].strip() for row in shown)
-    assert "forks the others; not needed once they run" in noted
-    assert any(row.startswith("too narrow here for RSS") for row in shown) == (columns < 120)
-    for row in shown[1 : len(actors) + 1]:
-        if not row.startswith(" "):
-            assert row[shown[0].index("STATE") :].startswith("ready")
-
-
-@pytest.mark.parametrize("command", ["ledger show", "session list", "cost", "tools", "agent list", "config show"])
-def test_no_listing_is_broken_in_the_middle_of_a_row(running: Cluster, command: str) -> None:
-    """The terminal has broken no row: where one ends at the last column, the next one does not go on with it."""
-    typed = seen(running, command, columns=NARROW)
-    rows = typed.written.replace("\r\n", "\n").split("\n")
-    assert rows[:-1] and max(map(len, rows)) <= NARROW, max(rows, key=len)
 
 
 def test_a_watched_cluster_is_shown_in_place(running: Cluster) -> None:
@@ -118,16 +86,6 @@ def test_a_start_shows_each_process_as_it_gets_ready(cluster: Cluster) -> None:
     flat = "".join(row.strip() for row in typed.seen).replace(" ", "")
     assert "talk:hobuschat" in flat and "watch:hobustap" in flat and "stop:hobusdown" in flat
     assert "is up already" in seen(cluster, "up", "--wait", columns=NARROW).text
-
-
-def test_a_start_that_fails_shows_why(cluster: Cluster) -> None:
-    """Who died stands in a row with its reason."""
-    cluster.home.root.mkdir(parents=True, exist_ok=True)
-    (cluster.home.root / "memory").write_text("a file where a directory is needed")
-    with typing("up", "--wait", "--home", str(cluster.home.root), columns=80, rows=60) as typed:
-        assert typed.end() == 4
-    assert "ho3/1" in typed.text and "not ready after" in typed.text
-    assert any(row.split()[:2] in (["ho3/1", "backoff"], ["ho3/1", "failed"]) for row in typed.seen), typed.text
 
 
 ANSWER = """# What stands there
@@ -197,48 +155,3 @@ def test_an_answer_in_the_chat_stands_as_markdown(writing: Cluster, columns: int
         .replace(" ", "")
         .startswith("•日本語の文字は二つの桁を取るので、行の終わりは文字の数では決まらない。端末の幅で決まるのである。")
     )
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home whose record takes a while to verify."""
-    return filled(tmp_path_factory.mktemp("large"), LARGE)
-
-
-def filled(home: Path, count: int) -> Path:
-    """With so many entries."""
-
-    async def fill() -> None:
-        async with running_ledger(RealDisk(home / "ledger"), ledger_config(segment_bytes=1 << 20)) as ledger:
-            for first in range(0, count, TOGETHER):
-                await ledger.write(*(write(f"e{number}") for number in range(first, first + TOGETHER)))
-
-    asyncio.run(fill())
-    return home
-
-
-@pytest.mark.parametrize("columns", WIDTHS)
-def test_verifying_a_large_record_shows_how_far_it_is(large: Path, columns: int) -> None:
-    """In one row that grows and is gone at the end: so many of how many, how fast where it fits; then the verdict."""
-    with typing("ledger", "verify", "--home", str(large), columns=columns, rows=20) as typed:
-        assert typed.end() == 0, typed.text
-    told = [
-        int(done.replace(",", "")) for done in re.findall(rf"([\d,]+) of {LARGE:,} entries verified", typed.written)
-    ]
-    assert told == sorted(told) and told[0] >= 1_000 and len(told) >= 3, typed.written
-    assert (" a second" in typed.written) == (columns >= 80) and "…" not in typed.written
-    seen = [row for moment in typed.moments for row in moment.splitlines() if "verified" in row]
-    assert all(len(row) <= columns and row.count("verified") == 1 for row in seen)
-    assert typed.seen[0].startswith(f"OK  {LARGE:,} entries, ") and "verified" not in typed.text
-    assert not typed.screen.cursor.hidden
-
-
-def test_a_plain_terminal_gets_no_codes(running: Cluster) -> None:
-    """NO_COLOR and TERM=dumb: not one escape, whatever is listed."""
-    for env in ({"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}):
-        for command in ("ps", "ledger show", "ledger verify", "logs", "doctor"):
-            with typing(*command.split(), "--home", str(running.home.root), columns=80, env=env) as typed:
-                assert typed.end() == 0
-            assert "\x1b" not in typed.written, (env, command)
-    forced = json.dumps(running("ps").out)
-    assert "\\u001b" not in forced

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from bench.cluster import Cluster, cluster_in
-from hobus.bus.messages.session import Pause, Resume, Steer
+from hobus.bus.messages.session import Steer
 from hobus.launch.cluster.client import connected
-from tests import sessions
 from tests.journals import check_record
-from tests.sessions import QUESTION, Person, answering, names, stands_still
+from tests.sessions import QUESTION, Person, answering, names
 
 pytestmark = pytest.mark.process
 
@@ -62,46 +61,6 @@ def play(cluster: Cluster, story: Callable[[Person], Awaitable[None]]) -> None:
             await story(person)
 
     asyncio.run(played())
-
-
-def test_lease_is_renewed_and_over(begin: Callable[..., Cluster]) -> None:
-    """The requester's connection is closed in the middle: nobody renews, and the run is cancelled."""
-    cluster = begin(("sessions.lease_ttl_s", 9), ("sessions.lease_heartbeat_timeout_s", 3))
-
-    async def story() -> None:
-        async with person_at(cluster) as person, person_at(cluster, "door") as somebody:
-            await sessions.a_lease_renewed_and_over(person, somebody, lambda asked: asked.cancel())
-
-    asyncio.run(story())
-
-
-def test_two_supervisors_share_sessions_and_hand_them_over(begin: Callable[..., Cluster]) -> None:
-    """Sessions lie at both; a drained one's paused run goes on at the other, and its run at work is answered."""
-    cluster = begin(("ho2.count", 2))
-
-    async def story() -> None:
-        async with person_at(cluster) as one, person_at(cluster, "door") as other:
-            onlooker = Person(one.bus, one.config)  # a door may not look into sessions
-            await one.begin()
-            async with asyncio.TaskGroup() as group:
-                asked = group.create_task(one.say(QUESTION))
-                await one.until(answering)
-                await one.command(Pause())
-                owner = (await one.until(stands_still)).owner
-                for _ in range(20):
-                    await other.begin()
-                    onlooker.session_id = other.session_id
-                    if (await onlooker.view()).owner == owner:
-                        break
-                also = group.create_task(other.say(QUESTION))
-                await onlooker.until(answering)
-                drained = await asyncio.to_thread(cluster, "drain", owner.partition("@")[0])
-                assert drained.code == 0, drained.err
-                await one.until(lambda view: stands_still(view) and view.owner != owner)
-                await one.command(Resume())
-            assert (asked.result().outcome, also.result().outcome) == ("success", "success")
-
-    asyncio.run(story())
 
 
 def test_supervisor_that_was_stopped_cannot_go_on(begin: Callable[..., Cluster]) -> None:

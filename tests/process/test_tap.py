@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -316,52 +315,6 @@ def test_a_closed_pipe_a_terminated_tap_and_a_count_end_with_the_account(calm: C
     assert "3 frames shown" in counted.err
 
 
-def test_what_cannot_be_meant_is_refused_at_its_place(cluster: Cluster, tmp_path: Path):
-    """Exit 2 with a caret and the fields, before anything is connected, also without a cluster."""
-    for command in ("tap", "ledger show", "ledger tail"):
-        answer = cluster(command, "size>1 & colour=red")
-        assert answer.code == exit_codes.USAGE
-        error = answer.err.splitlines()
-        assert error[1:3] == ["  size>1 & colour=red", "           ^"] and "session" in error[3]
-    assert cluster("tap", "--since", "soon").code == exit_codes.USAGE
-    assert cluster("tap", "-r", str(tmp_path / "x"), "--follow").code == exit_codes.USAGE
-    missing = cluster("tap", "-r", str(tmp_path / "x"))
-    assert missing.code == exit_codes.FAILED and "x" in missing.err and "frames shown" not in missing.err
-    (tmp_path / "notes").write_text("no capture")
-    assert cluster("tap", "-r", str(tmp_path / "notes")).code == exit_codes.INTEGRITY
-
-
-def test_a_capture_is_read_without_a_cluster_through_the_same_filters(cluster: Cluster, tmp_path: Path):
-    """Written while shown, read after `down`: the same lines; a torn end is said; a full disk is an error, not a lie."""
-    cluster.up()
-    cluster.ask(PACKAGES)
-    path = tmp_path / "turn.tap"
-    shown = cluster("tap", "-w", str(path), "-f", "jsonl", "--since", "10m", "--match-replies")
-    assert shown.code == 0 and f"captured in {path}" in shown.err
-    held = path.read_bytes()
-    refused = cluster("tap", "-w", str(path), "--since", "10m")
-    assert refused.code == exit_codes.REFUSED and "--force" in refused.err and path.read_bytes() == held
-    silent = cluster("tap", "-w", str(tmp_path / "second.tap"), "--since", "10m", "kind=wo.*")
-    assert silent.code == 0 and silent.out == ""
-    if Path("/dev/full").exists():
-        full = cluster("tap", "-w", "/dev/full", "--since", "10m")
-        assert full.code == exit_codes.FAILED and "No space" in full.err
-        with Path("/dev/full").open("wb") as stdout:
-            full_pipe = cluster.begin("tap", "--since", "10m", stdout=stdout)
-        said = full_pipe.communicate(timeout=60)[1].decode()
-        assert full_pipe.returncode == exit_codes.FAILED and "No space" in said and "0 frames shown" in said
-    cluster("down")
-    read = cluster("tap", "-r", str(path), "-f", "jsonl", "--match-replies")
-    assert read.code == 0 and read.out == shown.out
-    orders = frames_of(cluster("tap", "-r", str(path), "-f", "jsonl", "kind=wo.*"))
-    assert numbers(orders) == numbers(frames_of(cluster("tap", "-r", str(tmp_path / "second.tap"), "-f", "jsonl")))
-    assert orders and all("body" not in frame for frame in orders)
-    path.write_bytes(path.read_bytes()[:-7])
-    torn = cluster("tap", "-r", str(path), "-f", "jsonl", "--match-replies")
-    assert torn.code == 0 and torn.out == shown.out
-    assert "torn at byte" in torn.err
-
-
 def test_a_look_at_sensitive_bodies_stands_in_the_record_before_it_is_had(cluster: Cluster, tmp_path: Path):
     """One record at its beginning, one at its end, none for what is not sensitive; no text in either."""
     cluster.up()
@@ -409,39 +362,3 @@ def test_the_degraded_call_is_on_the_tap_as_direct(cluster: Cluster):
     assert {frame["session"] for frame in frames} == {result["session_id"]}
     assert frames[1]["latency_ms"] > 0 and all(frame["size"] > 0 for frame in frames)
     assert frames_of(cluster("tap", "-f", "jsonl", "--since", "10m", "type=broker.lane_frame")) == []
-
-
-def test_a_terminal_gets_a_table_as_wide_as_it_is_and_colours(calm: Cluster):
-    """On a tty of 80 columns; nothing of it in a pipe or with NO_COLOR."""
-    calm.ask(PACKAGES)
-    words = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(calm.home.root), "--since", "10m"]
-    screen = _on_a_terminal(words, columns=80)
-    assert "\x1b[36m" in screen and "\x1b[32m" in screen
-    plain = _on_a_terminal(words, columns=80, NO_COLOR="1").splitlines()
-    rows = [line for line in plain if "wo.execute" in line]
-    assert rows and "\x1b" not in "".join(plain)
-    assert all(len(line) <= 80 for line in rows)
-    heading = next(line for line in plain if line.lstrip().startswith(("SEQ", "TIME", "KIND")))
-    assert all(row.index("wo.execute") == heading.index("TYPE") for row in rows)
-    assert "\x1b" not in calm("tap", "--since", "10m").out
-
-
-def _on_a_terminal(words: list[str], *, columns: int, **env: str) -> str:
-    ours, theirs = pty.openpty()
-    size = environment() | {"COLUMNS": str(columns), "TERM": "xterm"}
-    size.pop("NO_COLOR", None)
-    size |= env
-    process = subprocess.Popen(words, stdout=theirs, stderr=subprocess.DEVNULL, stdin=theirs, env=size)
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            piece = os.read(ours, 65_536)
-        except OSError:  # the other end is closed
-            break
-        if not piece:
-            break
-        shown += piece
-    os.close(ours)
-    assert process.wait(30) == 0
-    return shown.decode().replace("\r\n", "\n")

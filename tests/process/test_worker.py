@@ -167,35 +167,6 @@ def test_an_order_goes_where_its_tool_is(site: Site) -> None:
     assert site.ends_by(worker)
 
 
-def test_a_tool_that_nobody_has_is_named(remote_only: Site) -> None:
-    """Only a worker elsewhere is left, and it cannot read the record: the turn is answered, the call says why not."""
-    site = remote_only
-    site.join("one", token_of(site.cluster)).works()
-    result = site.cluster.ask("Is the ledger intact?", "--timeout", "55")
-    assert [(call["tool_id"], call["code"]) for call in result["tool_calls"]] == [("verify_ledger", "tool_not_found")]
-
-
-def test_a_token_is_good_for_one_worker_and_for_its_time(site: Site) -> None:
-    """The second worker, and one that comes late, are told which it is, and what to do; exit 5."""
-    refused, tokens = len(site.cluster.entries("KEY_REFUSED")), len(site.tokens())
-    token = token_of(site.cluster, "--uses", "1")
-    site.join("one", token).works()
-    second = site.join("two", token)
-    assert second.ended() == 5
-    assert "token_used" in second.said
-    assert "hobus token create" in second.said
-    late = token_of(site.cluster, "--ttl", "1s")
-    time.sleep(1.1)
-    third = site.join("three", late)
-    assert third.ended() == 5
-    assert "token_expired" in third.said
-    assert len(site.remote_rows()) == 1
-    rows = site.tokens()[tokens:]
-    assert sorted((row["used"], row["uses"], row["expires_in_s"] > 0) for row in rows) == [(0, 1, False), (1, 1, True)]
-    reasons = eventually(lambda: {entry.reason for entry in site.cluster.entries("KEY_REFUSED")[refused:]})
-    assert reasons <= {"token_used", "token_expired"}
-
-
 def test_a_forged_token_is_refused_on_both_sides_within_a_second(site: Site) -> None:
     """A random secret with the right address and broker key: exit 5 naming the key; ps, log and record name it too."""
     real = decode(token_of(site.cluster))
@@ -212,45 +183,6 @@ def test_a_forged_token_is_refused_on_both_sides_within_a_second(site: Site) -> 
     assert fingerprint in site.cluster.home.log("broker/1").read_text()
     entries = eventually(lambda: site.cluster.entries("KEY_REFUSED"))
     assert read_body(entries[-1]).key == fingerprint
-
-
-def test_a_damaged_token_and_one_for_nobody_s_address_are_named(site: Site) -> None:
-    """A typo: usage, exit 2. Nobody there: exit 4 with the address. Another cluster there: exit 5."""
-    token = token_of(site.cluster)
-    typo = site.join("one", token[:30] + ("b" if token[30] == "a" else "a") + token[31:])
-    assert typo.ended() == 2
-    assert "checksum" in typo.said
-    real = decode(token)
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
-        address = f"127.0.0.1:{nobody.getsockname()[1]}"
-        lost = site.join("two", JoinToken(address, real.broker_key, real.secret).encode())
-        assert lost.ended() == 4
-    assert address in lost.said
-    other = JoinToken(real.address, curve.raw(curve.new_pair().public), real.secret).encode()
-    strange = site.join("three", other)
-    assert strange.ended() == 5
-    assert "another cluster" in strange.said
-
-
-def test_a_worker_of_another_version_is_refused_by_name(site: Site) -> None:
-    """At its join, and, if it was changed later, at its hello."""
-    (site.directory / "stub").mkdir()
-    (site.directory / "stub" / "sitecustomize.py").write_text(
-        "import hobus.launch.cluster.version\nhobus.launch.cluster.version.software_version = lambda: '9.9.9'\n"
-    )
-    other = {"PYTHONPATH": f"{site.directory / 'stub'}:{Path.cwd()}"}
-    refused = site.join("one", token_of(site.cluster), env=other)
-    assert refused.ended() == 5
-    assert "bad_version" in refused.said
-    assert "9.9.9" in refused.said
-    worker = site.join("two", token_of(site.cluster)).works()
-    worker.signal(signal.SIGTERM)
-    assert worker.ended() == 0
-    changed = FarWorker(site.directory / "two", ["run"], env=other)
-    site.started.append(changed)
-    assert changed.ended() == 5
-    assert "bad_version" in changed.said
 
 
 def test_a_worker_killed_at_work_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:

@@ -84,43 +84,6 @@ def shown(prompt: Prompt) -> list[tuple[str, str, list[str]]]:
     return [(m.role, m.text, [one.tool_id for one in m.tool_calls]) for m in prompt.messages[at + 1 :]]
 
 
-def test_a_callers_tool_is_handed_out_and_its_result_answered_with_the_next_turn():
-    """The call ends its turn as a success; nothing here runs it; with its result the model goes on where it was."""
-    with SimulatedCluster(shipped_snapshot()) as cluster:
-        asked = turn(cluster, "in-1", ASKS)
-        answered = turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny, 21 degrees"))
-        entries = cluster.entries()
-        assert cluster.verify().ok
-    assert (asked.outcome, asked.code, asked.quality_gate_passed) == ("success", None, True)
-    [handed] = asked.caller_calls
-    assert (handed.name, handed.arguments) == ("get_weather", {"city": "Bern"})
-    assert handed.tool_call_id == f"call_{asked.session_id[:8]}_1_2_001"
-    assert asked.tool_calls == []
-    assert (answered.outcome, answered.response, answered.caller_calls) == (
-        "success", "get_weather: sunny, 21 degrees", [],
-    )  # fmt: skip
-    assert answered.session_id == asked.session_id
-    assert count_of(entries, "TOOL_STARTED") == count_of(entries, "ToolBatchIssued") == 0
-    assert answered.cost.llm_calls == 1
-    check_record(entries)
-
-
-def test_the_same_input_gets_the_same_calls_and_the_same_answer():
-    """Idempotency is that of every turn, also after the session has gone on."""
-    with SimulatedCluster(shipped_snapshot()) as cluster:
-        asked = turn(cluster, "in-1", ASKS)
-        given = results(asked, "sunny")
-        answered = turn(cluster, "in-2", session_id=asked.session_id, results=given)
-        again = turn(cluster, "in-1", ASKS, session_id=asked.session_id)
-        answered_again = turn(cluster, "in-2", session_id=asked.session_id, results=given)
-        other = turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "rainy"))
-        entries = cluster.entries()
-    assert again.caller_calls == asked.caller_calls
-    assert answered_again.response == answered.response
-    assert (other.outcome, other.code) == ("error", "input_conflict")
-    assert answers_of(entries, "in-2") == [f"RunCompleted:{answered.run_id}"]
-
-
 def test_a_model_sees_its_call_and_the_result_as_messages_of_their_own():
     """Its own earlier rounds, its call under the provider's id and the result stand behind the prompt as it was."""
 
@@ -166,21 +129,6 @@ def test_calls_of_both_kinds_in_one_answer_hand_out_the_callers_alone():
     assert shown(model.prompts[-1]) == [("assistant", "", ["get_weather"]), ("tool", "sunny", [])]
 
 
-def test_results_lead_to_further_calls_until_there_is_an_answer():
-    """Each turn of such a chain shows all rounds before it."""
-
-    def script(prompt: Prompt) -> list[ToolCall] | str:
-        told = [message.text for message in prompt.messages if message.role == "tool"]
-        return [call(1, "get_weather", city=str(len(told)))] if len(told) < 3 else ", ".join(told)
-
-    with SimulatedCluster(shipped_snapshot(), providers={"offline": Scripted(script)}) as cluster:
-        now = turn(cluster, "in-0", "four cities")
-        for number in range(1, 4):
-            now = turn(cluster, f"in-{number}", session_id=now.session_id, results=results(now, f"w{number}"))
-        check_record(cluster.entries())
-    assert (now.response, now.caller_calls) == ("w1, w2, w3", [])
-
-
 def test_results_that_do_not_fit_the_open_calls_are_refused_and_change_nothing():
     """A verdict that says what is the matter, time after time; the right results are taken after it."""
     wrong = [
@@ -204,32 +152,6 @@ def test_results_that_do_not_fit_the_open_calls_are_refused_and_change_nothing()
     assert taken.response == "get_weather: sunny"
 
 
-def test_every_open_call_is_answered_at_once():
-    """One of two results is refused, and names the call that is missing."""
-    script = lambda _prompt: [call(1, "get_weather", city="Bern"), call(2, "get_time", city="Bern")]  # noqa: E731
-    with SimulatedCluster(shipped_snapshot(), providers={"offline": Scripted(script)}) as cluster:
-        asked = turn(cluster, "in-1", "both")
-        refused = turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny", "noon")[:1])
-    assert refused.code == "invalid_input"
-    assert asked.caller_calls[1].tool_call_id in refused.response
-
-
-def test_an_ordinary_message_closes_open_calls_and_shows_that_nobody_answered_them():
-    """Its model is told what was asked for; results that come after it are refused."""
-    script = lambda prompt: (  # noqa: E731
-        "fine" if "never mind" in prompt.messages[-1].text else [call(1, "get_weather", city="Bern")]
-    )
-    model = Scripted(script)
-    with SimulatedCluster(shipped_snapshot(), providers={"offline": model}) as cluster:
-        asked = turn(cluster, "in-1", "weather?")
-        text = turn(cluster, "in-2", "never mind", session_id=asked.session_id)
-        late = turn(cluster, "in-3", session_id=asked.session_id, results=results(asked, "sunny"))
-        check_record(cluster.entries())
-    assert (text.response, text.caller_calls) == ("fine", [])
-    assert '[asked the caller for get_weather {"city": "Bern"} as ' in model.prompts[-1].messages[-2].text
-    assert late.code == "invalid_input"
-
-
 def test_a_failed_turn_leaves_the_calls_open():
     """Who sends the same results again under another input id is answered: nothing was before."""
     answers = ["none", "good"]
@@ -248,17 +170,6 @@ def test_a_failed_turn_leaves_the_calls_open():
         taken = turn(cluster, "in-3", session_id=asked.session_id, results=results(asked, "sunny"))
     assert (cancelled.outcome, cancelled.code) == ("error", "PROVIDER_NOT_FOUND")
     assert taken.response == "none"
-
-
-def test_a_tool_with_the_name_of_one_of_the_agents_own_is_refused():
-    """Nobody could tell which of the two a model means; no answer is given under a guess."""
-    taken = SessionConfig(caller_tools=[WEATHER.model_copy(update={"tool_id": "list_tools"})])
-    with SimulatedCluster(shipped_snapshot()) as cluster:
-        result = turn(cluster, "in-1", "which tools do you have?", run_overrides=taken)
-        entries = cluster.entries()
-    assert (result.outcome, result.code) == ("error", "tool_name_taken")
-    assert "list_tools" in result.response
-    assert count_of(entries, "DEGRADATION") == 0
 
 
 @pytest.mark.parametrize("role", ["ho1", "ho2", "gateway", "ledger", "host"])

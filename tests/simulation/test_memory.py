@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -17,16 +16,16 @@ from hobus.bus.codec import unpack_header
 from hobus.bus.envelope import Kind
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import Prompt, PromptResponse
-from hobus.bus.messages.ids import RunId, iso
+from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.memory import ConfirmOverlay, DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
-from hobus.bus.messages.session import Consolidate, ProcessTurn, SessionReady, StartSession, TurnResult
+from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.catalog import read_body
 from hobus.bus.sim.network import SimNetwork
 from hobus.config.snapshot import Snapshot
 from hobus.launch.process.roles.gateway import providers as providers_of
 from tests.actors.ho2_supervisor.rig import snapshot
-from tests.journals import answers_of, check_record, count_of, masked_journal
+from tests.journals import answers_of, check_record, count_of
 
 QUESTION = "what packages are installed?"
 LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]
@@ -196,85 +195,6 @@ def test_the_shipped_gate_is_crossed_by_five_turns_of_three_sessions_on_one_day(
         assert len(taught.context()["artifact_ids"]) == 3
 
 
-def test_a_learned_preference_changes_the_form_of_an_answer_and_unlearned_it_does_not() -> None:
-    """Commands, time and again: from then on results come in one line, until that is switched off."""
-    command = "show me the packages"
-    with lesson() as taught:
-        crossing = taught.ask_until_crossed(command)
-        assert "\n- PKG-" in crossing.response and crossing.consolidation_candidates[0] == "domain:system"
-        [learned] = [one for one in taught.overlays() if one.artifact.source_signal_ids == ["intent:command"]]
-        assert "in one line" in learned.artifact.context_line
-
-        brief = taught.ask(command)
-        in_full = crossing.response.splitlines()
-        items = "; ".join(line.removeprefix("- ") for line in in_full[1:])
-        assert brief.response == f"{in_full[0]} {items}"
-        assert [call.tool_id for call in brief.tool_calls] == ["list_packages"]
-        assert taught.ask(f"{command} in detail").response == crossing.response
-
-        off = DeactivateOverlay(
-            agent_id="ADMIN", artifact_id=learned.artifact.artifact_id, reason="test", at=iso(taught.operator.now())
-        )
-        taught.tell(off, OverlayChanged)
-        assert taught.ask(command).response == crossing.response
-
-
-def test_the_first_turn_after_learning_may_be_in_any_session_of_the_agent() -> None:
-    """Scope agent: a session that taught nothing gets the line too, one with another subject does not."""
-    with lesson() as taught:
-        taught.ask_until_crossed()
-        taught.ask()
-        assert len(taught.context()["artifact_ids"]) == 3
-        result = taught.cluster.ask("thanks, bye", input_id="other")
-        assert result.outcome == "success"
-        assert taught.context()["artifact_ids"] == ()
-
-
-def test_posting_it_twice_changes_nothing() -> None:
-    """The same message from the host again, and again: no order, no artifact beyond the first."""
-    with lesson() as taught:
-        crossing = taught.ask_until_crossed()
-        host = taught.cluster.world.client("host")
-        taught.rest(0.1)
-        before = len(of_type(taught.cluster.entries(), "WO_DISPATCHED", "HO3_OVERLAY"))
-        message = Consolidate(
-            session_id=crossing.session_id, run_id=crossing.run_id or RunId(session_id=crossing.session_id, run_seq=1),
-            agent_id="ADMIN", signal_ids=LEARNED,
-        )  # fmt: skip
-        for _ in range(2):
-            taught.cluster.world.run(host.post("ho2", message, key="ADMIN"))
-            taught.rest(0.5)
-        assert len(of_type(taught.cluster.entries(), "WO_DISPATCHED", "HO3_OVERLAY")) == before
-
-
-def test_a_failed_consolidation_cools_down_and_is_tried_again() -> None:
-    """A model that answers nonsense: the failure is recorded, the gate closes, and opens again under the next number."""
-    is_broken = [True]
-
-    def nonsense(prompt: Prompt) -> PromptResponse | None:
-        if not is_broken[0] or prompt.contract_id != "PRC-CONSOLIDATE-001":
-            return None
-        return PromptResponse(
-            outcome="SUCCESS", content=json.dumps({"weight": "heavy"}), input_tokens=1, output_tokens=1
-        )
-
-    with lesson(("ho3.consolidation_cooldown_hours", 0.001), instead=nonsense) as taught:
-        assert taught.ask_until_crossed().consolidation_candidates == LEARNED
-        failed = of_type(taught.cluster.entries(), "HO3_CONSOLIDATION_FAILED")
-        assert len(failed) == 3 and taught.overlays() == []
-        assert taught.ask().consolidation_candidates == []
-        taught.rest(4)
-        is_broken[0] = False
-        assert taught.ask().consolidation_candidates == LEARNED
-        assert len(taught.overlays()) == 3
-        orders = [
-            entry.provenance.work_order_id
-            for entry in of_type(taught.cluster.entries(), "WO_DISPATCHED")
-            if entry.stream == "ho2m"
-        ]
-        assert [wo_id[-2:] for wo_id in orders] == ["-1"] * 3 + ["-2"] * 3
-
-
 ROLES = ("ho3", "ho2", "ho1", "ledger", "gateway")
 
 
@@ -354,80 +274,6 @@ def test_whatever_dies_around_a_statement_it_is_remembered_once(role: str, step:
         taught.ask()
         assert taught.context()["lines"] == [STATEMENT]
         assert count_of(taught.cluster.entries(), "HO3_OVERLAY") == 1
-
-
-def test_a_stranger_teaches_nobody_but_themselves() -> None:
-    """Sessions of a key, as the door begins them: learned for it alone; a client that only says so begins one of its own."""
-    with lesson() as taught:
-        world = taught.cluster.world
-        door, liar = world.client("http"), world.client("door")
-        taught.rest(0.1)
-
-        def turn(client: Any, number: int) -> list[str]:
-            session_id = f"00000000-0000-5000-8000-{number:012d}"
-            begin = StartSession(session_id=session_id, principal="key/mallory")
-            asked = ProcessTurn(session_id=session_id, input_id=f"s-{number}", text=QUESTION)
-            world.run(client.request("host", begin, expect=SessionReady, timeout_s=5))
-            assert world.run(client.request("host", asked, expect=TurnResult, timeout_s=5)).outcome == "success"
-            taught.rest(0.5)
-            return taught.context()["lines"]
-
-        for number in range(2):
-            turn(door, number)
-        assert {one.artifact.principal for one in taught.overlays()} == {"key/mallory"}
-        assert len(turn(door, 2)) == 3
-        assert turn(liar, 3) == []
-        taught.ask()
-        assert taught.context()["lines"] == []
-
-
-@pytest.mark.parametrize("moment_s", [0.001, *(pytest.param(at, marks=pytest.mark.slow) for at in (0.0, 0.002, 0.004))])
-def test_without_memory_for_good_turns_go_on(moment_s: float) -> None:
-    """HO3 dies and does not come back: every turn is answered within its time-outs, and the record says why it has no lines."""
-    with lesson() as taught:
-        taught.cluster.strike("ho3", after_s=moment_s, back_after_s=10_000)
-        limits = taught.cluster.snapshot.config.ho3
-        assert limits is not None
-        for _ in range(3):
-            result = taught.ask()
-            assert result.elapsed_ms <= limits.read_timeout_ms + 50
-        context = taught.context()
-        assert (context["as_of_seq"], context["reason"] != "") == (None, True)
-        assert count_of(taught.cluster.entries(), "MEMORY_WARNING") >= 2
-
-
-def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
-    """No process, no message, no record of it; what the user gets, and the journal's texts, are those of memory on."""
-    answers: dict[str, list[str]] = {}
-    journals: dict[str, list[Any]] = {}
-    counting = (("ho3.gate_mode", "counting"), *SOON)
-    for name, changes in {
-        "missing": (("ho3", None),),
-        "off": (("ho3.enabled", False), *counting),
-        "on": (("ho3.enabled", True), *counting),
-    }.items():
-        frames.clear()
-        with SimulatedCluster(snapshot(*changes)) as cluster:
-            results: list[TurnResult] = []
-            for n in range(3):
-                results.append(cluster.ask(QUESTION, input_id=f"in-{n}"))
-                cluster.world.run(asyncio.sleep(0.5))
-            entries = cluster.entries()
-        contexts = [read_body(one) for one in entries if one.event_type == "CONTEXT_ASSEMBLED"]
-        answers[name] = [result.response for result in results]
-        journals[name] = masked_journal(entries)
-        if name == "on":
-            assert (contexts[0].artifact_ids, len(contexts[-1].artifact_ids)) == ((), 3)
-            continue
-        assert all(result.consolidation_candidates == [] for result in results)
-        assert [frame for frame in frames if frame[2].startswith("ho3") or frame[1] == "ho2.consolidate"] == []
-        assert [(one.artifact_ids, one.in_force) for one in contexts] == [((), 0)] * 3
-        assert count_of(entries, "MEMORY_WARNING") == 0
-        assert {entry.stream for entry in entries} & {"signals", "overlays"} == set()
-        check_record(entries)
-    assert answers["missing"] == answers["off"] == answers["on"]
-    assert journals["missing"] == journals["off"]
-    assert shipped_snapshot().config.memory is not None
 
 
 def test_what_is_forbidden_takes_the_place_of_what_was_wished_once_its_person_says_yes():

@@ -302,22 +302,6 @@ def test_of_statements_about_the_same_the_newest_counts_and_its_undo_undoes_all(
         assert in_force() == []
 
 
-def test_what_was_switched_off_is_logged_again_whatever_time_the_logging_names():
-    """The log's order decides: with the old event time and another weight it is another logging, and active again."""
-    with cluster() as made:
-        made.log(signal(0, 0))
-        first = made.log_overlay(stated(hours=1))
-        assert (first.is_new, first.is_active) == (True, True)
-        off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason="not so", at=at(5))
-        made.ask(off, m.OverlayChanged)
-        again = made.log_overlay(stated(hours=1, weight=0.4))
-        assert (again.is_new, again.is_active) == (True, True)
-        (overlay,) = made.overlays(active_only=True).overlays
-        assert (overlay.artifact.weight, len(overlay.changes)) == (0.4, 2)
-        assert not made.log_overlay(stated(hours=1, weight=0.3)).is_new  # active: nothing is appended
-        assert len(made.run(made.entries())) == 4
-
-
 def test_an_artifact_that_is_off_is_not_switched_off_again():
     """The answer says how it stands, and nothing is appended; logged anew it can be."""
     with cluster() as made:
@@ -385,51 +369,6 @@ def test_a_constraint_is_pending_until_a_person_confirms_it():
         assert made.ask(m.ReadReview(agent_id=AGENT, as_of_ts=at(5)), m.Review).pending == []
 
 
-def test_a_rejected_constraint_is_off_and_cannot_be_confirmed():
-    """Switched on again it waits, as before; sent once more, a change is no other one."""
-
-    def refused(message, hours):
-        asked = message(agent_id=AGENT, artifact_id=name, reason="-", at=at(hours))
-        return str(made.refusal(asked, m.OverlayChanged))
-
-    with cluster() as made:
-        made.log(signal(0, 0))
-        name = made.log_overlay(artifact(artifact_type="constraint")).artifact_id
-        assert "confirm it" in refused(m.ActivateOverlay, 0.5)
-        assert changed_by(made, m.DeactivateOverlay, name, 1).state == "off"
-        assert "switch it on" in refused(m.ConfirmOverlay, 2)
-        for _ in range(2):
-            assert changed_by(made, m.ActivateOverlay, name, 3).state == "pending"
-        assert changed_by(made, m.ConfirmOverlay, name, 4).state == "active"
-        assert changed_by(made, m.ActivateOverlay, name, 5).state == "active"
-
-
-def test_what_a_person_switched_off_is_not_learned_until_a_person_switches_it_on():
-    """Events count on, the gate says why it stays closed, and an artifact that was on its way is refused."""
-    with cluster() as made:
-        made.log(*habit())
-        name = made.log_overlay(artifact(hours=4)).artifact_id
-        changed_by(made, m.DeactivateOverlay, name, 5)
-        gate = made.log(signal(9, 400, 9)).gates[0]
-        assert not gate.crossed and gate.count == 6 and name in gate.reason
-        late = artifact("late", hours=400)
-        assert name in made.refusal(m.LogOverlay(agent_id=AGENT, overlay=late), m.OverlayLogged).detail
-        changed_by(made, m.ActivateOverlay, name, 401)
-        assert made.log(signal(10, 402, 9)).gates[0].crossed
-        assert made.log_overlay(late).is_active
-
-
-def test_of_two_changes_at_one_event_time_both_count():
-    """Off and on again in the same microsecond: the log's order decides, and the record has both."""
-    with cluster() as made:
-        made.log(signal(0, 0))
-        name = made.log_overlay(artifact()).artifact_id
-        assert changed_by(made, m.DeactivateOverlay, name, 5).state == "off"
-        assert changed_by(made, m.ActivateOverlay, name, 5).state == "active"
-        assert changed_by(made, m.DeactivateOverlay, name, 5, reason="after all").state == "off"
-        assert len(made.overlays().overlays[0].changes) == 3
-
-
 def test_what_a_consolidation_was_refused_stands_in_quarantine():
     """With its reason, once per order, its hidden characters shown, both texts erasable; none of it in an answer for prompts."""
     with cluster() as made:
@@ -449,41 +388,6 @@ def test_what_a_consolidation_was_refused_stands_in_quarantine():
         made.restart_memory()
         assert made.ask(m.ReadReview(agent_id=AGENT, as_of_ts=at(2)), m.Review).quarantined == [kept]
         assert made.ask(m.ReadReview(agent_id=AGENT, as_of_ts=at(0)), m.Review).quarantined == []
-
-
-def test_one_principals_memory_is_no_others():
-    """Five one-turn sessions of a stranger: their gate, their artifact, nobody else's line and nobody else's gate."""
-    bob = "key/bob"
-    with cluster() as made:
-        gates = made.log(*[signal(n, n, n, principal=bob) for n in range(5)]).gates
-        assert [(gate.crossed, gate.principal) for gate in gates] == [(True, bob)]
-        asked = m.CheckGate(agent_id=AGENT, signal_id=SIGNAL, event_id=event_id(4), as_of_ts=at(4))
-        assert made.ask(asked, m.GateChecked).gate.principal == bob
-        mine = asked.model_copy(update={"event_id": "", "principal": LOCAL})
-        assert made.ask(mine, m.GateChecked).gate.count == 0
-        everybodys = asked.model_copy(update={"event_id": ""})
-        assert "ho3.shared_types" in made.ask(everybodys, m.GateChecked).gate.reason
-        made.log_overlay(artifact(principal=bob, hours=4))
-
-        def lines(principal):
-            question = m.ReadActiveBiases(agent_id=AGENT, principal=principal, as_of_ts=at(5))
-            return [bias.artifact.context_line for bias in made.ask(question, m.Biases).biases]
-
-        assert (lines(bob), lines(LOCAL), lines("key/eve")) == ([artifact().context_line], [], [])
-        unknown = made.refusal(asked.model_copy(update={"event_id": "EVT-never"}), m.GateChecked)
-        assert unknown.code == "unknown_events"
-
-
-def test_a_shared_type_is_learned_of_several_and_read_by_all():
-    """Nobody's own gate is open; everybody's is, and what it made stands in the prompt of somebody who taught nothing."""
-    rules = {"shared_types": ["task_pattern"], "gate_principal_threshold": 3}
-    with cluster(**rules) as made:
-        made.log(*[signal(n, n, n, principal=f"key/p{n}") for n in range(4)])
-        gates = made.log(signal(4, 4, 4, principal="key/p4")).gates
-        assert [(gate.crossed, gate.principal, gate.principal_count) for gate in gates] == [(True, None, 5)]
-        assert made.log_overlay(artifact(principal=None, hours=4)).is_active
-        question = m.ReadActiveBiases(agent_id=AGENT, principal="key/eve", as_of_ts=at(5))
-        assert [bias.artifact.principal for bias in made.ask(question, m.Biases).biases] == [None]
 
 
 def test_answers_come_in_pages_of_one_moment(monkeypatch):

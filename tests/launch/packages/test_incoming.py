@@ -9,9 +9,7 @@ import pytest
 
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault
-from hobus.launch.packages.bundle import Bundle, encode
 from hobus.launch.packages.incoming import checked_bundle, read_bundle
-from hobus.launch.packages.judging import PackageRefused
 from tests.launch.packages import parts
 
 STRIDES = pytest.mark.parametrize("stride", [41, pytest.param(7, marks=pytest.mark.slow)])
@@ -44,51 +42,6 @@ def test_no_byte_of_a_bundle_can_be_another_one(whole, stride):
             with pytest.raises(CommandError) as caught:
                 checked_bundle("it", changed)
             assert caught.value.exit_code in (exit_codes.USAGE, exit_codes.INTEGRITY), (at, mask)
-
-
-@STRIDES
-def test_no_bundle_can_be_cut_or_added_to(whole, stride):
-    """At each place."""
-    for at in places(whole, stride):
-        with pytest.raises(UsageFault):
-            checked_bundle("it", whole[:at])
-    for more in (b"\0", whole, whole[:100]):
-        with pytest.raises(UsageFault):
-            checked_bundle("it", whole + more)
-
-
-def test_parts_of_two_bundles_make_no_third(tmp_path):
-    """The manifest of one version with the signature or the files of another, by the same maker."""
-    key = parts.key(tmp_path)
-    one = parts.bundle(key, parts.files_of(prompt="One."), version="1.0.0")
-    two = parts.bundle(key, parts.files_of(prompt="Two."), version="2.0.0")
-    for mixed, gate in (
-        (Bundle(one.manifest, two.signature, one.files), "G5"),
-        (Bundle(two.manifest, one.signature, two.files), "G5"),
-        (Bundle(one.manifest, one.signature, two.files), "G0"),
-    ):
-        with pytest.raises(PackageRefused) as caught:
-            checked_bundle("it", encode(mixed))
-        assert [one.gate for one in caught.value.findings] == [gate] and all(one.mend for one in caught.value.findings)
-
-
-def test_who_signs_a_changed_manifest_anew_is_another_signer(tmp_path):
-    """A package may be signed by anybody; whose it is then is said, and gate G5 knows whom to believe."""
-    made = parts.bundle(parts.key(tmp_path))
-    again = parts.bundle(parts.key(tmp_path, "other.key"))
-    first, second = (checked_bundle("it", encode(one)) for one in (made, again))
-    assert first.bundle.manifest == second.bundle.manifest
-    assert first.signature.public_key != second.signature.public_key
-
-
-@pytest.mark.parametrize("name", ["../../evil.json", "/etc/x", "admin_config.json", "agents/.x.json"])
-def test_a_name_that_leads_elsewhere_is_refused_by_its_gate(tmp_path, name):
-    """With the reason, before anything is written; it is a bundle, so that this is no slip of whoever typed its name."""
-    made = parts.bundle(parts.key(tmp_path), parts.files_of() | {name: b"{}"})
-    with pytest.raises(PackageRefused, match="no file of a package has this place") as caught:
-        checked_bundle("it", encode(made))
-    assert [(one.gate, one.file) for one in caught.value.findings] == [("G0", "it")]
-    assert caught.value.exit_code == exit_codes.INTEGRITY
 
 
 def test_a_file_that_is_none_is_refused_at_once(tmp_path):
