@@ -17,7 +17,7 @@ from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import say_prose
 from hobus.launch.sessions.named import BEGINNINGS, STARTS_MAX, session_of
-from hobus.launch.sessions.summary import LAST, SessionRow, is_enough, standing_of
+from hobus.launch.sessions.summary import LAST, MORE, SessionRow, is_enough, standing_of
 from hobus.launch.sessions.which import no_such
 
 if TYPE_CHECKING:
@@ -103,8 +103,11 @@ def first_of_each(beginnings: Iterable[Entry]) -> list[Entry]:
 
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:
     """The last entries of a journal, as many as say where its run stands; none before the session has begun."""
-    entries, has_earlier = await journals.newest(session_id, LAST)
-    return entries if is_enough(entries, has_earlier=has_earlier) else await journals.whole(session_id)
+    for limit in (LAST, MORE):
+        entries, has_earlier = await journals.newest(session_id, limit)
+        if is_enough(entries, has_earlier=has_earlier):
+            return entries
+    return await journals.whole(session_id)
 
 
 async def rows_of(

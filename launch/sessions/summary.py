@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from hobus.actors.ho2_supervisor.session.snapshot import Packed
 
 LAST = 160
-"""Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""
+"""Entries of a journal's end that a look at it begins with: all of a short session, the last turns of a long one."""
+MORE = 640
+"""Where they do not say how it stands: more than lie between two snapshots (sessions.snapshot_entries, as shipped)."""
 
 
 class SessionRow(Record):

@@ -185,7 +185,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "hobus.bus.broker.ring.*", "hobus.launch.http.server._ACCEPTS_AT_ONCE", "hobus.bus.collector.*", "hobus.bus.deadlines._SLACK", "hobus.bus.fair._PRINCIPALS_KEPT", "hobus.bus.lanes._ROLES_KEPT", "hobus.config.load.(_ASSETS_KEPT, _SETTINGS_KEPT)",
         "hobus.bus.zeromq.drained.MANY",
         "hobus.bus.zeromq.lane._MARK_BYTES", "hobus.config.json_schema._KEPT_MAX", "hobus.bus.messages.transcript.(_KEPT, _KEPT_CHARS)", "hobus.config.own_settings._DEPTH_MAX", "hobus.gateway_service.places._GROWTH", "hobus.gateway_service.places._NEWEST_SHARE", "hobus.gateway_service.pricing._TOOLS*", "hobus.launch.cli.chat.prompt._READ_AT_ONCE",
-        "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST",
+        "hobus.launch.cli.chat.piped._READ_AT_ONCE", "hobus.launch.cli.commands.ledger._PAGE", "hobus.launch.sessions.summary.LAST", "hobus.launch.sessions.summary.MORE",
         "hobus.launch.logs.files._PIECE_BYTES", "hobus.launch.logs.tail.*",
         "hobus.launch.http.transcript._LAST", "hobus.launch.sessions.journal.*", "hobus.launch.sessions.named.STARTS_MAX",
         "hobus.actors.ho3_memory.event_time._TIMES_KEPT", "hobus.bus.record.catalog._STREAMS_KEPT", "hobus.ledger_service.index._HASHES_AT_ONCE",

@@ -20,11 +20,16 @@ class Served:
     """A console, and a browser that signed in there."""
 
     def __init__(self, cluster: Cluster, *words: str) -> None:
+        self.start(cluster, *words)
+        self.client = httpx2.Client(base_url=self.link.partition("/sign-in")[0], timeout=30)
+        assert self.client.get(self.link).status_code == 303
+
+    def start(self, cluster: Cluster, *words: str) -> None:
+        """The process serves, and has printed its link."""
         self.process = begun("console", "--home", str(cluster.home.root), *words, stdin=subprocess.DEVNULL)
         assert self.process.stdout is not None
         self.link = re.search(r"http\S+", self.process.stdout.readline().decode())[0]
-        self.client = httpx2.Client(base_url=self.link.partition("/sign-in")[0], timeout=30)
-        assert self.client.get(self.link).status_code == 303
+        self.client = httpx2.Client()
 
     def csrf(self) -> str:
         """The token of this browser's forms."""
@@ -82,6 +87,23 @@ def test_the_cluster_is_shown_and_told_and_may_go_and_come_under_the_page(cluste
     assert "broker/1" in console.client.get("/").text
     assert console.end() == exit_codes.OK
     cluster.verify()
+
+
+def test_a_home_at_rest_is_looked_at_and_nothing_in_it_changes(cluster, serve):
+    """With --read-only no cluster is asked, also where one runs; every screen of the record shows what it says."""
+    cluster.up()
+    session = cluster.ask("what packages are installed?")["session_id"]
+    running = serve("--read-only")
+    assert "at rest" in running.client.get("/").text
+    assert cluster("down").code == exit_codes.OK
+    before = {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")}
+    console = serve("--read-only")
+    for path in ("/sessions", f"/sessions/{session}", f"/sessions/{session}/turns/1", "/record", "/gateway", "/config"):
+        for one in (running, console):
+            answer = one.client.get(path)
+            assert answer.status_code == 200 and 'method="post" action="/ask"' not in answer.text, path
+    assert console.client.post("/ask", data={"csrf": console.csrf(), "text": "hello"}).status_code == 403
+    assert {path: path.stat().st_mtime_ns for path in cluster.home.root.rglob("*")} == before
 
 
 def test_without_a_record_and_on_a_taken_port_it_says_so(cluster, serve):

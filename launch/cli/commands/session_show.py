@@ -52,8 +52,8 @@ from hobus.launch.sessions.tool_texts import ToolText, lines_of, texts_in
 from hobus.launch.sessions.which import no_such
 
 _SHOWN_CHARS = 60
-_OF_EXECUTORS = "ho1m"
-_OF_PROMPTS = ("prompts", "ho2_context_authority")
+_BESIDE = ("ho1m", "prompts", "ho2_context_authority")
+"""Streams that say more of a turn than its journal."""
 
 
 # --- show -----------------------------------------------------------------------------------------------------------
@@ -82,13 +82,12 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         document = account.document() | {"made_of": [one._asdict() for one in used]}
         return Output(document, lambda: (account.show(), _show_used(used)))
     found = asyncio.run(_of_home(home, given, limit))
-    standing = standing_of(found.entries)
     commands, turns, texts = found.last(limit)
     if found.unanswered:
         note(f"no supervisor answers ({found.unanswered}): this is what the record says")
 
     def show() -> None:
-        _show_facts(found.session_id, found.view, standing)
+        _show_facts(found.session_id, found.view, found.standing)
         _show_commands(commands)
         _show_turns(turns)
         if _has_more(turns):
@@ -107,8 +106,12 @@ class LookedAt(NamedTuple):
     """What its owner knows; None: nobody was asked, or answers."""
     entries: list[Entry]
     """The end of its journal, oldest first."""
+    standing: SessionStanding
+    """Their fold."""
     ends: list[Entry]
     """Of its orders, the last ones."""
+    prompts: list[Entry]
+    """The last ones."""
     used: tuple[Used, ...]
     unanswered: str
     """Why its owner says nothing; empty: it does, or there is none to be asked."""
@@ -117,7 +120,7 @@ class LookedAt(NamedTuple):
     def row(self) -> SessionRow:
         """As a list has it."""
         named = next((one for one in self.entries if agent_in(one)), self.entries[0])
-        return SessionRow.of(named, standing_of(self.entries))
+        return SessionRow.of(named, self.standing)
 
     def last(self, limit: int) -> tuple[list[CommandSeen], list[TurnSeen], list[ToolText]]:
         """The last commands, turns, and words of tools."""
@@ -126,7 +129,7 @@ class LookedAt(NamedTuple):
 
 def document_of(found: LookedAt, limit: int) -> dict[str, Any]:
     """For programs: the same facts."""
-    standing = standing_of(found.entries)
+    standing = found.standing
     commands, turns, texts = found.last(limit)
     return found.row.model_dump(mode="json") | {
         "view": None if found.view is None else found.view.model_dump(mode="json"),
@@ -166,18 +169,17 @@ async def looked_at(journals: Journals, given: str, limit: int) -> LookedAt:
             view = await read_view(journals, session_id)
         except RuntimeFault as fault:
             unanswered = fault.code
-    ends = await journals.beside(_OF_EXECUTORS, session_id, LAST)
-    used = await _used_last(journals, session_id, entries)
-    return LookedAt(session_id, view, entries, ends, used, unanswered)
+    ends, prompts, contexts = [await journals.beside(stream, session_id, LAST) for stream in _BESIDE]
+    used = await _used_last(journals, entries, [*prompts, *contexts])
+    return LookedAt(session_id, view, entries, standing_of(entries), ends, prompts, used, unanswered)
 
 
-async def _used_last(journals: Journals, session_id: str, journal: list[Entry]) -> tuple[Used, ...]:
+async def _used_last(journals: Journals, journal: list[Entry], beside: list[Entry]) -> tuple[Used, ...]:
     """What the session's last turn was made under; nothing of one that has no turn yet."""
     turns = turns_in(journal)
     if not turns:
         return ()
-    of_streams = [await journals.beside(stream, session_id, LAST) for stream in _OF_PROMPTS]
-    entries = sorted(chain(journal, *of_streams), key=lambda one: one.sequence)
+    entries = sorted(chain(journal, beside), key=lambda one: one.sequence)
     turn = entries_of_turn(entries, beginning_of(entries, turns[-1]))
     return used_in(turn, await journals.configurations(digests_named(turn)))
 

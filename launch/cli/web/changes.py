@@ -75,6 +75,7 @@ class Changes:
                 wait_s = place.client_timeout_s + limits.TAIL_WAIT_MS / 1000
                 page = await bus.request("ledger", question, expect=Entries, timeout_s=wait_s)
                 seen = max(seen, page.head)
+                await asyncio.sleep(limits.TICK_S)  # further ones come with it, and the index follows
                 changed = {entry.provenance.session_id for entry in page.entries}
                 self._tell(None if page.more or not is_there else changed)
                 is_there = True
@@ -82,9 +83,10 @@ class Changes:
                 if is_there:
                     self._tell(None)
                 is_there = False
-            await asyncio.sleep(limits.TICK_S)
+                await asyncio.sleep(limits.TICK_S)
 
     def _tell(self, sessions: set[str] | None) -> None:
+        self._source.forget()  # who is told asks anew, and is not answered by what was read before
         for one in self._followers:
             if sessions is None or (sessions and (not one.session_id or one.session_id in sessions)):
                 one.news.set()

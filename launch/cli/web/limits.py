@@ -14,8 +14,8 @@ SHARED_S = 1.0
 """One read answers all browsers that ask the same so soon after another."""
 SHARED_MAX = 256
 """Reads kept for that."""
-TICK_S = 1.0
-"""Browsers are told of changes at most so often."""
+TICK_S = 0.7
+"""Browsers are told of changes at most so often; the index of the record is not so far behind."""
 BEAT_S = 2.0
 """Pages of what the record does not hold, as counters of heartbeats, are made anew so often."""
 TAIL_WAIT_MS = 5000

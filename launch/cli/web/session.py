@@ -9,7 +9,7 @@ from hobus.bus.messages import session as messages
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import Command, ProcessTurn, StartSession
-from hobus.launch.cli.commands.session_show import document_of, looked_at
+from hobus.launch.cli.commands.session_show import LookedAt, document_of, looked_at
 from hobus.launch.cli.commands.steering import end_session
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Asked, Look, Screen
@@ -19,13 +19,12 @@ from hobus.launch.console.errors import UsageFault
 from hobus.launch.sessions.account import Totals, totals_of
 from hobus.launch.sessions.commands import Fences, drawn_id, host_command, verdict_on
 from hobus.launch.sessions.history import TurnSeen
-from hobus.launch.sessions.journal import Journals, begun
+from hobus.launch.sessions.journal import begun
 from hobus.launch.sessions.refusals import refused
-from hobus.launch.sessions.summary import LAST, standing_of
+from hobus.launch.sessions.summary import LAST
 from hobus.launch.sessions.turns import check_text
 from hobus.launch.sessions.watched_turn import ROLE
 
-_BESIDE = ("prompts", "ho1m")
 _ID_CHARS = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -43,13 +42,13 @@ async def session(look: Look) -> Screen:
     limit = look.number("limit", limits.TURNS, limits.TURNS_MAX)
     journals = await look.source.journals()
     found = await looked_at(journals, look.path["session_id"], limit)
-    standing = standing_of(found.entries)
+    standing = found.standing
     commands, turns, texts = found.last(limit)
     row = found.row
     talk = TALKS.of_session(found.session_id)
     shown: dict[str, Any] = {
         "row": row, "found": found, "standing": standing, "commands": commands[::-1], "texts": texts,
-        "cards": (await _cards(journals, found.session_id, found.entries, turns))[::-1], "limit": limit,
+        "cards": _cards(found, turns)[::-1], "limit": limit,
         "has_more": bool(turns) and (turns[0].run or 1) > 1,
         "run": None if standing.state.run is None else standing.runs,
         "talk": None if talk is None or talk.is_over else talk,
@@ -58,16 +57,11 @@ async def session(look: Look) -> Screen:
     return Screen("session.html", name, document_of(found, limit), f"session show {name}", shown, live=found.session_id)
 
 
-async def _cards(journals: Journals, session_id: str, journal: list[Entry], turns: list[TurnSeen]) -> list[Card]:
+def _cards(found: LookedAt, turns: list[TurnSeen]) -> list[Card]:
     """What each took is counted where all of its entries are among the last ones of their streams."""
-    beside, reached = list[Entry](), -1
-    for stream in _BESIDE:
-        entries = await journals.beside(stream, session_id, LAST)
-        beside += entries
-        if len(entries) >= LAST:
-            reached = max(reached, entries[0].sequence)
+    reached = max((one[0].sequence for one in (found.prompts, found.ends) if len(one) >= LAST), default=-1)
     of_run: dict[int, list[Entry]] = {}
-    for one in (*journal, *beside):
+    for one in (*found.entries, *found.prompts, *found.ends):
         of_run.setdefault(one.provenance.run_seq, []).append(one)
     return [_card(turn, of_run.get(turn.run or 0, []), reached) for turn in turns]
 
@@ -144,6 +138,6 @@ async def ask(asked: Asked) -> str:
             )
         session_id = started.session_id
     turn = ProcessTurn(session_id=session_id, input_id=asked.source.clock.new_id(), text=text, stream=True)
-    TALKS.begin(place, turn)
+    TALKS.begin(place, turn, asked.source.forget)
     asked.goes_to = f"/sessions/{session_id}"
     return ""

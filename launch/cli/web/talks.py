@@ -6,7 +6,7 @@ What counts is the record; pieces are kept as long as the turn is under way, for
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 import structlog
 from starlette.requests import Request
@@ -28,8 +28,9 @@ _log = structlog.get_logger("console")
 class Talk:
     """One turn under way."""
 
-    def __init__(self, place: Place, turn: ProcessTurn) -> None:
+    def __init__(self, place: Place, turn: ProcessTurn, when_over: Callable[[], None]) -> None:
         self.turn = turn
+        self._when_over = when_over
         self.is_over = False
         self.fault = ""
         self._place = place
@@ -67,6 +68,7 @@ class Talk:
             self.fault = str(fault)
         finally:
             self.is_over = True
+            self._when_over()
             self._tell()
 
     def _heard(self, message: Message) -> None:
@@ -84,14 +86,14 @@ class Talks:
     def __init__(self) -> None:
         self._talks: dict[str, Talk] = {}
 
-    def begin(self, place: Place, turn: ProcessTurn) -> None:
-        """Raises CommandError where too many are under way."""
+    def begin(self, place: Place, turn: ProcessTurn, when_over: Callable[[], None]) -> None:
+        """The turn is asked for. Raises CommandError where too many are under way."""
         over = [name for name, one in self._talks.items() if one.is_over]
         for name in over[: max(0, len(self._talks) - limits.TALKS_MAX + 1)]:
             del self._talks[name]
         if len(self._talks) >= limits.TALKS_MAX:
             raise CommandError("as many turns as may be are under way from this console")
-        self._talks[turn.input_id] = Talk(place, turn)
+        self._talks[turn.input_id] = Talk(place, turn, when_over)
 
     def of_session(self, session_id: str) -> Talk | None:
         """The newest one of it."""

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
 from hobus.launch.cli.commands import session as command
+from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home
-from hobus.launch.sessions import journal_files
+from hobus.launch.sessions import journal, journal_files
 from hobus.launch.sessions.journal import first_of_each
 from hobus.launch.sessions.journal_files import FromDirectory
 
@@ -60,3 +61,21 @@ def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeyp
     rows = asyncio.run(command._listed(Home(Path("/nowhere")), 100, is_all=True))
     assert [row.session_id for row in rows] == [f"s{number}" for number in range(29, -1, -1)]
     assert len(asked) == 3 and asked.count(EVERY_SESSION) == 1
+
+
+def test_of_a_long_session_its_end_is_read_and_never_the_whole(monkeypatch):
+    """A second look goes further back than two snapshots are apart, as shipped."""
+    asked: list[int] = []
+
+    class Long:
+        async def newest(self, _session_id: str, limit: int) -> tuple[list[Entry], bool]:
+            asked.append(limit)
+            return [entry(number, "a", "StepStarted") for number in range(limit)], True
+
+        async def whole(self, _session_id: str) -> list[Entry]:
+            raise AssertionError("all of it was read")
+
+    between = own_config.shipped()["sessions"]["snapshot_entries"]
+    monkeypatch.setattr(journal, "is_enough", lambda entries, has_earlier: len(entries) > between)
+    found = asyncio.run(journal.end_of(Long(), "a"))
+    assert len(found) == asked[-1] > between and len(asked) == 2

@@ -10,6 +10,10 @@
     return types || (chosen && !chosen.isCollapsed && part.contains(chosen.anchorNode));
   }
 
+  function names(main) {
+    return [...main.querySelectorAll("[data-part]")].map((part) => part.id).join();
+  }
+
   function replaced(part, next) {
     if (part.innerHTML === next.innerHTML || isInUse(part)) return;
     const opened = new Set([...part.querySelectorAll("details[open][id]")].map((one) => one.id));
@@ -25,9 +29,13 @@
     try {
       const answer = await fetch(location.href, { headers: { "x-refresh": "1" } });
       const next = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const main = document.getElementById("main"), other = next.getElementById("main");
+      if (answer.ok && names(main) !== names(other) && !isInUse(main) && !main.querySelector("[data-talk]")) {
+        main.replaceChildren(...other.childNodes);  // another page: the turn is over, the cluster has stopped
+      }
       for (const part of document.querySelectorAll("[data-part]")) {
-        const other = next.getElementById(part.id);
-        if (other) replaced(part, other);
+        const made = next.getElementById(part.id);
+        if (made) replaced(part, made);
       }
       wire.textContent = answer.ok ? "" : "this page cannot be read now; it shows what was last known";
     } catch { wire.textContent = "the console does not answer"; }
@@ -90,5 +98,7 @@
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) { if (stream) { stream.close(); stream = null; } } else { listen(); if (document.body.dataset.live) refresh(); }
   });
+  const current = document.querySelector("nav [aria-current]");
+  if (current) current.scrollIntoView({ block: "nearest", inline: "center" });
   listen();
 })();

@@ -1,0 +1,88 @@
+"""Browsers are told of what changed, and what they ask then is read anew."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from types import SimpleNamespace
+
+import pytest
+
+from hobus.bus.errors import BusError
+from hobus.launch.cli.web import limits
+from hobus.launch.cli.web.changes import Changes
+from hobus.launch.cli.web.source import Source
+from hobus.launch.cluster.home import home_of
+
+
+class _Record:
+    """A source whose ledger answers as it is told; None: it is away."""
+
+    def __init__(self, *pages):
+        self.pages, self.forgotten, self.asked = list(pages), 0, asyncio.Event()
+
+    async def head(self):
+        """Of the record."""
+        return 7
+
+    async def connection(self):
+        """To itself."""
+        return SimpleNamespace(client_timeout_s=1.0), self
+
+    async def request(self, _service, _question, **_bounds):
+        """The next page; none: for ever."""
+        if not self.pages:
+            await asyncio.Event().wait()
+        page = self.pages.pop(0)
+        if page is None:
+            raise BusError("no_route", "the ledger is away")
+        entries = [SimpleNamespace(provenance=SimpleNamespace(session_id=one)) for one in page]
+        return SimpleNamespace(entries=entries, more=len(page) > 2, head=9)
+
+    def forget(self):
+        """What was read before is worth nothing."""
+        self.forgotten += 1
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch):
+    monkeypatch.setattr(limits, "TICK_S", 0.0)
+
+
+async def told(source, session, *, count):
+    """The first frames of one browser, without their data."""
+    changes, found = Changes(source), []
+    async with aclosing(changes.frames(session, with_beats=False)) as frames:
+        async with asyncio.timeout(10):
+            while len(found) < count:
+                found += [(await anext(frames)).partition("\n")[0]]
+    await changes.close()
+    return found, changes.followers
+
+
+@pytest.mark.parametrize("page", [["a", "b"], ["x", "y", "z"], None])
+async def test_a_browser_is_told_of_its_session_of_a_crowd_and_of_a_ledger_that_is_away(page):
+    """Then what was read is forgotten, so that it is not shown again."""
+    source = _Record(["b"], page)
+    assert await told(source, "a", count=2) == (["event: begun", "event: changed"], 0)
+    assert source.forgotten >= 1
+
+
+async def test_one_who_follows_all_is_told_of_each(tmp_path):
+    """And nobody of nothing: a poll that brought no entry tells nobody."""
+    source = _Record([], ["b"])
+    assert await told(source, "", count=2) == (["event: begun", "event: changed"], 0)
+
+
+async def test_what_is_asked_twice_at_once_is_read_once_until_something_changed(tmp_path):
+    """And never again from what was read before."""
+    source, reads = Source(home_of(tmp_path), at_rest=True), []
+
+    async def read():
+        reads.append(len(reads))
+        return reads[-1]
+
+    assert await asyncio.gather(*(source.shared("page", read) for _ in range(20))) == [0] * 20
+    assert await source.shared("page", read) == 0 and await source.shared("other", read) == 1
+    source.forget()
+    assert await source.shared("page", read) == 2
