@@ -144,6 +144,8 @@ class Consolidations:
     async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:
         """The order, durable in stream ho2m before anybody sees it."""
         context = await self._context(crossing, wo_id)
+        if not context.of("history"):  # erased, or asked of a provider that no other one may hear of
+            raise RuntimeFault("not_found", f"{crossing.signal_id}: no turn behind it may be shown")
         package_id = self._resources.packages.get(crossing.agent.agent_id, "")
         planned = consolidation.order_of(
             crossing, wo_id, consolidation.segments_of(context.of("history")),

@@ -132,6 +132,16 @@ def test_a_consolidation_is_shown_what_its_template_says() -> None:
         assert shown == "user: question 2\nassistant: answer to question 2\n"
 
 
+def test_where_no_turn_behind_it_may_be_shown_nothing_is_ordered() -> None:
+    """A model that is shown nothing learns nothing: no order, no failure that would close the gate for hours."""
+    with Rig(*ON, script=teaching()) as rig:
+        memory = learned(rig)
+        memory.event_ids = [f"EVT-{SESSION}-{number}-{SIGNAL}" for number in (8, 9)]  # of runs that no record has
+        post(rig, SIGNAL)
+        assert consolidates(rig) == [] and of_consolidation(rig, "ho2m") == []
+        assert memory.overlays == [] and memory.failures == []
+
+
 def test_the_same_signal_again_is_a_no_op() -> None:
     """Twice in one message, twice posted: one order, one artifact; the second post finds the gate closed."""
     with Rig(*ON, script=teaching()) as rig:
