@@ -22,7 +22,7 @@ from hobus.bus.limits import BODY_MAX_BYTES, LAG_MIN_S
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
+from hobus.bus.messages.control import Beat, Drain, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Clock
 
@@ -52,6 +52,10 @@ class Shell(Protocol):
 
     def refused(self, connection: Connection, refused: Refused) -> None:
         """Its server said no."""
+        ...
+
+    def drained(self) -> None:
+        """The broker wants this peer to finish its work and end."""
         ...
 
     def stood_still(self) -> None:
@@ -195,6 +199,8 @@ class Conversation:
                 self._shell.welcomed(connection)
             elif head.type == Refused.TYPE:
                 self._refused(connection, decode(Refused, body, BODY_MAX_BYTES))
+            elif head.type == Drain.TYPE:
+                self._shell.drained()
             elif head.type == Failure.TYPE:
                 self._turned_down(connection, decode(Failure, body, BODY_MAX_BYTES))
             elif head.type == Rehello.TYPE and connection.must_say_hello_again():

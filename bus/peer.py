@@ -304,6 +304,10 @@ class Peer:
         else:
             self._fail(fault)
 
+    def drained(self) -> None:
+        """Its process should end, after `stop`."""
+        self._fail(BusError("cancelled", f"{self.instance} is drained by an operator", facts={"drained": True}))
+
     def stood_still(self) -> None:
         """What was received and not started is forgotten; lane clients have to ask again."""
         self._inbox.counters["discarded"] += len(self._early)

@@ -306,5 +306,6 @@ class Liveness:
         for peer in list(state.connections.values()):
             if peer.last_seen + self._timeout_s <= state.now:  # as next_at() is made: no rounding between them
                 self._membership.lose(peer, f"silent for {state.settings.peer_timeout_ms} ms", is_final=False)
+        self._membership.revoke_gone()
         oldest = min((peer.last_seen for peer in state.connections.values()), default=state.now)
         self._next_scan = oldest + self._timeout_s

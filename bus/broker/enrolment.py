@@ -7,7 +7,7 @@ A connection's key is its transport's word; what a frame claims counts for nothi
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Protocol
 
 from hobus.bus import limits
@@ -89,6 +89,10 @@ class Enrolment:
         self._record_keys()
         return key
 
+    def gone(self, connected: Container[str]) -> list[str]:
+        """Workers whose keys are to be revoked, as they are not connected for as long as their token says."""
+        return self._keys.gone(connected, self._state.now) if self._keys is not None else []
+
     def key_refused(self, fingerprint: str, address: str) -> None:
         """A key that nobody enrolled was not let in: counted, and named if it has not just been."""
         state = self._state
@@ -166,6 +170,10 @@ class KeyBook(Protocol):
 
     def revoke(self, name: str) -> str:
         """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
+        ...
+
+    def gone(self, connected: Container[str], now: float) -> list[str]:
+        """Workers that were in `connected` at no call for as long as their token says; `now`: seconds that go on."""
         ...
 
     def take_records(self) -> list[Noted]:

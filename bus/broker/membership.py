@@ -6,6 +6,7 @@ connection; a different incarnation fences the older one, which never comes back
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +27,7 @@ from hobus.bus.messages.control import (
     Beat,
     Bye,
     Credit,
+    Drain,
     Hello,
     Ready,
     Refused,
@@ -85,6 +87,7 @@ class Membership:
         )
         state.control(connection, Kind.WELCOME, welcome)
         state.beat(connection)
+        self._tell_drained(peer)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
         state.met(peer.instance)
@@ -165,9 +168,14 @@ class Membership:
         self.lose(peer, "said bye", is_final=True, counted_as="peers_left")
 
     def drain(self, peer: BoundPeer) -> None:
-        """The peer gets no new work; what it works on, it may finish."""
+        """The peer gets no new work; what it works on, it may finish. One elsewhere is told: no launcher ends it."""
         peer.is_drained = True
+        self._tell_drained(peer)
         self._rejudge(peer)
+
+    def _tell_drained(self, peer: BoundPeer) -> None:
+        if peer.is_drained and peer.address:
+            self._state.control(peer.connection, Kind.WELCOME, Drain(instance=peer.instance))
 
     def connected(self, connection: bytes) -> None:
         """A new connection is asked for a hello: its peer may believe that it is bound, from before a restart."""
@@ -212,6 +220,12 @@ class Membership:
         if peer is not None:
             self.lose(peer, "its key was revoked", is_final=True)
         self._state.actions.append(CutKey(key))
+
+    def revoke_gone(self) -> None:
+        """Keys of ephemeral tokens whose workers have been gone for their time are revoked."""
+        for name in self._enrolment.gone(self._state.names):
+            with suppress(BusError):  # a disk that is full: tried again at the next look
+                self.revoke(name)
 
     def lose(self, peer: BoundPeer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
         """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""

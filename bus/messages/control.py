@@ -351,7 +351,7 @@ class Queues(Message, wire="broker.queues"):
 
 
 class Drain(Message, wire="broker.drain"):
-    """Operator, launcher -> broker: give this instance no new work."""
+    """Operator, launcher -> broker: give this instance no new work; broker -> worker elsewhere: finish, and end."""
 
     instance: Annotated[Instance, Meta(description="`<role>/<n>@<epoch>`")]
 
@@ -369,6 +369,10 @@ class CreateToken(Message, wire="broker.create_token"):
     role: Annotated[Literal["ho1"], Meta(description="what the worker will be")]
     ttl_s: Annotated[int, Meta(gt=0, description="seconds; at most 30 days")]
     uses: Annotated[int, Meta(gt=0, description="workers that may join; at most 1000")]
+    gone_s: Annotated[
+        int,
+        Meta(ge=0, description="seconds gone after which a worker's key is revoked, and its use free; 0: never"),
+    ] = 0
 
 
 class TokenCreated(Message, wire="broker.token_created"):

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -48,6 +49,8 @@ class TokenFile(Record):
     uses: int
     created_at_us: int
     expires_at_us: int
+    gone_s: int = 0
+    """A worker's key is revoked once it was gone for so long, and its use is free again; 0: for good."""
 
 
 class WorkerFile(Record):
@@ -60,6 +63,7 @@ class WorkerFile(Record):
     host: str
     version: str
     enrolled_at_us: int
+    gone_s: int = 0  # its token's
 
     @property
     def fingerprint(self) -> str:
@@ -99,6 +103,7 @@ class KeyFiles:
         self._tokens = {token.key_hash: token for token in tokens_in(folder)}
         self._workers = {worker.public_key: worker for worker in workers_in(folder)}
         self._uses = set(uses_in(folder))
+        self._gone_since: dict[str, float] = {}
         for worker in self._workers.values():
             self._mark_used(worker)
         enrolled = {worker.fingerprint for worker in self._workers.values()}
@@ -137,6 +142,7 @@ class KeyFiles:
                 detail=f"{worker.name} runs under {hello.config_digest[:80] or 'no snapshot'}, the cluster under "
                 f"{self._digest}: fetch that one first",
             )
+        self._gone_since.pop(worker.name, None)
         return None
 
     # --- join -------------------------------------------------------------------------------------------------------
@@ -154,6 +160,7 @@ class KeyFiles:
             worker = WorkerFile(
                 name=f"{token.role}/remote-{self._next_number()}", role=token.role, public_key=join.public_key,
                 token_id=token.token_id, host=join.host, version=join.version, enrolled_at_us=round(now * 1_000_000),
+                gone_s=token.gone_s,
             )  # fmt: skip
             try:
                 self._enrol(worker)
@@ -185,11 +192,12 @@ class KeyFiles:
         if now * 1_000_000 >= token.expires_at_us:
             why = f"{token.token_id} expired at {iso(token.expires_at_us / 1_000_000)}: make a new one"
             return Refused(code="token_expired", detail=why)
-        if sum(use.token_id == token.token_id for use in self._uses) >= token.uses:
+        used = self._workers.values() if token.gone_s else self._uses
+        if sum(use.token_id == token.token_id for use in used) >= token.uses:
+            workers = f"worker{'s' * (token.uses > 1)}{' at once' * bool(token.gone_s)}"
             return Refused(
                 code="token_used",
-                detail=f"{token.token_id} was good for {token.uses} worker{'s' * (token.uses > 1)} and is used up: "
-                "make a new one",
+                detail=f"{token.token_id} was good for {token.uses} {workers} and is used up: make a new one",
             )
         return None
 
@@ -235,8 +243,19 @@ class KeyFiles:
             raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
         self._uses.add(worker.use)
         self._workers.pop(worker.public_key, None)
+        self._gone_since.pop(name, None)
         self._records.append(_revoked_record(worker.use))
         return worker.public_key
+
+    def gone(self, connected: Container[str], now: float) -> list[str]:
+        """See `bus.broker.enrolment.KeyBook`."""
+        found: list[str] = []
+        for worker in self._workers.values():
+            if not worker.gone_s or worker.name in connected:
+                self._gone_since.pop(worker.name, None)
+            elif now - self._gone_since.setdefault(worker.name, now) >= worker.gone_s:
+                found.append(worker.name)
+        return found
 
     # --- tokens -----------------------------------------------------------------------------------------------------
 
@@ -257,6 +276,7 @@ class KeyFiles:
         token = TokenFile(
             token_id=f"join-{key_hash[:12]}", key_hash=key_hash, role=wanted.role, uses=wanted.uses,
             created_at_us=round(now * 1_000_000), expires_at_us=round((now + wanted.ttl_s) * 1_000_000),
+            gone_s=wanted.gone_s,
         )  # fmt: skip
         try:
             self._write(f"{_TOKENS}/{token.token_id}.json", token)

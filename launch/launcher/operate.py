@@ -86,9 +86,8 @@ def known(home: Home, actor: str) -> ChildRow:
         )
     if actor.startswith("ho1/remote-"):
         raise UsageFault(
-            f"{actor[:80]} is a worker of another host: it is stopped there, by Ctrl-C, and drains then; "
-            "or its key is revoked here",
-            hint=next_command(f"keys revoke {actor[:80]}", home.root),
+            f"{actor[:80]} is a worker of another host: it is started there (hobus worker run); it can be drained here",
+            hint=next_command(f"drain {actor[:80]}", home.root),
         )
     names = ", ".join(row.actor for row in rows)
     raise UsageFault(f"there is no {actor[:80]} in {home.root}; there are {names}", hint=next_command("ps", home.root))

@@ -55,9 +55,10 @@ def become_member(home: WorkerHome, token: JoinToken) -> None:
         _join(home, token)
 
 
-def run(home: WorkerHome, *, slots: int | None, handed: int | None) -> int:
+def run(home: WorkerHome, *, slots: int | None, grace_s: float | None, handed: int | None) -> int:
     """Works until it is told to end. Raises CommandError when it may not, ConfigError, OSError.
 
+    `grace_s`: it is gone so long after a signal; None: after `launcher.drain_ms`.
     `handed`: where to read what `launch.given` names of the environment, once the tool processes are there. Runs itself
     anew, as a fresh process of the same number, when the cluster has another configuration.
     """
@@ -69,19 +70,20 @@ def run(home: WorkerHome, *, slots: int | None, handed: int | None) -> int:
             hint="on the cluster's host: hobus token create, and run the line that it prints here",
         )
     with _held(home, cluster.name):
-        environ = _work(home, cluster, slots, handed)
+        environ = _work(home, cluster, slots, grace_s, handed)
     if environ is not None:
-        run_anew(home, slots=slots, environ=environ)
+        run_anew(home, slots=slots, grace_s=grace_s, environ=environ)
     return exit_codes.OK
 
 
-def run_anew(home: WorkerHome, *, slots: int | None, environ: Mapping[str, str]) -> NoReturn:
+def run_anew(home: WorkerHome, *, slots: int | None, grace_s: float | None, environ: Mapping[str, str]) -> NoReturn:
     """This process is `hobus worker run`, with the names in `launcher.environment` alone. Raises OSError.
 
     `environ`: what it was given besides its own.
     """
-    words = ["worker", "run", "--home", str(home.home.root), *([] if slots is None else ["--slots", str(slots)])]
-    inherited.execute(words, _bootstrap(home).config.launcher.environment, environ)
+    given = {"--home": home.home.root, "--slots": slots, "--grace": None if grace_s is None else round(grace_s, 3)}
+    words = [word for option, value in given.items() if value is not None for word in (option, str(value))]
+    inherited.execute(["worker", "run", *words], _bootstrap(home).config.launcher.environment, environ)
 
 
 @contextmanager
@@ -116,7 +118,9 @@ def _bootstrap(home: WorkerHome) -> Snapshot:
     return home.newest_snapshot() or load_snapshot()
 
 
-def _work(home: WorkerHome, cluster: JoinedCluster, slots: int | None, handed: int | None) -> Mapping[str, str] | None:
+def _work(
+    home: WorkerHome, cluster: JoinedCluster, slots: int | None, grace_s: float | None, handed: int | None
+) -> Mapping[str, str] | None:
     """None when it was told to end; what it was given, when it is to be run anew."""
     snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
     if snapshot is None:
@@ -126,7 +130,7 @@ def _work(home: WorkerHome, cluster: JoinedCluster, slots: int | None, handed: i
     made = make_elsewhere(snapshot, slots=slots)
     environ = inherited.take(handed)
     made.give(inherited.by_role(snapshot.config, environ).get("ho1", {}))
-    if asyncio.run(_Life(home, cluster, snapshot).work(made)) == "told":
+    if asyncio.run(_Life(home, cluster, snapshot).work(made, grace_s)) == "told":
         say("stopped")
         return None
     note("the cluster runs under another configuration now: beginning anew under it")
@@ -148,6 +152,7 @@ class _Life:
         self._snapshot = snapshot
         self._config = snapshot.config
         self._is_outdated = False
+        self._is_drained = False
         self._clock = SystemClock()
         self._ends = home.ends(cluster)
         self._under_way: asyncio.Task[Any] | None = None
@@ -159,7 +164,7 @@ class _Life:
         with self._peer(None) as peer:
             return await self._until_told(self._learned(peer))
 
-    async def work(self, made: Made) -> Ending:
+    async def work(self, made: Made, grace_s: float | None) -> Ending:
         """Executes orders until told to end, or until the cluster runs under another configuration."""
         try:
             with self._peer(made) as peer:
@@ -167,8 +172,10 @@ class _Life:
                 if ending is None:
                     note("draining")
                     config = self._config.launcher
-                    limit_ms = config.finish_ms if self._is_outdated else DRAIN_SHARE * config.drain_ms
-                    await peer.stop(limit_ms / 1000)
+                    signalled_s = DRAIN_SHARE * (config.drain_ms / 1000 if grace_s is None else grace_s)
+                    has_time = self._is_outdated or self._is_drained  # nobody who sent a signal waits
+                    # A second signal ends it at once.
+                    await self._until_told(peer.stop(config.finish_ms / 1000 if has_time else signalled_s))
                 return ending or ("other_config" if self._is_outdated else "told")
         finally:
             await made.close()
@@ -249,6 +256,9 @@ class _Life:
         try:
             return await work
         except BusError as fault:
+            if fault.facts.get("drained"):
+                self._is_drained = True
+                return None
             code = str(fault.facts.get("refused", ""))
             if code == "other_config":
                 return cast("T", code)  # an order to fetch the other one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import socket
@@ -203,6 +204,45 @@ def test_a_worker_killed_at_work_loses_nothing(cluster: Cluster, tmp_path: Path)
         peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
         assert next(row for row in peers if row["role"] == "broker")["counters"]["redelivered"] >= 1
         cluster.verify()
+
+
+def test_a_signalled_worker_ends_its_orders_first_within_its_grace(cluster: Cluster, tmp_path: Path) -> None:
+    """Longer than the cluster's own processes may take: no order is done twice, and none is lost. A token in the environment."""
+    slow = write_config(
+        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 3000),
+        ("launcher.drain_ms", 1000),
+    )  # fmt: skip
+    with workers(tmp_path / "far") as started:
+        cluster.up("--config", str(slow))
+        environ = {**os.environ, "HOBUS_JOIN_TOKEN": token_of(cluster, "--ephemeral", "1s")}
+        worker = FarWorker(tmp_path / "far" / "one", ["join", "--grace", "90s"], env=environ)
+        started.append(worker)
+        site = Site(cluster, tmp_path / "far", started)
+        worker.works()
+        asking = [cluster.start_ask(TOOL_QUESTION) for _ in range(2)]
+        eventually(lambda: any(row["in_flight"] for row in site.remote_rows()))
+        worker.signal(signal.SIGTERM)
+        assert worker.ended(90) == 0
+        for one in asking:
+            out, err = one.communicate(timeout=90)
+            assert json.loads(out)["outcome"] == "success", err
+        peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
+        assert not next(row for row in peers if row["role"] == "broker")["counters"].get("redelivered", 0)
+        eventually(lambda: not workers_in(cluster.home.keys))
+        assert cluster("token list", "--json").json["tokens"][-1]["used"] == 0
+
+
+def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
+    """By pattern, the idlest: it ends by itself, as after a signal, and may be run again."""
+    worker = site.join("one", token_of(site.cluster)).works()
+    assert site.cluster("drain", "ho1/remote-99").code == 2
+    assert site.cluster("drain", "ho1/1", "--idlest", "1").code == 2
+    answer = site.cluster("drain", "ho1/remote-*", "--idlest", "1")
+    assert (answer.code, "ho1/remote-" in answer.out) == (0, True)
+    assert worker.ended() == 0
+    assert "stopped" in worker.said
+    assert not site.remote_rows()
+    site.run("one").works()
 
 
 def test_a_frozen_worker_is_left_and_comes_back(site: Site) -> None:

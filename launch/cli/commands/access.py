@@ -31,14 +31,14 @@ def token() -> None:
     """Create and list tokens for workers on other hosts and keys for HTTP clients."""
 
 
-def seconds_of(text: str) -> int:
+def seconds_of(text: str, option: str = "--ttl") -> int:
     """`90s`, `10m`, `1h30m`, `2d` as seconds, at least one. Raises UsageFault."""
     try:
         seconds = int(duration_of(text))
     except ValueError as error:
-        raise UsageFault(f"--ttl {text[:40]}: {error}") from None
+        raise UsageFault(f"{option} {text[:40]}: {error}") from None
     if not seconds:
-        raise UsageFault(f"--ttl {text[:40]}: expected at least 1s")
+        raise UsageFault(f"{option} {text[:40]}: expected at least 1s")
     return seconds
 
 
@@ -52,6 +52,11 @@ def seconds_of(text: str) -> int:
 )
 @click.option("--ttl", metavar="DURATION", help="How long it is valid: 30m, 2d.  [ho1: 1h; http: until it is revoked]")
 @click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many workers may join.")
+@click.option(
+    "--ephemeral",
+    metavar="DURATION",
+    help="Revoke a worker's key once it was gone for so long; --uses then counts workers at once.",
+)
 @click.option("--name", metavar="NAME", help="http: whose key it is; sessions belong to that name.")
 @click.option(
     "--may",
@@ -71,6 +76,7 @@ def create(  # noqa: PLR0913 - one per option
     role: str,
     ttl: str | None,
     uses: int,
+    ephemeral: str | None,
     name: str | None,
     may: http_keys.May | None,
     address: str | None,
@@ -82,6 +88,8 @@ def create(  # noqa: PLR0913 - one per option
     With `--role http` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` revokes it.
     """
     if role == "http":
+        if ephemeral is not None:
+            raise UsageFault("--ephemeral: of tokens for workers (--role ho1)")
         return _http_key(home, name, ttl, may or "use")
     if name is not None:
         raise UsageFault("--name: a worker's name is made when it joins")
@@ -89,20 +97,22 @@ def create(  # noqa: PLR0913 - one per option
         raise UsageFault("--may: of keys for HTTP (--role http)")
     ttl = ttl or "1h"
     ttl_s = seconds_of(ttl)
+    gone_s = seconds_of(ephemeral, "--ephemeral") if ephemeral is not None else 0
     place = cluster_of(home)
     if beyond := beyond_bounds(ttl_s, uses):
         raise UsageFault(beyond)
     pair = curve.new_pair()
-    wanted = {"public_key": pair.public.decode(), "role": role, "ttl_s": ttl_s, "uses": uses}
+    wanted = {"public_key": pair.public.decode(), "role": role, "ttl_s": ttl_s, "uses": uses, "gone_s": gone_s}
     created = ask(place, "broker", CreateToken.model_validate(wanted), TokenCreated)
     reached_at = _reached_at(created.address, address)
     word = JoinToken(reached_at, curve.raw(created.broker_key.encode()), curve.raw(pair.secret)).encode()
     line = f"hobus worker join {word}"
     document = {
         "token_id": created.token_id, "token": word, "command": line, "address": reached_at, "role": role,
-        "uses": uses, "expires_at": iso(created.expires_at_us / 1_000_000),
+        "uses": uses, "ephemeral_s": gone_s, "expires_at": iso(created.expires_at_us / 1_000_000),
     }  # fmt: skip
-    good_for = f"{'one worker' if uses == 1 else f'{uses} workers'} within {ttl}, at {reached_at}"
+    at_once = " at once" * bool(gone_s)
+    good_for = f"{'one worker' if uses == 1 else f'{uses} workers'}{at_once} within {ttl}, at {reached_at}"
     return _secret(document, line, f"{created.token_id}: valid for {good_for}.  {next_command('ps', home.root)}")
 
 
@@ -153,26 +163,29 @@ def _reached_at(bound: str, given: str | None) -> str:
 @with_json
 def list_tokens(*, home: Home) -> Output:
     """List tokens and how often they were used; secrets are not shown."""
-    now, uses = SystemClock().now(), uses_in(home.keys)
+    now, uses, workers = SystemClock().now(), uses_in(home.keys), workers_in(home.keys)
     rows: list[dict[str, Any]] = [
         {
             "token_id": known.token_id,
             "role": known.role,
             "uses": known.uses,
-            "used": sum(use.token_id == known.token_id for use in uses),
+            "used": sum(one.token_id == known.token_id for one in (workers if known.gone_s else uses)),
+            "ephemeral_s": known.gone_s,
             "expires_at": iso(known.expires_at_us / 1_000_000),
             "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
         }
         for known in tokens_in(home.keys)
     ]
-    shown = [
-        (row["token_id"], row["role"], f"{row['used']} of {row['uses']}", _expires(row["expires_in_s"])) for row in rows
-    ]
+    shown = [(row["token_id"], row["role"], _used(row), _expires(row["expires_in_s"])) for row in rows]
     return Output(
         {"tokens": rows},
         lambda: table(("TOKEN", "ROLE", "USED", "EXPIRES"), shown, empty="no token is open"),
         indent=None,
     )
+
+
+def _used(row: Mapping[str, Any]) -> str:
+    return f"{row['used']} of {row['uses']}{' at once' * bool(row['ephemeral_s'])}"
 
 
 def _expires(in_s: float) -> str:

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
 from typing import Any
 
 import click
 
-from hobus.bus.messages.control import PeerRow
+from hobus.bus.errors import BusError
+from hobus.bus.messages.control import Done, Drain, PeerRow
+from hobus.bus.paging import is_held, read_peers
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cli.commands.ps import peers_of
+from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.run_file import ChildRow, running
-from hobus.launch.console.errors import next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.output import counted, note, say
 from hobus.launch.launcher import stop
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.operate import command, follow, known, require_room_for
 from hobus.launch.launcher.options import parse_scale
+from hobus.launch.limits import COMMAND_POLL_MS
 
 _AT_WORK = ("ready", "degraded")
+ELSEWHERE = "ho1/remote-"
+"""How the names of workers on other hosts begin."""
 
 
 def _with_no_wait(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -75,12 +82,19 @@ def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> None:
 
 @click.command()
 @click.argument("actor", metavar="ACTOR")
+@click.option("--idlest", metavar="N", type=click.IntRange(min=1), help="Of these workers the N with least to do.")
 @_with_no_wait
-def drain(*, home: Home, actor: str, no_wait: bool) -> None:
+def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
     """Let a process finish its work and end; it stays stopped until `hobus restart`.
 
-    ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process.
+    ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process; of workers on other hosts
+    also a pattern, e.g. 'ho1/remote-*'.
     """
+    if actor.startswith(ELSEWHERE):
+        return asyncio.run(_drain_elsewhere(home, actor, idlest, no_wait=no_wait))
+    if idlest is not None:
+        hint = next_command(f"drain '{ELSEWHERE}*' --idlest {idlest}", home.root)
+        raise UsageFault("--idlest: of workers on other hosts", hint=hint)
     row = known(home, actor)
     actor, role = row.actor, row.role
     command(home, LeaveCommand(actor=actor, then="stay"), is_followed=not no_wait)
@@ -93,6 +107,40 @@ def drain(*, home: Home, actor: str, no_wait: bool) -> None:
     if not is_offered(role, run.children, peers.peers if peers is not None else ()):
         note(f"nobody else offers {role}: requests for it fail until then")
     return None
+
+
+async def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: bool) -> None:
+    """The broker tells them; each is done when the broker no longer knows it."""
+    place = place_of(home, running(home))
+    config = place.snapshot.config.launcher
+    timeout_s = config.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        told = workers_elsewhere((await read_peers(bus, timeout_s=timeout_s)).peers, pattern, idlest)
+        if not told:
+            raise UsageFault(f"no worker {pattern[:80]} is connected", hint=next_command("ps", home.root))
+        for instance in told:
+            try:
+                await bus.request("broker", Drain(instance=instance), expect=Done, timeout_s=timeout_s)
+            except BusError as fault:
+                if fault.code != "not_found":  # else it has ended by itself
+                    raise
+        names = ", ".join(instance.partition("@")[0] for instance in told)
+        if no_wait:
+            return say(f"draining: {names}")
+        deadline = bus.now() + (config.finish_ms + config.drain_ms) / 1000
+        while left := [instance for instance in told if await is_held(bus, instance, timeout_s=timeout_s)]:
+            if bus.now() > deadline:
+                raise CommandError(f"not done in time: {', '.join(left)}", hint=next_command("ps", home.root))
+            await bus.sleep(COMMAND_POLL_MS / 1000)
+    return say(f"drained, and ended: {names}")
+
+
+def workers_elsewhere(peers: Iterable[PeerRow], pattern: str, idlest: int | None) -> list[str]:
+    """Instances of workers on other hosts whose names match; given a number, the idlest of those that take work."""
+    found = [row for row in peers if row.address and fnmatchcase(row.instance.partition("@")[0], pattern)]
+    if idlest is not None:
+        found = sorted((row for row in found if row.state != "draining"), key=lambda row: row.in_flight)[:idlest]
+    return [row.instance for row in found]
 
 
 def is_offered(role: str, children: Iterable[ChildRow], peers: Iterable[PeerRow]) -> bool:

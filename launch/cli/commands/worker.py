@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from hobus.bus.join_token import NotAToken, decode
-from hobus.launch.cli.commands.options import Family
+from hobus.launch.cli.commands.options import DURATION, Family
 from hobus.launch.cluster.home import home_of
 from hobus.launch.cluster.kernel import set_title
 from hobus.launch.console.errors import UsageFault
@@ -28,6 +28,12 @@ def _options(command: Any) -> Any:
     for option in (
         click.option("--debug", "_debug", is_flag=True, help="Show tracebacks."),
         click.option(
+            "--grace",
+            "grace_s",
+            type=DURATION,
+            help="How long its orders may take to end after SIGTERM (default: the cluster's launcher.drain_ms).",
+        ),
+        click.option(
             "--slots",
             type=click.IntRange(min=1),
             help="Orders carried out at once (default: the cluster's ho1.orders_max).",
@@ -41,12 +47,13 @@ def _options(command: Any) -> Any:
 
 
 @worker.command()
-@click.argument("token")
+@click.argument("token", envvar="HOBUS_JOIN_TOKEN")
 @_options
-def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) -> None:
+def join(*, token: str, home_path: str | None, slots: int | None, grace_s: float | None, _debug: bool) -> None:
     """Join the cluster that made TOKEN, and run a worker for it until Ctrl-C.
 
-    The worker's own key is made here and never leaves this directory. From then on: hobus worker run.
+    The worker's own key is made here and never leaves this directory. From then on: hobus worker run; joining again
+    with the same token does the same. Without TOKEN, HOBUS_JOIN_TOKEN is read.
     """
     try:
         known = decode(token)
@@ -58,17 +65,17 @@ def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) 
     worker_home, worker = _worker_of(home_path)
     set_title("hobus worker join")  # the command line that others see no longer holds the token
     worker.become_member(worker_home, known)
-    worker.run_anew(worker_home, slots=slots, environ={})
+    worker.run_anew(worker_home, slots=slots, grace_s=grace_s, environ={})
 
 
 @worker.command()
 @_options
-def run(*, home_path: str | None, slots: int | None, _debug: bool) -> int:
+def run(*, home_path: str | None, slots: int | None, grace_s: float | None, _debug: bool) -> int:
     """Run the worker of the cluster that was joined before, until Ctrl-C."""
     worker_home, worker = _worker_of(home_path)
     if not inherited.is_handed_over():
-        worker.run_anew(worker_home, slots=slots, environ={})
-    code: int = worker.run(worker_home, slots=slots, handed=inherited.descriptor())
+        worker.run_anew(worker_home, slots=slots, grace_s=grace_s, environ={})
+    code: int = worker.run(worker_home, slots=slots, grace_s=grace_s, handed=inherited.descriptor())
     return code
 
 

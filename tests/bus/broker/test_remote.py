@@ -9,7 +9,9 @@ from hobus.bus.broker.events import FrameReceived, Origin, UnknownKey
 from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, header
 from hobus.bus.messages.control import (
+    Bye,
     CreateToken,
+    Drain,
     Hello,
     Join,
     Joined,
@@ -48,16 +50,16 @@ class Elsewhere:
         got = self.rig.got(name)
         return got[-1] if got else None
 
-    def token(self, operator):
+    def token(self, operator, **fields):
         """The key of a new token, asked of the broker as the operator asks."""
         public = curve.new_pair().public.decode()
-        wanted = CreateToken(public_key=public, role="ho1", ttl_s=60, uses=1)
+        wanted = CreateToken(public_key=public, role="ho1", ttl_s=60, uses=1, **fields)
         answer = self.rig.call(operator, f"operator/1@a:{public}", wanted)
         return public, answer
 
-    def enrolled(self, operator):
+    def enrolled(self, operator, **fields):
         """A worker's key and its name."""
-        public, _ = self.token(operator)
+        public, _ = self.token(operator, **fields)
         mine = curve.new_pair().public.decode()
         joined = self.say(
             public, Kind.JOIN, Join(public_key=mine, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
@@ -115,6 +117,38 @@ def test_a_key_that_is_taken_back_is_cut_off_and_its_orders_go_to_others(there, 
     assert there.rig.requests(other) == ["WO-1"]
     answer = there.say(key, Kind.HELLO, hello(f"{name}@e2"))
     assert decode(Refused, answer.body, BIG).code == "not_enrolled"
+
+
+def test_an_ephemeral_key_is_revoked_once_its_worker_was_gone_for_its_time(there, operator):
+    """Not before; one that was never there counts as gone since it joined, one of another token stays."""
+    key, name = there.enrolled(operator, gone_s=60)
+    kept, kept_name = there.enrolled(operator)
+    there.say(key, Kind.HELLO, hello(f"{name}@e1"))
+    there.rig.advance(59)
+    assert decode(Welcome, there.say(key, Kind.HELLO, hello(f"{name}@e2")).body, BIG)
+    there.say(key, Kind.BYE, Bye())
+    there.rig.advance(59)
+    assert there.rig.cut_keys == []
+    there.rig.advance(5)
+    assert there.rig.cut_keys == [key]
+    assert decode(Refused, there.say(key, Kind.HELLO, hello(f"{name}@e3")).body, BIG).code == "not_enrolled"
+    assert decode(Welcome, there.say(kept, Kind.HELLO, hello(f"{kept_name}@e1")).body, BIG)
+
+
+def test_a_worker_elsewhere_that_is_drained_is_told_to_end_until_it_has(there, operator):
+    """Once more when it comes back from a cut connection; a process of this machine is ended by its launcher."""
+    key, name = there.enrolled(operator)
+    there.say(key, Kind.HELLO, hello(f"{name}@e1"))
+    there.say(key, Kind.READY, Ready(state="ready"))
+    local = there.rig.worker("ho1/1@a")
+    for instance in (f"{name}@e1", "ho1/1@a"):
+        there.rig.call(operator, instance, Drain(instance=instance))
+    assert [got.header.type for got in there.rig.got(key.encode())] == [Drain.TYPE]
+    assert there.rig.got(local) == []
+    assert there.say(key, Kind.HELLO, hello(f"{name}@e1"), connection=b"again").header.type == Drain.TYPE
+    assert there.say(key, Kind.READY, Ready(state="ready"), connection=b"again") is None
+    there.rig.order(there.rig.client("ho2/1@a"), "WO-1")
+    assert there.rig.requests(b"again") == []
 
 
 def test_a_worker_asks_for_models_under_calls_of_its_own_orders_alone(there, operator):

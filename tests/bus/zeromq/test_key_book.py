@@ -25,10 +25,10 @@ def book(folder, **changes):
     return KeyFiles(folder, settings=settings_with(), **({"version": "1.0", "config_digest": DIGEST} | changes))
 
 
-def token_for(keys, *, uses=1, ttl_s=60):
+def token_for(keys, *, uses=1, ttl_s=60, gone_s=0):
     """The public key of a new join token."""
     public = curve.new_pair().public.decode()
-    keys.create_token(CreateToken(public_key=public, role="ho1", ttl_s=ttl_s, uses=uses), NOW)
+    keys.create_token(CreateToken(public_key=public, role="ho1", ttl_s=ttl_s, uses=uses, gone_s=gone_s), NOW)
     return public
 
 
@@ -319,3 +319,20 @@ def test_a_running_broker_s_book_takes_a_key_back_at_once(tmp_path):
     with pytest.raises(BusError) as fault:
         keys.revoke("ho1/remote-1")
     assert fault.value.code == "not_found"
+
+
+def test_an_ephemeral_token_counts_workers_at_once(tmp_path):
+    """Gone for its time a worker is named, by a restarted broker as well; revoked, its use is free and its key is not."""
+    token = token_for(keys := book(tmp_path), uses=1, gone_s=60)
+    mine = join()
+    keys.join(mine, token, NOW)
+    keys.join(join(), token_for(keys), NOW)  # of another token: for good
+    assert keys.join(join(), token, NOW).code == "token_used"
+    keys = book(tmp_path)
+    assert [keys.gone([], 0.0), keys.gone([], 59.9)] == [[], []]
+    assert [keys.gone(["ho1/remote-1"], 60.0), keys.gone([], 61.0), keys.gone([], 120.9)] == [[], [], []]
+    assert keys.gone([], 121.0) == ["ho1/remote-1"]
+    keys.revoke("ho1/remote-1")
+    assert keys.gone([], 999.0) == []
+    assert keys.join(mine, token, NOW).code == "not_enrolled"
+    assert keys.join(join(), token, NOW).name == "ho1/remote-3"

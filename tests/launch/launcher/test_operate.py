@@ -33,7 +33,7 @@ def test_a_role_of_one_process_names_it_and_one_of_several_names_them(monkeypatc
 @pytest.mark.parametrize(
     ("given", "said", "next_one"),
     [
-        ("ho1/remote-1", "a worker of another host", "keys revoke ho1/remote-1"),
+        ("ho1/remote-1", "a worker of another host", "drain ho1/remote-1"),
         ("launcher", "goes with the cluster", "down"),
         ("zygote", "goes with the cluster", "down"),
     ],

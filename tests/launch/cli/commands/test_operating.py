@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages.control import PeerRow
-from hobus.launch.cli.commands.operating import is_offered
+from hobus.launch.cli.commands.operating import is_offered, workers_elsewhere
 
 
 def _peer(role: str, state: str) -> PeerRow:
@@ -24,3 +24,19 @@ def test_a_worker_elsewhere_offers_the_role_too(role: str, state: str, is_there:
     """The launcher has no row of it: the broker's word counts."""
     assert is_offered("ho1", [], [_peer(role, state)]) is is_there
     assert not is_offered("ho1", [], [])
+
+
+def test_workers_of_other_hosts_are_chosen_by_pattern_and_the_idlest_first() -> None:
+    """Never a process of this machine; one that drains already is none of the idlest."""
+    rows = [
+        _peer("ho1", "ready").model_copy(
+            update={"instance": f"ho1/{name}@e", "address": address, "in_flight": at_work, "state": state}
+        )
+        for name, address, at_work, state in [
+            ("1", "", 0, "ready"), ("remote-1", "10.0.0.9", 3, "ready"), ("remote-2", "10.0.0.9", 0, "draining"),
+            ("remote-3", "10.0.0.9", 1, "degraded"), ("remote-12", "10.0.0.9", 2, "ready"),
+        ]
+    ]  # fmt: skip
+    assert workers_elsewhere(rows, "ho1/remote-1", None) == ["ho1/remote-1@e"]
+    assert workers_elsewhere(rows, "ho1/*-?", None) == ["ho1/remote-1@e", "ho1/remote-2@e", "ho1/remote-3@e"]
+    assert workers_elsewhere(rows, "ho1/*", 2) == ["ho1/remote-3@e", "ho1/remote-12@e"]
