@@ -20,7 +20,7 @@ import httpx2
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits
 from hobus.gateway_service.limits import ERROR_MAX_BYTES
-from hobus.gateway_service.providers.http.events import Body
+from hobus.gateway_service.providers.http.events import ReadBody
 from hobus.gateway_service.providers.http.faults import AnswerRefused, AnswerTooLarge
 from hobus.gateway_service.providers.http.provider import RequestSent, SdkClient, current
 
@@ -150,7 +150,7 @@ def _events_of(base: Any) -> Any:
 
     class Events(base[object]):
         async def __stream__(self) -> AsyncGenerator[Any]:
-            body, exchange = Body(), current.get() or RequestSent()
+            body, exchange = ReadBody(), current.get() or RequestSent()
             try:
                 async for piece in self.response.aiter_bytes():
                     for event in body.feed(piece):

@@ -21,7 +21,7 @@ _ERROR = b"error"
 
 
 @dataclass
-class Body:
+class ReadBody:
     """A body as far as it has come.
 
     `feed` and `close` yield each event's JSON value, or text; `close` then the value of what was no event, or its text

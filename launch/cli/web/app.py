@@ -27,7 +27,7 @@ from hobus.bus.errors import RuntimeFault
 from hobus.launch.cli.web import limits, words
 from hobus.launch.cli.web.changes import Changes
 from hobus.launch.cli.web.people import People, Person
-from hobus.launch.cli.web.source import Source
+from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, as_command_error
@@ -58,10 +58,10 @@ class Forbidden(CommandError):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PageRequest:
     """One request of a screen."""
 
-    source: Source
+    source: HomeSource
     path: Mapping[str, str]
     query: Mapping[str, str]
 
@@ -76,7 +76,7 @@ class Look:
         return int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else None
 
 
-class Screen(NamedTuple):
+class PageAnswer(NamedTuple):
     """What a page shows."""
 
     template: str
@@ -95,7 +95,7 @@ class Screen(NamedTuple):
 class Asked:
     """One thing that a person wants done."""
 
-    source: Source
+    source: HomeSource
     person: Person
     path: Mapping[str, str]
     form: Mapping[str, str]
@@ -107,7 +107,7 @@ class Page(NamedTuple):
     """A screen; with a name it stands in the navigation."""
 
     path: str
-    screen: Callable[[Look], Awaitable[Screen]]
+    screen: Callable[[PageRequest], Awaitable[PageAnswer]]
     name: str = ""
 
 
@@ -124,7 +124,7 @@ class Action(NamedTuple):
 class Console:
     """The application of one home."""
 
-    source: Source
+    source: HomeSource
     people: People
     cookie: str
     """Its name: browsers keep cookies by host, without the port."""
@@ -249,8 +249,8 @@ class Console:
 
         return answer
 
-    async def _screen(self, page: Page, request: Request) -> Screen:
-        look = Look(self.source, dict(request.path_params), dict(request.query_params))
+    async def _screen(self, page: Page, request: Request) -> PageAnswer:
+        look = PageRequest(self.source, dict(request.path_params), dict(request.query_params))
         key = json.dumps([page.path, sorted(look.path.items()), sorted(look.query.items())])
         return await self.source.shared(key, lambda: page.screen(look))
 

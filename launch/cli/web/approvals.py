@@ -7,7 +7,7 @@ from typing import Any
 from hobus.bus.messages.ids import position_of
 from hobus.bus.messages.session import HeldCall
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Look, Screen
+from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cli.web.sessions import Walk
 from hobus.launch.sessions.account import moments_in
 from hobus.launch.sessions.history import turns_in
@@ -16,7 +16,7 @@ from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.why_failed import waits_in
 
 
-async def approvals(look: Look) -> Screen:
+async def approvals(look: PageRequest) -> PageAnswer:
     """The held calls of `hobus session list`: whose, which tool, its arguments, since when, what was done."""
     journals, walk = await look.source.journals(), Walk(look.query.get("after", ""))
     rows = await rows_of(
@@ -25,7 +25,7 @@ async def approvals(look: Look) -> Screen:
     waiting = [one for row in rows for one in await _waiting(journals, row)]
     waiting.sort(key=lambda one: one["since"] or "")
     document = {"approvals": waiting, "more": bool(walk.stopped_at)}
-    return Screen(
+    return PageAnswer(
         "approvals.html", "Approvals", document, "session list", {"waiting": waiting, "next": walk.stopped_at}, live="*"
     )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entries, Tail
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.source import Source
+from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.console.errors import CommandError
 from hobus.launch.http.sse import PING, frame
 
@@ -26,7 +26,7 @@ class _Follower:
 class Changes:
     """The followers of one console."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: HomeSource) -> None:
         self._source = source
         self._followers: set[_Follower] = set()
         self._poll: asyncio.Task[None] | None = None

@@ -9,7 +9,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Queues, ReadQueues
 from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
 from hobus.launch.cli.commands import ps
-from hobus.launch.cli.web.app import Asked, Look, Screen
+from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import R
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console.errors import CommandError, UsageFault
@@ -20,13 +20,13 @@ from hobus.launch.launcher.options import SCALABLE, parse_scale
 _LEAVES = {"restart": "start", "drain": "stay"}
 
 
-async def cluster(look: Look) -> Screen:
+async def cluster(look: PageRequest) -> PageAnswer:
     """`hobus ps`, `budget` and `breaker` beside each other; of a home at rest, that nothing runs."""
     source = look.source
     try:
         run = source.run()
     except CommandError as fault:
-        return Screen(
+        return PageAnswer(
             "at_rest.html", "Cluster", {"running": False, "why": fault.message}, "ps", {"fault": fault}, live="beats"
         )
     answer = await source.peers()
@@ -45,10 +45,10 @@ async def cluster(look: Look) -> Screen:
         "breakers": breakers, "own": ps.own_lines(run, source.clock.now()), "scalable": SCALABLE,
         "counts": {role: sum(row.actor.startswith(f"{role}/") and not row.host for row in rows) for role in SCALABLE},
     }  # fmt: skip
-    return Screen("cluster.html", "Cluster", document, "ps", shown, live="beats")
+    return PageAnswer("cluster.html", "Cluster", document, "ps", shown, live="beats")
 
 
-async def _told(look: Look, service: str, question: Message, expect: type[R]) -> R | None:
+async def _told(look: PageRequest, service: str, question: Message, expect: type[R]) -> R | None:
     """None where nobody answers: the page shows what there is."""
     try:
         return await look.source.asked(service, question, expect)

@@ -13,7 +13,7 @@ from hobus.config.secret_refs import redacted
 from hobus.launch.cli.commands.config import rows_of
 from hobus.launch.cli.commands.tools import notes_on, source_rows, tool_rows
 from hobus.launch.cli.provenance_view import change_in_words, configurations_of
-from hobus.launch.cli.web.app import Look, Screen
+from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cluster.config_changed import changed_since
 from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.sessions.provenance import Configuration, changed_between
@@ -21,17 +21,17 @@ from hobus.launch.sessions.provenance import Configuration, changed_between
 _NONE = object()
 
 
-async def tools(look: Look) -> Screen:
+async def tools(look: PageRequest) -> PageAnswer:
     """`hobus tools`: each, where it comes from, who may use it, whether it writes or needs an approval."""
     place, bus = await look.source.connection()
     told = await read_tools(bus, timeout_s=place.client_timeout_s)
     rows, sources = tool_rows(told, place.snapshot), source_rows(told, place.snapshot)
     document = {"home": str(look.source.home.root), "tools": rows, "sources": sources}
     shown = {"rows": rows, "sources": sources, "notes": list(notes_on(rows, sources, place.snapshot))}
-    return Screen("tools.html", "Tools", document, "tools", shown, live="beats")
+    return PageAnswer("tools.html", "Tools", document, "tools", shown, live="beats")
 
 
-async def configuration(look: Look) -> Screen:
+async def configuration(look: PageRequest) -> PageAnswer:
     """`hobus config show --origin`, whether the running cluster goes by it, and which ones the record has."""
     home = look.source.home
     said, before, after = (look.query.get(name, "").strip() for name in ("setting", "before", "after"))
@@ -49,7 +49,9 @@ async def configuration(look: Look) -> Screen:
     document: dict[str, Any] = {"settings": rows, "hidden": hidden, "in_force": shown["in_force"]}
     if before and after:
         shown["difference"] = document["difference"] = difference(_named(known, before), _named(known, after))
-    return Screen("config.html", "Configuration", document, f"config show {said} --origin".replace("  ", " "), shown)
+    return PageAnswer(
+        "config.html", "Configuration", document, f"config show {said} --origin".replace("  ", " "), shown
+    )
 
 
 def difference(one: Configuration, other: Configuration) -> dict[str, Any]:

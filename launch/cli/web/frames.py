@@ -26,8 +26,8 @@ from hobus.launch.cli.tap.capture import CaptureWriter
 from hobus.launch.cli.tap.choice import Choice, Chooser, SeenLives, TurnBook
 from hobus.launch.cli.tap.table import shown_turn
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Console, Look, Screen
-from hobus.launch.cli.web.source import Source
+from hobus.launch.cli.web.app import Console, PageAnswer, PageRequest
+from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console.errors import UnreachableFault, UsageFault
@@ -41,17 +41,17 @@ _LANE, _ROW, _TOP = 130.0, 22.0, 34.0
 """Of a diagram: between two processes, between two frames, above the first."""
 
 
-async def bus(look: Look) -> Screen:
+async def bus(look: PageRequest) -> PageAnswer:
     """`hobus tap`: the page alone; its frames come by a stream, or a turn's as a picture."""
     said = look.query.get("filter", "").strip()
     _wanted(said)
     look.source.run()
-    return Screen(
+    return PageAnswer(
         "bus.html", "Bus", {"filter": said, "frames": "/bus/frames"}, f"tap '{said}'" if said else "tap", {"said": said}
     )
 
 
-async def diagram(look: Look) -> Screen:
+async def diagram(look: PageRequest) -> PageAnswer:
     """`hobus tap 'turn=…' --since`: the frames of one turn that the broker's ring still has, who told whom what."""
     turn = look.query.get("turn", "").strip()
     since = look.query.get("since", "").strip() or f"{limits.RING_S:g}"
@@ -62,7 +62,7 @@ async def diagram(look: Look) -> Screen:
     drawn = drawing([record for record, _ in found][: limits.DIAGRAM_MAX])
     document = {"turn": turn, "frames": [_row(record, turn) for record, turn in found]}
     shown = {"turn": turn, "drawn": drawn, "count": len(found), "left_out": max(0, len(found) - limits.DIAGRAM_MAX)}
-    return Screen("diagram.html", f"Frames of {turn}", document, f"tap 'turn={turn}' --since {since}", shown)
+    return PageAnswer("diagram.html", f"Frames of {turn}", document, f"tap 'turn={turn}' --since {since}", shown)
 
 
 class Arrow(NamedTuple):
@@ -132,7 +132,7 @@ async def captured(request: Request) -> Response:
     return Response(await run_in_threadpool(written), media_type="application/octet-stream", headers=named)
 
 
-async def _live(source: Source, said: str, with_routine: bool) -> AsyncGenerator[str]:
+async def _live(source: HomeSource, said: str, with_routine: bool) -> AsyncGenerator[str]:
     chooser = Chooser(_wanted(said), TurnBook(bus_limits.TAP_RING), source.clock.now, with_routine=with_routine)
     with _reader(source, None) as reader:
         ending = asyncio.get_running_loop().create_task(_end_with_the_cluster(source, reader))
@@ -151,13 +151,13 @@ async def _live(source: Source, said: str, with_routine: bool) -> AsyncGenerator
             ending.cancel()
 
 
-async def _end_with_the_cluster(source: Source, reader: TapReader) -> None:
+async def _end_with_the_cluster(source: HomeSource, reader: TapReader) -> None:
     while cluster_gone(source.home) is None:  # noqa: ASYNC110 - that processes are gone wakes nobody
         await asyncio.sleep(limits.TICK_S)
     reader.close()
 
 
-async def _kept(source: Source, said: str, since: str) -> tuple[list[Choice], SeenLives]:
+async def _kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice], SeenLives]:
     """What the ring holds of the last `since`, and its account. Raises CommandError."""
     try:
         since_s = duration_of(since)
@@ -178,7 +178,7 @@ async def _kept(source: Source, said: str, since: str) -> tuple[list[Choice], Se
 
 
 @contextmanager
-def _reader(source: Source, since_s: float | None) -> Generator[TapReader]:
+def _reader(source: HomeSource, since_s: float | None) -> Generator[TapReader]:
     place = source.place()
     zeromq = ZeroMQ(place.snapshot.config.bus)
     reader = TapReader(zeromq, place.tap, since_s=since_s)

@@ -13,14 +13,14 @@ from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived
 from hobus.launch.cli.commands.cost import KEYS, document_of, keys_of, since_of, spent_in, total
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Look, Screen
+from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.ledger_service.reader import EntryFilter
 
 _WIDTH, _HEIGHT = 1000.0, 120.0
 """Of a picture, in its own units."""
 
 
-class Call(NamedTuple):
+class PlottedCall(NamedTuple):
     """One call of a model that is over."""
 
     sequence: int
@@ -40,26 +40,28 @@ class Call(NamedTuple):
 class Point(NamedTuple):
     """A call in the picture: its place, the height of its bar of tokens, and whether it failed."""
 
-    call: Call
+    call: PlottedCall
     x: float
     y: float | None
     tokens: float
 
 
-def call_in(entry: Entry) -> Call | None:
+def call_in(entry: Entry) -> PlottedCall | None:
     """The call that this entry ends; None: it ends none, or was erased."""
     about = entry.provenance
     facts = (entry.sequence, about.session_id, about.run_seq, about.work_order_id, entry.ledger_at_us)
     if entry.event_type == "PROMPT_RECEIVED" and (said := payload_in(PromptReceived, entry)) is not None:
         model, spent = f"{said.provider_id}/{said.model_id}", (said.input_tokens, said.output_tokens, said.cost_usd)
-        return Call(*facts, model, about.agent_id, said.latency_ms, *spent, "")
+        return PlottedCall(*facts, model, about.agent_id, said.latency_ms, *spent, "")
     if entry.event_type == "PROMPT_FAILED" and (failed := payload_in(PromptFailed, entry)) is not None:
         model = f"{failed.provider_id}/{failed.model_id}"
-        return Call(*facts, model, about.agent_id, None, failed.tokens, 0, failed.cost_usd, entry.reason or "failed")
+        return PlottedCall(
+            *facts, model, about.agent_id, None, failed.tokens, 0, failed.cost_usd, entry.reason or "failed"
+        )
     return None
 
 
-def plotted(calls: Sequence[Call]) -> tuple[list[Point], int, int]:
+def plotted(calls: Sequence[PlottedCall]) -> tuple[list[Point], int, int]:
     """Their points in the order of time, the greatest latency and the most tokens. Pure."""
     slowest = max((one.latency_ms or 0 for one in calls), default=0)
     most = max((one.input_tokens + one.output_tokens for one in calls), default=0)
@@ -76,7 +78,7 @@ def plotted(calls: Sequence[Call]) -> tuple[list[Point], int, int]:
     return points, slowest, most
 
 
-async def gateway(look: Look) -> Screen:
+async def gateway(look: PageRequest) -> PageAnswer:
     """`hobus cost`, and the last calls of `hobus ledger show --stream prompts`."""
     by = look.query.get("by") or "agent,model"
     since = look.query.get("since", "").strip()
@@ -98,4 +100,4 @@ async def gateway(look: Look) -> Screen:
         "median": latencies[len(latencies) // 2] if latencies else None,
         "tail": latencies[min(len(latencies) - 1, len(latencies) * 95 // 100)] if latencies else None,
     }  # fmt: skip
-    return Screen("gateway.html", "Gateway", document, f"cost --by {by}", shown, live="*")
+    return PageAnswer("gateway.html", "Gateway", document, f"cost --by {by}", shown, live="*")

@@ -11,7 +11,7 @@ from hobus.bus.messages.ids import iso
 from hobus.bus.record.payloads.memory import GateResult
 from hobus.launch.cli.commands.memory import place_of_memory
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Asked, Look, Screen
+from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.console.errors import UsageFault
 
 _CHANGES: dict[str, type[m.ConfirmOverlay | m.DeactivateOverlay | m.ActivateOverlay]] = {
@@ -31,7 +31,7 @@ def curve(decay: float) -> str:
     return " ".join(f"{x * _WIDTH:.1f},{_HEIGHT - _HEIGHT * decay * 2 ** (-x * _HALF_LIVES):.1f}" for x in at)
 
 
-async def memory(look: Look) -> Screen:
+async def memory(look: PageRequest) -> PageAnswer:
     """`hobus memory overlays --all`, `signals` and `review` of one agent."""
     look.source.run()
     place = place_of_memory(look.source.home)
@@ -56,10 +56,10 @@ async def memory(look: Look) -> Screen:
         "signals": [(one, gate, curve(one.decay)) for one, gate in zip(rows, gates, strict=True)],
         "is_cut": bool(len(rows) < len(signals.signals) or signals.next),
     }  # fmt: skip
-    return Screen("memory.html", "Memory", document, f"memory overlays --all --agent {agent}", shown)
+    return PageAnswer("memory.html", "Memory", document, f"memory overlays --all --agent {agent}", shown)
 
 
-async def _gate(look: Look, agent: str, signal: m.Accumulator) -> GateResult:
+async def _gate(look: PageRequest, agent: str, signal: m.Accumulator) -> GateResult:
     """How far it is from being learned from: `hobus memory gate`."""
     question = m.CheckGate(agent_id=agent, signal_id=signal.signal_id, principal=signal.principal)
     return (await look.source.asked("ho3", question, m.GateChecked)).gate

@@ -15,7 +15,7 @@ from hobus.launch.cli.commands.ledger_search import found_in
 from hobus.launch.cli.commands.options import filter_given
 from hobus.launch.cli.entry_view import cells, entry_document, shown_bodies
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Asked, Look, Screen
+from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter
 from hobus.ledger_service.index import read_positions
@@ -39,7 +39,7 @@ _VERIFICATION = Verification()
 """Of this process, which serves one home."""
 
 
-async def record(look: Look) -> Screen:
+async def record(look: PageRequest) -> PageAnswer:
     """`hobus ledger search` with words, else `hobus ledger show` by a filter; and how far a verification is."""
     words, said = look.query.get("words", "").strip(), look.query.get("filter", "").strip()
     shown: dict[str, Any] = {"words": words, "said": said, "verification": _VERIFICATION, "hits": None, "rows": []}
@@ -47,7 +47,7 @@ async def record(look: Look) -> Screen:
         question = Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)
         hits = await found_in(look.source.home, await look.source.journals(), question)
         shown |= {"hits": hits, "next": None}
-        return Screen("record.html", "Record", hits.model_dump(mode="json"), "ledger search WORDS", shown)
+        return PageAnswer("record.html", "Record", hits.model_dump(mode="json"), "ledger search WORDS", shown)
     wanted = filter_given(ledger_filter, (said,) if said else (), names=FIELDS, example=EXAMPLE)
     now = look.source.clock.now()
     found, go_on = await look.source.newest(
@@ -57,12 +57,12 @@ async def record(look: Look) -> Screen:
     document = {"entries": [entry_document(one) for one in found], "more": go_on is not None, "next": go_on}
     shown |= {"rows": [(one, cells(one)) for one in found], "next": go_on}
     live = "" if look.sequence("before") is not None else "*"
-    return Screen(
+    return PageAnswer(
         "record.html", "Record", document, "ledger show", shown, live="beats" if _VERIFICATION.is_going else live
     )
 
 
-async def entry(look: Look) -> Screen:
+async def entry(look: PageRequest) -> PageAnswer:
     """`hobus ledger show N --bodies`: where it stands, what it rests on, its bodies by the names of their fields."""
     given = look.path["sequence"]
     number = int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else -1
@@ -76,10 +76,10 @@ async def entry(look: Look) -> Screen:
         if name != "bodies" and value not in ("", None, [])
     }
     shown = {"entry": found, "facts": facts, "bodies": shown_bodies(found)}
-    return Screen("entry.html", f"#{number}", document, f"ledger show {number} --bodies", shown)
+    return PageAnswer("entry.html", f"#{number}", document, f"ledger show {number} --bodies", shown)
 
 
-async def _entry(look: Look, number: int) -> Entry | None:
+async def _entry(look: PageRequest, number: int) -> Entry | None:
     found, _ = await look.source.newest(
         EntryFilter(), before=number + 1, accepts=lambda _: True, limit=1, with_bodies=True
     )
@@ -113,13 +113,13 @@ async def _verified(asked: Asked) -> None:
         _VERIFICATION.is_going = False
 
 
-async def verification(_look: Look) -> Screen:
+async def verification(_look: PageRequest) -> PageAnswer:
     """`hobus ledger verify` as far as it is: what the newest one found."""
     report = _VERIFICATION.report
     document = {"is_going": _VERIFICATION.is_going, "verified": _VERIFICATION.verified, "of": _VERIFICATION.of} | (
         {} if report is None else verdict_of(report)
     )
     shown = {"verification": _VERIFICATION}
-    return Screen(
+    return PageAnswer(
         "verify.html", "Verification", document, "ledger verify", shown, live="beats" if _VERIFICATION.is_going else ""
     )

@@ -14,7 +14,7 @@ from hobus.config.snapshot import load_snapshot
 from hobus.launch.cli.web.app import Console
 from hobus.launch.cli.web.people import People
 from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
-from hobus.launch.cli.web.source import Source
+from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
@@ -64,7 +64,7 @@ async def _serve(
 ) -> int:
     is_about(home.root)
     port: int = bound.getsockname()[1]
-    source = Source(home, at_rest=at_rest)
+    source = HomeSource(home, at_rest=at_rest)
     known = People(source.clock)
     app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS)
     server = make_server(app, config.http, head_timeout_ms=HEAD_TIMEOUT_MS)

@@ -12,7 +12,7 @@ from hobus.bus.messages.session import Command, ProcessTurn, StartSession
 from hobus.launch.cli.commands.session_show import LookedAt, document_of, looked_at
 from hobus.launch.cli.commands.steering import end_session
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Asked, Look, Screen
+from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster.client import connected
 from hobus.launch.console.errors import UsageFault
@@ -37,7 +37,7 @@ class Card(NamedTuple):
     took_ms: int | None
 
 
-async def session(look: Look) -> Screen:
+async def session(look: PageRequest) -> PageAnswer:
     """`hobus session show`: the conversation, who owns it, its run and what that waits for, the last commands."""
     limit = look.number("limit", limits.TURNS, limits.TURNS_MAX)
     journals = await look.source.journals()
@@ -54,7 +54,9 @@ async def session(look: Look) -> Screen:
         "talk": None if talk is None or talk.is_over else talk,
     }  # fmt: skip
     name = shown_session(found.session_id)
-    return Screen("session.html", name, document_of(found, limit), f"session show {name}", shown, live=found.session_id)
+    return PageAnswer(
+        "session.html", name, document_of(found, limit), f"session show {name}", shown, live=found.session_id
+    )
 
 
 def _cards(found: LookedAt, turns: list[TurnSeen]) -> list[Card]:

@@ -8,7 +8,7 @@ from typing import Any
 from hobus.bus.messages.ledger import Hits, Search
 from hobus.launch.cli.commands.ledger_search import found_in
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web.app import Look, Screen
+from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.sessions.journal import rows_of
 from hobus.launch.sessions.summary import SessionRow
 
@@ -24,7 +24,7 @@ STATES: dict[str, Callable[[SessionRow], bool]] = {
 """What may be chosen -> whether a session is that."""
 
 
-async def sessions(look: Look) -> Screen:
+async def sessions(look: PageRequest) -> PageAnswer:
     """`hobus session list --all`, narrowed; `after`: the session that the page before ended with."""
     query = look.query
     state, agent, principal = (query.get(name, "").strip() for name in ("state", "agent", "principal"))
@@ -49,7 +49,7 @@ async def sessions(look: Look) -> Screen:
         "rows": page, "next": next_after, "states": list(STATES), "looked_at": walk.count if walk.stopped_at else 0,
         "chosen": {"state": state, "agent": agent, "principal": principal, "words": words}, "after": after,
     }  # fmt: skip
-    return Screen("sessions.html", "Sessions", document, "session list --all", shown, live="*")
+    return PageAnswer("sessions.html", "Sessions", document, "session list --all", shown, live="*")
 
 
 class Walk:
@@ -72,7 +72,7 @@ class Walk:
         return True
 
 
-async def _sessions_with(look: Look, words: str) -> set[str]:
+async def _sessions_with(look: PageRequest, words: str) -> set[str]:
     """Those in which something with these words was said, the best answers first."""
     found: Hits = await found_in(
         look.source.home, await look.source.journals(), Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)

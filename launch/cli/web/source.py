@@ -34,7 +34,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Message)
 
 
-class Source:
+class HomeSource:
     """The reads of one home; `at_rest`: of its files alone, whether a cluster runs there or not."""
 
     def __init__(self, home: Home, *, at_rest: bool) -> None:

@@ -25,7 +25,7 @@ from hobus.launch.sessions.watched_turn import answer_of
 _log = structlog.get_logger("console")
 
 
-class Talk:
+class PageTalk:
     """One turn under way."""
 
     def __init__(self, place: Place, turn: ProcessTurn, when_over: Callable[[], None]) -> None:
@@ -84,7 +84,7 @@ class Talks:
     """The newest ones of this console."""
 
     def __init__(self) -> None:
-        self._talks: dict[str, Talk] = {}
+        self._talks: dict[str, PageTalk] = {}
 
     def begin(self, place: Place, turn: ProcessTurn, when_over: Callable[[], None]) -> None:
         """The turn is asked for. Raises CommandError where too many are under way."""
@@ -93,9 +93,9 @@ class Talks:
             del self._talks[name]
         if len(self._talks) >= limits.TALKS_MAX:
             raise CommandError("as many turns as may be are under way from this console")
-        self._talks[turn.input_id] = Talk(place, turn, when_over)
+        self._talks[turn.input_id] = PageTalk(place, turn, when_over)
 
-    def of_session(self, session_id: str) -> Talk | None:
+    def of_session(self, session_id: str) -> PageTalk | None:
         """The newest one of it."""
         return next((one for one in reversed(self._talks.values()) if one.turn.session_id == session_id), None)
 

@@ -11,7 +11,7 @@ from hobus.launch.cli.commands.why import changed_lines, compared, document_of
 from hobus.launch.cli.provenance_view import MADE_UNDER, change_in_words, rows_of
 from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import ExplainedTurn, explained
-from hobus.launch.cli.web.app import Look, Screen
+from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cli.why_view import opening, value_in_words
 from hobus.launch.sessions.journal import begun
 from hobus.launch.sessions.why import Span
@@ -50,7 +50,7 @@ def waterfall(spans: Sequence[Span]) -> tuple[list[Bar], int]:
     return bars, (end - begin) // 1000
 
 
-async def turn(look: Look) -> Screen:
+async def turn(look: PageRequest) -> PageAnswer:
     """`hobus why`: what happened when, what the models were shown and where that came from, and what it cost."""
     found = await _found(look, look.path["session_id"], look.path["turn"])
     bars, whole_ms = waterfall(found.why.spans)
@@ -60,15 +60,15 @@ async def turn(look: Look) -> Screen:
         "made_headings": MADE_UNDER, "made": rows_of(found.why.made_of), "in_words": value_in_words,
     }  # fmt: skip
     document = found.document() | found.account.document()
-    return Screen("turn.html", found.name, document, f"why {found.name}", shown, live=found.account.session_id)
+    return PageAnswer("turn.html", found.name, document, f"why {found.name}", shown, live=found.account.session_id)
 
 
-async def difference(look: Look) -> Screen:
+async def difference(look: PageRequest) -> PageAnswer:
     """`hobus diff`: settings, files and stretches of the prompts of two turns, where they are not the same."""
     before, after = look.query.get("before", "").strip(), look.query.get("after", "").strip()
     shown: dict[str, Any] = {"before": before, "after": after, "difference": None}
     if not before or not after:
-        return Screen("diff.html", "Two turns", {}, "diff", shown)
+        return PageAnswer("diff.html", "Two turns", {}, "diff", shown)
     one, other = [await _found(look, *(run_in(given) or (given, None))) for given in (before, after)]
     found = compared(one, other)
     shown |= {
@@ -76,10 +76,10 @@ async def difference(look: Look) -> Screen:
         "assets": [(asset.path, *change_in_words(asset)) for asset in found.assets],
         "stretches": [(each.name, changed_lines(each)) for each in found.stretches],
     }  # fmt: skip
-    return Screen("diff.html", "Two turns", document_of(found), f"diff {found.before} {found.after}", shown)
+    return PageAnswer("diff.html", "Two turns", document_of(found), f"diff {found.before} {found.after}", shown)
 
 
-async def _found(look: Look, session: str, number: str | None) -> ExplainedTurn:
+async def _found(look: PageRequest, session: str, number: str | None) -> ExplainedTurn:
     """Raises CommandError where there is no such turn."""
     session_id = await begun(await look.source.journals(), session, called="TURN")
     return await run_in_threadpool(explained, look.source.home, session_id, number)

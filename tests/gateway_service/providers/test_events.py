@@ -2,14 +2,14 @@
 
 import pytest
 
-from hobus.gateway_service.providers.http.events import Body
+from hobus.gateway_service.providers.http.events import ReadBody
 
 EVENTS = 'id: 1\n: ping\n\ndata: {"a": "x\u2028y"}\n\nevent: ping\ndata: z\n\nevent: b\ndata: {"b":\ndata: 2}\n\n'
 
 
 def read(pieces):
     """Its values, and whether it is whole."""
-    body = Body()
+    body = ReadBody()
     values = [value for piece in pieces for value in body.feed(piece)]
     return [*values, *body.close()], body.is_whole
 

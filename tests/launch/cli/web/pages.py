@@ -16,7 +16,7 @@ from bench.simulated import SimulatedCluster
 from hobus.launch.cli.web.app import Console
 from hobus.launch.cli.web.people import People
 from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
-from hobus.launch.cli.web.source import Source
+from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.home import home_of
 from hobus.launch.lab.simulated import write_out
 
@@ -38,7 +38,7 @@ class Browser:
     """One browser of one console; its pages come as text."""
 
     def __init__(self, root: Path, role: str | None = "operator", *, at_rest: bool = True) -> None:
-        self.source = Source(home_of(root), at_rest=at_rest)
+        self.source = HomeSource(home_of(root), at_rest=at_rest)
         self.people = People(self.source.clock)
         self.console = Console(self.source, self.people, "c", PAGES, ACTIONS, STREAMS)
         self.cookies: dict[str, str] = {}

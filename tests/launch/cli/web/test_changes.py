@@ -11,7 +11,7 @@ import pytest
 from hobus.bus.errors import BusError
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.changes import Changes
-from hobus.launch.cli.web.source import Source
+from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.home import home_of
 
 
@@ -76,7 +76,7 @@ async def test_one_who_follows_all_is_told_of_each(tmp_path):
 
 async def test_what_is_asked_twice_at_once_is_read_once_until_something_changed(tmp_path):
     """And never again from what was read before."""
-    source, reads = Source(home_of(tmp_path), at_rest=True), []
+    source, reads = HomeSource(home_of(tmp_path), at_rest=True), []
 
     async def read():
         reads.append(len(reads))

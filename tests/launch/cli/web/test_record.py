@@ -11,7 +11,7 @@ from hobus.bus.broker.tap_record import TapRecord
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.web import limits, record
 from hobus.launch.cli.web.frames import drawing
-from hobus.launch.cli.web.gateway import Call, plotted
+from hobus.launch.cli.web.gateway import PlottedCall, plotted
 from hobus.launch.cli.web.memory import curve
 from tests.launch.cli.web.pages import Browser, words_in
 
@@ -93,7 +93,7 @@ def test_the_record_is_verified_aside_and_the_page_says_what_was_found(rested, r
 
 def test_a_call_has_its_place_by_time_and_its_height_by_latency():
     """The slowest reaches up to the edge; one that failed has none."""
-    call = Call(1, "s", 1, "WO-1", 0, "p/m", "A", 100, 10, 10, 0.0, "")
+    call = PlottedCall(1, "s", 1, "WO-1", 0, "p/m", "A", 100, 10, 10, 0.0, "")
     points, slowest, most = plotted(
         [call, call._replace(latency_ms=50, input_tokens=30), call._replace(latency_ms=None, failure="x")]
     )
