@@ -12,7 +12,7 @@ answered without the ledger.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -193,21 +193,26 @@ class Store:
     def _acknowledged(self, facts: Sequence[Fact | None], done: asyncio.Future[list[Ack]]) -> list[bool]:
         if done.cancelled() or done.exception() is not None or self._databases.fault is not None:
             return []
+        acks = done.result()
+        placed = [
+            fact.at(ack.sequence) if fact is not None and ack.is_first else None
+            for fact, ack in zip(facts, acks, strict=True)
+        ]
         try:
-            is_new = [self._count(fact, ack) for fact, ack in zip(facts, done.result(), strict=True)]
+            applied = iter(self._apply([fact for fact in placed if fact is not None]))
         except DatabaseFailed:
             return []  # this process ends, and says so to whoever asked
+        is_new = [self._count(fact, ack, applied) for fact, ack in zip(placed, acks, strict=True)]
         if not self._is_behind:
             self.applied_seq = max(self.applied_seq, self._acknowledged_seq)
         return is_new
 
-    def _count(self, said: Fact | None, ack: Ack) -> bool:
-        """Whether what an entry says was new here."""
+    def _count(self, fact: Fact | None, ack: Ack, applied: Iterator[bool]) -> bool:
+        """Whether what an entry says was new here; `applied`: of each fact whether it was."""
         if not ack.is_first:
             self._is_behind = True  # what stands under its id may be somebody else's
             return False
-        fact = said and said.at(ack.sequence)
-        is_new = fact is not None and self._apply([fact])[0]
+        is_new = fact is not None and next(applied)
         if fact is not None and is_new:
             self._since_checkpoint.append(fact)
         if ack.origin == self._bus.instance:
