@@ -13,7 +13,7 @@ from msgspec import Meta, field
 
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.limits import STOPS_MAX, TEMPERATURE_MAX
-from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
+from hobus.bus.messages.base import SENDABLE_MAX, Count, Message, Record, Timestamp
 from hobus.bus.messages.ids import RunId
 
 WorkOrderState = Literal["planned", "dispatched", "executing", "completed", "failed"]
@@ -49,11 +49,15 @@ class Sampling(Record):
     """How the answer is drawn; None: as contract or provider have it."""
 
     temperature: Annotated[Annotated[float, Meta(ge=0, le=TEMPERATURE_MAX)] | None, Meta(description="0 to 2")] = None
-    top_p: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="above 0, up to 1")] = None
-    seed: Annotated[Chosen | None, Meta(description="the same draws again, if the provider can")] = None
-    stop: Annotated[list[NonBlank], Meta(max_length=STOPS_MAX, description="texts before which the answer ends")] = (
-        field(default_factory=list[NonBlank])
-    )
+    top_p: Annotated[Annotated[float, Meta(ge=0, le=1)] | None, Meta(description="0 to 1")] = None
+    seed: Annotated[
+        Annotated[int, Meta(ge=-SENDABLE_MAX - 1, le=SENDABLE_MAX)] | None,
+        Meta(description="the same draws again, if the provider can"),
+    ] = None
+    stop: Annotated[
+        list[Annotated[str, Meta(min_length=1)]],
+        Meta(max_length=STOPS_MAX, description="texts before which the answer ends; line ends too"),
+    ] = field(default_factory=list[str])
 
 
 CLASSIFICATION = "classification"

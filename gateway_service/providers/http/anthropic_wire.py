@@ -43,7 +43,7 @@ def request(
     if "temperature" not in config.omit:
         body["temperature"] = min(prompt.temperature, 1.0)  # its scale ends there
     if (drawn := prompt.sampling) is not None:  # it draws by no seed
-        body |= {"top_p": drawn.top_p} if drawn.top_p else {}
+        body |= {"top_p": drawn.top_p} if drawn.top_p is not None else {}
         body |= {"stop_sequences": drawn.stop} if drawn.stop else {}
     output: dict[str, Any] = {}
     if prompt.reasoning_effort is not None and "reasoning_effort" not in config.omit:

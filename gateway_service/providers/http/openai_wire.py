@@ -43,7 +43,7 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvi
     if prompt.reasoning_effort is not None and "reasoning_effort" not in config.omit:
         body["reasoning_effort"] = prompt.reasoning_effort.lower()
     if (drawn := prompt.sampling) is not None:
-        body |= {name: said for name in ("top_p", "seed", "stop") if (said := getattr(drawn, name))}
+        body |= {name: said for name in ("top_p", "seed", "stop") if (said := getattr(drawn, name)) not in (None, [])}
     if prompt.tools:
         body["tools"] = [
             {

@@ -139,6 +139,21 @@ async def test_openai_is_asked_with_everything_that_the_prompt_says():
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "reply", "wanted"),
+    [(OPENAI, completion(), {"top_p": 0.0, "seed": 0}), (ANTHROPIC, message(), {"top_p": 0.0})],
+)
+async def test_zero_is_a_value_by_which_an_answer_is_drawn(kind, reply, wanted):
+    """It is sent; what nobody said is not."""
+    async with serving(answering(reply)) as server:
+        await ask(instance(kind, server.url), prompt(sampling=Sampling(top_p=0, seed=0)))
+        await ask(instance(kind, server.url), prompt(sampling=Sampling(temperature=0)))
+    drawn = [
+        {name: one.json[name] for name in ("top_p", "seed", "stop") if name in one.json} for one in server.requests
+    ]
+    assert drawn == [wanted, {}]
+
+
 async def test_anthropic_is_asked_with_everything_that_the_prompt_says():
     """The same in its words: the system apart, results of a round in one message, a schema and an effort."""
     async with serving(answering(message())) as server:

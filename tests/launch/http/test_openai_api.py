@@ -353,7 +353,41 @@ def test_how_an_answer_is_drawn_is_the_caller_s_where_the_agent_takes_it(takes):
 
 
 @pytest.mark.parametrize(
-    ("said", "param"), [({"temperature": 3}, "temperature"), ({"top_p": 0}, "top_p"), ({"stop": ["a"] * 5}, "stop")]
+    "drawn",
+    [
+        {"temperature": 0, "top_p": 0, "seed": 0, "stop": "\n"},
+        {"temperature": 2, "top_p": 1, "seed": -(2**63), "stop": ["\n\n", " ", "a", "b"]},
+        {"seed": -5},
+        {"seed": 2**63 - 1, "stop": None},
+    ],
+)
+def test_every_value_that_openai_takes_is_taken_to_the_prompt(door, drawn):
+    """Zero is a value, seeds are any 64 bits, and a line's end is what many answers stop at."""
+    body = {"model": "ADMIN", "messages": [{"role": "user", "content": "hello"}], **drawn}
+    said = {"model": "ADMIN", "input": "hello", **{name: drawn[name] for name in drawn if name != "stop"}}
+
+    async def work():
+        async with door.http() as http:
+            responses = await http.post("/v1/responses", json=said)
+            return responses, await http.post("/v1/chat/completions", json=body)
+
+    assert [answer.status_code for answer in door.run(work())] == [200, 200]
+    sent = [payload_in(PromptSent, entry) for entry in door.cluster.entries() if entry.event_type == "PROMPT_SENT"]
+    asked = [one.sampling for one in sent if one.contract_id == "PRC-SYNTHESIZE-001"][-1]
+    stop = drawn.get("stop") or []
+    assert asked == Sampling(**{**drawn, "stop": [stop] if isinstance(stop, str) else stop})
+
+
+@pytest.mark.parametrize(
+    ("said", "param"),
+    [
+        ({"temperature": 2.1}, "temperature"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"top_p": -0.1}, "top_p"),
+        ({"seed": 2**63}, "seed"),
+        ({"stop": ["a"] * 5}, "stop"),
+    ],
 )
 def test_what_no_model_draws_by_is_refused(door, said, param):
     """400, which names the field."""
