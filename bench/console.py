@@ -1,16 +1,22 @@
-"""Pictures of the console for docs/console.md: `python -m bench.console --write`; needs the extra `browser`, a Chromium.
+"""The console: `python -m bench.console --write` makes the pictures of docs/console.md, `--load` says what it costs.
 
-A cluster of its own, a few turns, one of them with a call that waits; each picture is of what it shows then.
+Pictures need the extra `browser` and a Chromium. The cost is processor time of the cluster's processes for one turn,
+alone and while twenty browsers follow four pages and fetch each anew whenever they are told to.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
 import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+
+import httpx2
 
 from bench.cluster import Cluster, begun, cluster_in, eventually
 
@@ -67,10 +73,83 @@ def write(pictures: Path) -> list[Path]:
     return made
 
 
+BROWSERS, TURNS = 20, 60
+
+
+async def followed(link: str, pages: Sequence[tuple[str, str]], until: asyncio.Event) -> int:
+    """How often the browsers fetched a page, until the turns are over."""
+    base = link.partition("/sign-in")[0]
+    async with httpx2.AsyncClient(base_url=base, timeout=60, limits=httpx2.Limits(max_connections=100)) as client:
+        await client.get(link)
+        fetched = 0
+
+        async def browse(page: str, of: str) -> None:
+            nonlocal fetched
+            async with client.stream("GET", f"/live?of={of}") as told:
+                async for line in told.aiter_lines():
+                    if line == "event: changed":
+                        assert (await client.get(page)).status_code == 200
+                        fetched += 1
+
+        tasks = [asyncio.create_task(browse(*pages[number % len(pages)])) for number in range(BROWSERS)]
+        await until.wait()
+        for task in tasks:
+            task.cancel()
+        failed = [one for one in await asyncio.gather(*tasks, return_exceptions=True) if isinstance(one, Exception)]
+        assert not failed, failed
+    return fetched
+
+
+async def turns(cluster: Cluster) -> float:
+    """Milliseconds of processor time that all processes of the cluster took for a turn."""
+    before = sum(cluster.cpu_s().values())
+    for _ in range(TURNS):
+        await cluster.turn(QUESTIONS[0], timeout_s=60)
+    return 1000 * (sum(cluster.cpu_s().values()) - before) / TURNS
+
+
+async def load(cluster: Cluster, link: str, session: str) -> dict[str, float]:
+    """In turns, so that what grows with the record is in both."""
+    pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
+    alone, watched, fetched = list[float](), list[float](), 0
+    for _ in range(3):
+        alone.append(await turns(cluster))
+        until = asyncio.Event()
+        browsers = asyncio.create_task(followed(link, pages, until))
+        await asyncio.sleep(1)
+        watched.append(await turns(cluster))
+        until.set()
+        fetched += await browsers
+    one, other = min(alone), min(watched)
+    return {"alone_ms": one, "watched_ms": other, "more_percent": 100 * (other / one - 1), "pages_fetched": fetched}
+
+
+def measured() -> dict[str, float]:
+    """What `load` finds on a cluster of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        cluster = cluster_in(Path(directory) / ".hobus")
+        served = None
+        try:
+            cluster.up()
+            session = cluster.ask(QUESTIONS[0])["session_id"]
+            served = begun("console", "--home", str(cluster.home.root), stdin=subprocess.DEVNULL)
+            link = re.search(r"http\S+", served.stdout.readline().decode())[0]
+            return asyncio.run(load(cluster, link, session))
+        finally:
+            if served is not None:
+                served.terminate()
+                served.communicate()
+            cluster.end()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pictures into docs/images")
-    if parser.parse_args().write:
+    parser.add_argument("--load", action="store_true", help="measure what twenty browsers cost the cluster")
+    given = parser.parse_args()
+    if given.load:
+        print(json.dumps({name: round(value, 2) for name, value in measured().items()}, indent=1))
+    elif given.write:
         for path in write(PICTURES):
             print(f"{path.relative_to(PICTURES.parents[1])}  {path.stat().st_size:,} bytes")
     else:

@@ -201,17 +201,8 @@ def keys() -> None:
 @with_json
 def list_keys(*, home: Home) -> Output:
     """List enrolled workers, whether they are connected or not, and keys for HTTP."""
-    names = ("name", "key", "host", "token_id", "version", "enrolled_at")
-    workers = [
-        (one.name, one.fingerprint, one.host, one.token_id, one.version, iso(one.enrolled_at_us / 1_000_000))
-        for one in workers_in(home.keys)
-    ]
-    bearers = [
-        (key.principal, f"key:{key.fingerprint}", "", f"http {key.may}", "", iso(key.created_at_us / 1_000_000))
-        for key in http_keys.keys_in(home)
-    ]
-    rows = [dict(zip(names, row, strict=True)) for row in workers + bearers]
-    shown = [[*(row[name] for name in names[:4]), day_and_minute(parse_iso(row["enrolled_at"]))] for row in rows]
+    rows = keys_in(home)
+    shown = [[*(row[name] for name in _KEY_CELLS), day_and_minute(parse_iso(row["enrolled_at"]))] for row in rows]
 
     def show() -> None:
         headings = ("NAME", "KEY", "HOST", "TOKEN", f"SINCE {zone(SystemClock().now())}")
@@ -223,6 +214,23 @@ def list_keys(*, home: Home) -> Output:
         )
 
     return Output({"keys": rows}, show, indent=None)
+
+
+_KEY_CELLS = ("name", "key", "host", "token_id")
+
+
+def keys_in(home: Home) -> list[dict[str, str]]:
+    """Enrolled workers, then keys for HTTP."""
+    names = (*_KEY_CELLS, "version", "enrolled_at")
+    workers = [
+        (one.name, one.fingerprint, one.host, one.token_id, one.version, iso(one.enrolled_at_us / 1_000_000))
+        for one in workers_in(home.keys)
+    ]
+    bearers = [
+        (key.principal, f"key:{key.fingerprint}", "", f"http {key.may}", "", iso(key.created_at_us / 1_000_000))
+        for key in http_keys.keys_in(home)
+    ]
+    return [dict(zip(names, row, strict=True)) for row in workers + bearers]
 
 
 @keys.command(name="revoke")

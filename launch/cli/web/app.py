@@ -302,7 +302,7 @@ class Console:
         return FileResponse(_HERE / "static" / name, media_type=_STATIC[name])
 
     async def _live(self, request: Request) -> Response:
-        if self.changes.followers >= limits.STREAMS_MAX:
+        if self.changes.streams >= limits.STREAMS_MAX:
             return self._told(request, 503, "As many browsers as may follow this console do", "")
         of = request.query_params.get("of", "")
         return streamed(self.changes.frames(of if of not in ("*", "beats") else "", with_beats=of == "beats"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from hobus.bus.errors import RuntimeFault
@@ -28,31 +29,40 @@ class Changes:
 
     def __init__(self, source: HomeSource) -> None:
         self._source = source
+        self.streams = 0
+        """How many are open."""
         self._followers: set[_Follower] = set()
         self._poll: asyncio.Task[None] | None = None
-
-    @property
-    def followers(self) -> int:
-        """How many there are."""
-        return len(self._followers)
+        self._lists_at = float("-inf")
+        """When those of all sessions were told last."""
+        self._lists_due: float | None = None
+        """When they are told next; None: nothing has changed since."""
 
     async def frames(self, session_id: str, *, with_beats: bool) -> AsyncGenerator[str]:
-        """`changed` each time; `with_beats`: also while nothing is recorded. Ends when its reader goes."""
+        """`changed` when the session has, "": when any has; `with_beats`: regularly instead. Ends with its reader."""
+        self.streams += 1
+        try:
+            yield frame("{}", event="begun")
+            async with aclosing(_beats() if with_beats else self._changes(session_id)) as told:
+                async for one in told:
+                    yield one
+        finally:
+            self.streams -= 1
+
+    async def _changes(self, session_id: str) -> AsyncGenerator[str]:
         one = _Follower(session_id)
         self._followers.add(one)
         if self._poll is None or self._poll.done():
             self._poll = asyncio.get_running_loop().create_task(self._follow())
         try:
-            yield frame("{}", event="begun")
             while True:
                 try:
-                    async with asyncio.timeout(limits.BEAT_S if with_beats else limits.PING_S):
+                    async with asyncio.timeout(limits.PING_S):
                         await one.news.wait()
-                    one.news.clear()
                 except TimeoutError:
-                    if not with_beats:
-                        yield PING
-                        continue
+                    yield PING
+                    continue
+                one.news.clear()
                 yield frame("{}", event="changed")
         finally:
             self._followers.discard(one)
@@ -71,7 +81,8 @@ class Changes:
                 if seen < 0:
                     seen = await self._source.head()
                 place, bus = await self._source.connection()
-                question = Tail(after=seen, limit=limits.TAIL_MAX, wait_ms=limits.TAIL_WAIT_MS)
+                wait_ms = limits.TAIL_WAIT_MS if self._lists_due is None else limits.LISTS_MS
+                question = Tail(after=seen, limit=limits.TAIL_MAX, wait_ms=wait_ms)
                 wait_s = place.client_timeout_s + limits.TAIL_WAIT_MS / 1000
                 page = await bus.request("ledger", question, expect=Entries, timeout_s=wait_s)
                 seen = max(seen, page.head)
@@ -86,7 +97,25 @@ class Changes:
                 await asyncio.sleep(limits.TICK_S)
 
     def _tell(self, sessions: set[str] | None) -> None:
-        self._source.forget()  # who is told asks anew, and is not answered by what was read before
+        """Those of these sessions; those of all of them not so often, and together, so that one read serves them."""
+        now = self._source.clock.monotonic()
+        if sessions is None or sessions:
+            self._source.forget()  # who is told asks anew, and is not answered by what was read before
+            self._lists_due = (
+                max(now, self._lists_at + limits.LISTS_MS / 1000) if self._lists_due is None else self._lists_due
+            )
         for one in self._followers:
-            if sessions is None or (sessions and (not one.session_id or one.session_id in sessions)):
+            if one.session_id and (sessions is None or one.session_id in sessions):
                 one.news.set()
+        if self._lists_due is not None and self._lists_due <= now:
+            self._lists_at, self._lists_due = now, None
+            for one in self._followers:
+                if not one.session_id:
+                    one.news.set()
+
+
+async def _beats() -> AsyncGenerator[str]:
+    """For pages of what stands in no record."""
+    while True:
+        await asyncio.sleep(limits.BEAT_S)
+        yield frame("{}", event="changed")

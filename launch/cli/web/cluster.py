@@ -9,6 +9,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Queues, ReadQueues
 from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
 from hobus.launch.cli.commands import ps
+from hobus.launch.cli.commands.access import keys_in
 from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import R
 from hobus.launch.cluster.run_file import running
@@ -38,11 +39,14 @@ async def cluster(look: PageRequest) -> PageAnswer:
         "queues": None if queues is None else queues.queues,
         "budget": budget,
         "breakers": None if breakers is None else breakers.breakers,
+        "keys": keys_in(source.home),
     }
     slots = {} if answer is None else {one.instance: one.slots for one in answer.peers}
     shown = {
         "run": run, "rows": rows, "slots": slots, "answers": answer is not None, "queues": queues, "budget": budget,
-        "breakers": breakers, "own": ps.own_lines(run, source.clock.now()), "scalable": SCALABLE,
+        "keys": document["keys"], "told": [] if answer is None else ps.listening(answer),
+        "http": source.home.bound(http=True), "breakers": breakers, "own": ps.own_lines(run, source.clock.now()),
+        "scalable": SCALABLE,
         "counts": {role: sum(row.actor.startswith(f"{role}/") and not row.host for row in rows) for role in SCALABLE},
     }  # fmt: skip
     return PageAnswer("cluster.html", "Cluster", document, "ps", shown, live="beats")

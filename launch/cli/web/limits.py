@@ -16,6 +16,8 @@ SHARED_MAX = 256
 """Reads kept for that."""
 TICK_S = 0.7
 """Browsers are told of changes at most so often; the index of the record is not so far behind."""
+LISTS_MS = 3000
+"""Pages of all sessions are made anew at most so often: each is many reads."""
 BEAT_S = 2.0
 """Pages of what the record does not hold, as counters of heartbeats, are made anew so often."""
 TAIL_WAIT_MS = 5000

@@ -54,7 +54,9 @@ async def turn(look: PageRequest) -> PageAnswer:
     """`hobus why`: what happened when, what the models were shown and where that came from, and what it cost."""
     found = await _found(look, look.path["session_id"], look.path["turn"])
     bars, whole_ms = waterfall(found.why.spans)
+    said: dict[str, int] = {}
     shown: dict[str, Any] = {
+        "failures": [(one, said.setdefault(one.words, one.sequence)) for one in found.why.failures],
         "found": found, "turn": found.account.turn, "why": found.why, "bars": bars, "whole_ms": whole_ms,
         "told": [one.strip() for one in opening(found)], "moments": found.account.lines(), "taken": found.account.taken,
         "made_headings": MADE_UNDER, "made": rows_of(found.why.made_of), "in_words": value_in_words,

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.changes import Changes
@@ -19,7 +20,7 @@ class _Record:
     """A source whose ledger answers as it is told; None: it is away."""
 
     def __init__(self, *pages):
-        self.pages, self.forgotten, self.asked = list(pages), 0, asyncio.Event()
+        self.pages, self.forgotten, self.clock = list(pages), 0, SystemClock()
 
     async def head(self):
         """Of the record."""
@@ -57,7 +58,7 @@ async def told(source, session, *, count):
             while len(found) < count:
                 found += [(await anext(frames)).partition("\n")[0]]
     await changes.close()
-    return found, changes.followers
+    return found, changes.streams
 
 
 @pytest.mark.parametrize("page", [["a", "b"], ["x", "y", "z"], None])
@@ -72,6 +73,28 @@ async def test_one_who_follows_all_is_told_of_each(tmp_path):
     """And nobody of nothing: a poll that brought no entry tells nobody."""
     source = _Record([], ["b"])
     assert await told(source, "", count=2) == (["event: begun", "event: changed"], 0)
+
+
+async def test_those_of_all_sessions_are_told_together_and_seldom(monkeypatch):
+    """Of changes one after the other they hear once, and of the last one all the same, once its time has come."""
+    monkeypatch.setattr(limits, "LISTS_MS", 10**9)
+    changes = Changes(_Record())
+    followers = [changes.frames("", with_beats=False) for _ in range(3)]
+    assert {(await anext(one)).partition("\n")[0] for one in followers} == {"event: begun"}
+    waiting = [asyncio.ensure_future(anext(one)) for one in followers]
+    while len(changes._followers) < len(followers):
+        await asyncio.sleep(0)
+    changes._tell({"a"})
+    assert {one.partition("\n")[0] for one in await asyncio.gather(*waiting)} == {"event: changed"}
+    changes._tell({"b"})
+    changes._tell(set())
+    assert not any(one.news.is_set() for one in changes._followers)
+    changes._lists_due = 0.0
+    changes._tell(set())
+    assert all(one.news.is_set() for one in changes._followers)
+    for one in followers:
+        await one.aclose()
+    await changes.close()
 
 
 async def test_what_is_asked_twice_at_once_is_read_once_until_something_changed(tmp_path):
