@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.builders import SESSION, prompt
+from hobus.bus import limits as bus_limits
 from hobus.bus.codec import unpack_header
 from hobus.bus.errors import GatewayError, RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
@@ -161,9 +162,10 @@ class Loses:
 
 
 @pytest.mark.parametrize(("patience_s", "reason"), [(10.0, "UNAVAILABLE"), (3.0, "CANCELLED")])
-def test_a_call_that_cannot_read_its_own_record_ends_it_as_not_sent(make, patience_s, reason):
+def test_a_call_that_cannot_read_its_own_record_ends_it_as_not_sent(make, patience_s, reason, monkeypatch):
     """The first ack is lost, the second one says "known", and the look at what is known brings nothing."""
-    cluster = make(ledger={"request_timeout_ms": 1000})
+    monkeypatch.setattr(bus_limits, "LEDGER_REQUEST_TIMEOUT_MS", 1000)
+    cluster = make()
 
     async def scenario():
         cluster.world.network.weather = Loses(Written.TYPE)
@@ -182,9 +184,10 @@ def test_a_call_that_cannot_read_its_own_record_ends_it_as_not_sent(make, patien
     assert totals(cluster) == (0, 0)
 
 
-def test_a_call_whose_record_stands_on_a_disk_that_is_full_now_is_ended_as_not_sent(make):
+def test_a_call_whose_record_stands_on_a_disk_that_is_full_now_is_ended_as_not_sent(make, monkeypatch):
     """Its ack is lost, and a full disk must not keep the ledger from saying what it knows."""
-    cluster = make(ledger={"request_timeout_ms": 1000})
+    monkeypatch.setattr(bus_limits, "LEDGER_REQUEST_TIMEOUT_MS", 1000)
+    cluster = make()
     medium = cluster.world.media["ledger"]
 
     async def scenario():
@@ -201,9 +204,10 @@ def test_a_call_whose_record_stands_on_a_disk_that_is_full_now_is_ended_as_not_s
     check_attempts(cluster.run(scenario()))
 
 
-def test_the_end_of_a_spooled_call_stands_behind_its_beginning(make):
+def test_the_end_of_a_spooled_call_stands_behind_its_beginning(make, monkeypatch):
     """The ledger hears of the call late, and of its end at once: the record has them in their order all the same."""
-    cluster = make(ledger={"request_timeout_ms": 1000})
+    monkeypatch.setattr(bus_limits, "LEDGER_REQUEST_TIMEOUT_MS", 1000)
+    cluster = make()
 
     async def act(_prompt):
         cluster.world.network.weather = None

@@ -28,7 +28,12 @@ def sendable(role):
 
 def test_it_may_send_what_it_needs_and_a_client_no_more_than_before():
     """Turns, commands, the record; views of sessions, peers and a key's memory, and vectors, for the HTTP door alone."""
-    assert sendable("http") == TURNS | RECORD | MEMORY | {"session.read", "broker.read_peers", "gateway.embed"}
+    assert sendable("http") == TURNS | RECORD | MEMORY | {
+        "session.read",
+        "broker.read_peers",
+        "broker.read_queues",
+        "gateway.embed",
+    }
     assert sendable("door") == TURNS | RECORD
 
 

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from hobus.actors.ho2_supervisor.limits import SNAPSHOT_ENTRIES
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
 from hobus.launch.cli.commands import session as command
-from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home
 from hobus.launch.sessions import journal, journal_files
 from hobus.launch.sessions.journal import first_of_each
@@ -75,7 +75,7 @@ def test_of_a_long_session_its_end_is_read_and_never_the_whole(monkeypatch):
         async def whole(self, _session_id: str) -> list[Entry]:
             raise AssertionError("all of it was read")
 
-    between = own_config.shipped()["sessions"]["snapshot_entries"]
+    between = SNAPSHOT_ENTRIES
     monkeypatch.setattr(journal, "is_enough", lambda entries, has_earlier: len(entries) > between)
     found = asyncio.run(journal.end_of(Long(), "a"))
     assert len(found) == asked[-1] > between and len(asked) == 2
