@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt
+from hobus.bus.messages.work_order import ToolCall
 from hobus.launch.cli.web import app
 from hobus.ledger_service.reader import head_of
-from tests.launch.cli.web.pages import Browser, recorded
+from tests.launch.cli.web.pages import Browser, recorded, words_in
+from tests.simulation.test_caller_tools import Scripted, call
 
 CORPUS = (
     "<script>alert(1)</script>",
@@ -54,10 +58,24 @@ class _Markup(HTMLParser):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A home in which all of it was said; the embedded model says it again."""
+    """A home in which all of it was said: by people, in arguments and results of tools, by a model and a provider."""
     root = tmp_path_factory.mktemp("hostile") / "home"
-    recorded(root, CORPUS)
+    recorded(root, CORPUS, providers={"offline": Scripted(_hostile)})
     return root
+
+
+def _hostile(prompt: Prompt) -> list[ToolCall] | str:
+    """A call with everything of it in its arguments, and then the same as an answer; the last message meets a fault."""
+    whole = "\n".join(CORPUS)
+    if any(CORPUS[-1][:8] in message.text for message in prompt.messages[-1:]):
+        raise GatewayError("PROVIDER_ERROR", f"the provider said: {CORPUS[0]} {CORPUS[1]}", retryable=False)
+    if any(message.role == "tool" for message in prompt.messages[-1:]):
+        return whole
+    return [
+        call(1, "search", query=whole),
+        call(2, "read_file", path=CORPUS[1]),
+        call(3, "no_such_<b>tool", x=CORPUS[0]),
+    ]
 
 
 def test_a_hostile_text_is_a_text_in_every_page(hostile):
@@ -92,7 +110,14 @@ def test_a_hostile_text_is_a_text_in_every_page(hostile):
     page = _Markup(browser.get(f"/sessions/{session}?limit=50").text)
     for said in CORPUS[:6]:
         assert said in page.text
-    assert "49" not in page.text.replace("#49", "")
+    assert "{{ 7 * 7 }}" in page.text
+    failed = browser.get(f"/sessions/{session}/turns/{len(CORPUS)}").text
+    assert (
+        "What failed" in failed and "PROVIDER_ERROR" in failed and f"the provider said: {CORPUS[0]}" in words_in(failed)
+    )
+    assert failed.count("the provider said") < failed.count("PROVIDER_ERROR"), (
+        "words that were said before are not said again"
+    )
 
 
 def test_a_hostile_address_is_a_text_too(hostile):
