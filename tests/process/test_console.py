@@ -175,6 +175,15 @@ def test_what_only_a_cluster_knows_is_shown_as_the_commands_do(cluster, serve, t
     read = cluster("tap", "-r", str(capture), "--json")
     assert read.code == exit_codes.OK and read.out.count('"wo.execute"') >= 3
     assert console.client.get("/bus?filter=colour=red").status_code == 404
+    kept = serve("--capture", str(capture))
+    shown = kept.client.get("/bus.json").json()
+    assert {row["type"] for row in shown["frames"]} == {"wo.execute"} and len(shown["frames"]) == read.out.count(
+        '"wo.execute"'
+    )
+    assert kept.client.get("/bus").text.count("<td>wo.execute") == len(shown["frames"])
+    assert kept.client.get(f"/bus/diagram.json?turn={name}").json()["frames"] == shown["frames"]
+    capture.write_bytes(b"no capture")
+    assert "not a capture" in kept.client.get("/bus?filter=").text
     assert console.client.get("/tools.json").json()["tools"] == cluster("tools", "--json").json["tools"]
     cluster.ask("Never delete a package.")
     memory = console.client.get("/memory.json").json()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import importlib
+from pathlib import Path
 
 import click
 
@@ -25,8 +26,12 @@ _ROLES = ("operator", "viewer")
     help="Print a link for this person, an operator or a viewer; may be repeated. Default: you, an operator.",
 )  # fmt: skip
 @click.option("--read-only", "at_rest", is_flag=True, help="Read the home's files alone; ask and change nothing.")
+@click.option(
+    "--capture", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+    help="Show the frames of this capture (hobus tap -w) in place of the bus; as --read-only otherwise.",
+)  # fmt: skip
 @with_home
-def console(*, home: Home, port: int, people: tuple[str, ...], at_rest: bool) -> int:
+def console(*, home: Home, port: int, people: tuple[str, ...], at_rest: bool, capture: Path | None) -> int:
     """Serve the console to browsers of this machine until Ctrl-C, and print a one-time link for each person.
 
     Its pages show what ps, session, why, ledger, cost, memory, tools, config and tap show, and do the same commands.
@@ -36,7 +41,7 @@ def console(*, home: Home, port: int, people: tuple[str, ...], at_rest: bool) ->
     named = [_person(one) for one in people or (getpass.getuser(),)]
     # By name: no other command loads a web server.
     served = importlib.import_module("hobus.launch.cli.web.serving").serve
-    code: int = served(home, port=port, people=named, at_rest=at_rest)
+    code: int = served(home, port=port, people=named, at_rest=at_rest, capture=capture)
     return code
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from hobus.bus.messages.ids import TurnRef
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cli.commands.options import filter_given
-from hobus.launch.cli.tap.capture import CaptureWriter
+from hobus.launch.cli.tap.capture import CaptureDamaged, CaptureReader, CaptureWriter
 from hobus.launch.cli.tap.choice import Choice, Chooser, SeenLives, TurnBook
 from hobus.launch.cli.tap.table import shown_turn
 from hobus.launch.cli.web import limits
@@ -30,7 +30,8 @@ from hobus.launch.cli.web.app import Console, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.cluster.version import software_version
-from hobus.launch.console.errors import UnreachableFault, UsageFault
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UnreachableFault, UsageFault, of_os_error
 from hobus.launch.console.output import clock_time
 from hobus.launch.filters.quantities import duration_of
 from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, short, tap_filter
@@ -42,13 +43,19 @@ _LANE, _ROW, _TOP = 130.0, 22.0, 34.0
 
 
 async def bus(look: PageRequest) -> PageAnswer:
-    """`hobus tap`: the page alone; its frames come by a stream, or a turn's as a picture."""
-    said = look.query.get("filter", "").strip()
+    """`hobus tap`: the page alone, whose frames come by a stream; of a capture its last frames that are wanted."""
+    said, capture = look.query.get("filter", "").strip(), look.source.capture
+    command = f"tap '{said}'" if said else "tap"
     _wanted(said)
-    look.source.run()
-    return PageAnswer(
-        "bus.html", "Bus", {"filter": said, "frames": "/bus/frames"}, f"tap '{said}'" if said else "tap", {"said": said}
-    )
+    shown: dict[str, Any] = {"said": said, "capture": capture, "rows": [], "account": []}
+    if capture is None:
+        look.source.run()
+        return PageAnswer("bus.html", "Bus", {"filter": said, "frames": "/bus/frames"}, command, shown)
+    choices, account = await _kept(look.source, said, "")
+    rows = [_row(one.record, one.turn) for choice in choices for one in choice.chosen]
+    shown |= {"rows": rows[: -limits.FRAMES_MAX - 1 : -1], "account": account.lines()}
+    document = {"filter": said, "frames": rows, "account": account.document()}
+    return PageAnswer("bus.html", "Bus", document, f"{command} -r {capture.name}", shown)
 
 
 async def diagram(look: PageRequest) -> PageAnswer:
@@ -158,7 +165,9 @@ async def _end_with_the_cluster(source: HomeSource, reader: TapReader) -> None:
 
 
 async def _kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice], SeenLives]:
-    """What the ring holds of the last `since`, and its account. Raises CommandError."""
+    """What the ring holds of the last `since`, else what the capture does; and its account. Raises CommandError."""
+    if source.capture is not None:
+        return await run_in_threadpool(_of_capture, source.capture, _wanted(said), source.clock.now)
     try:
         since_s = duration_of(since)
     except ValueError:
@@ -175,6 +184,19 @@ async def _kept(source: HomeSource, said: str, since: str) -> tuple[list[Choice]
         except TimeoutError:
             raise UnreachableFault("the broker did not answer in time") from None
     return choices, chooser.account
+
+
+def _of_capture(path: Path, wanted: Any, now: Callable[[], float]) -> tuple[list[Choice], SeenLives]:
+    """Twice, as `hobus tap -r` does: which turn a frame is of may be said behind it."""
+    chooser = Chooser(wanted, TurnBook(None), now, with_routine=False)
+    try:
+        for batch in CaptureReader(path).batches():
+            chooser.book.learn(batch.records)
+        return [chooser.choose(batch) for batch in CaptureReader(path).batches()], chooser.account
+    except CaptureDamaged as fault:
+        raise CommandError(str(fault), exit_code=exit_codes.INTEGRITY) from None
+    except OSError as error:
+        raise of_os_error(error, doing="the capture cannot be read") from error
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hobus.config.on_demand import snapshot_on_demand
@@ -19,7 +20,6 @@ from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.record import demand_record
-from hobus.launch.cluster.run_file import running
 from hobus.launch.console.errors import CommandError, UsageFault, is_about
 from hobus.launch.console.interrupt import raise_at_interrupt
 from hobus.launch.console.output import is_terminal, say
@@ -33,9 +33,10 @@ HOST = "127.0.0.1"
 """It has no TLS, and is for this machine alone; from elsewhere: an ssh tunnel."""
 
 
-def serve(home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: bool) -> int:
+def serve(home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: bool, capture: Path | None) -> int:
     """Until Ctrl-C or SIGTERM. Raises CommandError: nothing to show, or the port is taken."""
-    config = _settings(home, at_rest=at_rest)
+    source = HomeSource(home, at_rest=at_rest or capture is not None, capture=capture)
+    config = _settings(source)
     bound = socket.socket()
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -44,27 +45,25 @@ def serve(home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: 
         bound.close()
         raise UsageFault(f"--port {port}: {error.strerror}", hint="without --port any free one is taken") from None
     raise_at_interrupt()
-    return asyncio.run(_serve(home, config, bound, people, at_rest=at_rest))
+    return asyncio.run(_serve(source, config, bound, people))
 
 
-def _settings(home: Home, *, at_rest: bool) -> AdminConfig:
+def _settings(source: HomeSource) -> AdminConfig:
     """Limits of connections are those of the HTTP door: of the cluster that runs, else of the home's files."""
-    if not at_rest:
-        try:
-            running(home)
-            return snapshot_on_demand(home.snapshot.read_bytes()).config
-        except (CommandError, FileNotFoundError):
-            pass
-    demand_record(home)
-    return load_snapshot(layers_of(home)).config
+    try:
+        source.run()
+        return snapshot_on_demand(source.home.snapshot.read_bytes()).config
+    except (CommandError, FileNotFoundError):
+        if source.capture is None:
+            demand_record(source.home)
+    return load_snapshot(layers_of(source.home)).config
 
 
 async def _serve(
-    home: Home, config: AdminConfig, bound: socket.socket, people: Sequence[tuple[str, str]], *, at_rest: bool
+    source: HomeSource, config: AdminConfig, bound: socket.socket, people: Sequence[tuple[str, str]]
 ) -> int:
-    is_about(home.root)
+    is_about(source.home.root)
     port: int = bound.getsockname()[1]
-    source = HomeSource(home, at_rest=at_rest)
     known = People(source.clock)
     app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS)
     server = make_server(app, config.http, head_timeout_ms=HEAD_TIMEOUT_MS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, TypeVar
 
 from starlette.concurrency import run_in_threadpool
@@ -35,11 +36,12 @@ R = TypeVar("R", bound=Message)
 
 
 class HomeSource:
-    """The reads of one home; `at_rest`: of its files alone, whether a cluster runs there or not."""
+    """The reads of one home; `at_rest`: of its files alone, whatever runs there; `capture`: of a tap."""
 
-    def __init__(self, home: Home, *, at_rest: bool) -> None:
+    def __init__(self, home: Home, *, at_rest: bool, capture: Path | None = None) -> None:
         self.home = home
         self.at_rest = at_rest
+        self.capture = capture
         self.clock = SystemClock()
         self._held = AsyncExitStack()
         self._connecting = asyncio.Lock()
