@@ -173,6 +173,12 @@ class Disk(Protocol):
         ...
 
 
+class Anew(str):
+    """A piece of an answer before which all earlier ones are taken back: they were no part of it."""
+
+    __slots__ = ()
+
+
 class Provider(Protocol):
     """One model provider instance.
 
@@ -194,7 +200,8 @@ class Provider(Protocol):
     ) -> PromptResponse:
         """One attempt, no retries; raises GatewayError with a provider code. Cancelling stops the HTTP call.
 
-        `on_delta`, where given, is told pieces of the content as they come: in order, together a beginning of it.
+        `on_delta`, where given, is told pieces of the content as they come: in order, together a beginning of it from
+        the last `Anew` on.
         """
         ...
 

@@ -17,7 +17,7 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting, Waits
 
 Listener = Callable[[Message], None]
-Reason = Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"]
+Reason = Literal["retry", "tools", "take_over", "degraded", "rejected", "steered", "thought"]
 Place = Literal["next", "anew", "lost"]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from hobus.bus.port import Anew
 from hobus.bus.streaming import Draft
 from hobus.gateway_service.limits import FRAMES_PER_S
 
@@ -44,6 +45,10 @@ class Pieces:
 
     def add(self, text: str) -> None:
         """The provider's next piece; whatever it holds, it fails nothing."""
+        if isinstance(text, Anew):
+            self._stop()
+            self._held = ""
+            self._draft.take_back("thought")
         room = text[: self._chars_left]
         self._chars_left -= len(room)
         self.said_chars += len(text)

@@ -25,7 +25,8 @@ class StreamReset(Message, wire="stream.reset"):
 
     run: Annotated[str, Meta(description="`<session>-<run>`")] = ""
     reason: Annotated[
-        Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"], Meta(description="why")
+        Literal["retry", "tools", "take_over", "degraded", "rejected", "steered", "thought"],
+        Meta(description="why; `thought`: it was only thinking"),
     ]
 
 

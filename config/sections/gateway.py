@@ -27,6 +27,10 @@ class ModelConfig(Section):
         default=None,
         description="its window: prompt and answer together; null: as its server says, if it does",
     )
+    thinks_first: bool = Field(
+        default=False,
+        description="begins to think without `<think>`, which its template writes: nothing before `</think>` is told",
+    )
 
 
 def _plain_address(url: str) -> str:

@@ -34,6 +34,7 @@ WHY_AGAIN = {
     "take_over": "… another supervisor takes over",
     "degraded": "… answering with a bare model call",
     "rejected": "… trying again",
+    "thought": "… that was only thinking",
     "steered": "… taking up what was said meanwhile",
 }
 """What stands in place of what was taken back."""

@@ -34,7 +34,7 @@ SECTIONS = list(sections(AdminConfig, set()))
 def test_no_setting_has_a_default_in_code() -> None:
     """A missing value is an error at start, never a number that nobody chose. Only without section ho3 memory is off.
 
-    A model's window is nobody's choice: what is not stated is asked of its server.
+    A model's window is nobody's choice: what is not stated is asked of its server; nor is how it thinks.
     """
     optional = [
         f"{section.__name__}.{name}"
@@ -42,7 +42,7 @@ def test_no_setting_has_a_default_in_code() -> None:
         for name, field in section.model_fields.items()
         if not field.is_required()
     ]
-    assert optional == ["AdminConfig.ho3", "ModelConfig.context_tokens"]
+    assert optional == ["AdminConfig.ho3", "ModelConfig.context_tokens", "ModelConfig.thinks_first"]
 
 
 def test_every_section_is_frozen_and_refuses_unknown_keys() -> None:

@@ -12,6 +12,8 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.port import Anew
+from hobus.launch.http.openai_answers import Delivered
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts
 
@@ -92,6 +94,18 @@ def test_a_failed_attempt_is_taken_back_before_the_next_one_speaks(cluster):
     assert shown(frames) == "second try"
     assert [frame.attempt for frame in frames if isinstance(frame, StreamDelta)] == [1, 1, 2, 2]
     check_attempts(cluster.run(cluster.entries(rests_s=2)))
+
+
+def test_what_was_only_thought_is_taken_back_at_once(cluster):
+    """Also what was held for the next frame; OpenAI's stream goes on in a paragraph, and says nothing twice."""
+    says(cluster, "secret ", "stuff", Anew("vis"), "ible", then=answered("visible"))
+    frames: list[Message] = []
+    response = cluster.run(ask(cluster, frames, prompt(stream=True)))
+    assert [frame.reason for frame in frames if isinstance(frame, StreamReset)] == ["thought"]
+    assert shown(frames) == response.content == "visible"
+    sent = Delivered()
+    told = "".join([*map(sent.take, frames), sent.finish(response.content)])
+    assert told == "secret stuff\n\nvisible"
 
 
 def test_what_a_provider_says_fails_no_call(cluster):

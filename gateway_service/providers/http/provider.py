@@ -20,6 +20,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.port import Anew
 from hobus.config.sections.gateway import AnthropicProvider, GatewayConfig, OpenAIProvider
 from hobus.gateway_service import limits, pricing
 from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
@@ -149,7 +150,10 @@ class HttpProvider:
             if not fault.facts.get(faults.TOO_LARGE):
                 raise
             response = answer_without_key(reader.cut_off(prompt.max_tokens), self._key)
-        (self._closes_alone.add if reader.content.has_closed_alone else self._closes_alone.discard)(model_id)
+        if reader.content.has_closed_alone:
+            self._closes_alone.add(model_id)
+        elif response.finish_reason != "length":  # else it may have been about to
+            self._closes_alone.discard(model_id)
         return pricing.with_usage(prompt, response, self.chars_per_token, thought_chars=reader.thought_chars)
 
     async def _vectors(
@@ -194,7 +198,8 @@ class HttpProvider:
             return [an_object(item, "a model") for item in a_list(found["data"], "the list of models") if item["id"]]
 
     def _reader(self, prompt: Prompt, model_id: str) -> AnswerReader:
-        content = SpokenText(closes_alone=model_id in self._closes_alone)
+        is_known = any(row.model_id == model_id and row.thinks_first for row in self.config.models)
+        content = SpokenText(closes_alone=model_id in self._closes_alone, thinks_first=is_known)
         return AnswerReader(self._wire, ToolNames.of(prompt), model_id, content)
 
     def window(self, model_id: str) -> int | None:
@@ -231,8 +236,12 @@ class HttpProvider:
             return answer
         async with aclosing(client.stream(wire.PATH, body, timeout_s)) as events:
             async for event in self._until_whole(events, reader, timeout_s):
-                if text := reader.add(event):
-                    on_delta(said_without_key(text, self._key))
+                had_closed = reader.content.has_closed_alone
+                text = said_without_key(reader.add(event), self._key)
+                if reader.content.has_closed_alone and not had_closed:
+                    on_delta(Anew(text))
+                elif text:
+                    on_delta(text)
         return reader.ended(is_done=_is_done())
 
     async def _until_whole(

@@ -144,8 +144,10 @@ class AnswerReader:
     def response(self) -> PromptResponse:
         """What has come."""
         self.content.close()
-        said, refusal = "".join(self.content.said), mended("".join(self.refusal))
         finish = FINISH_WORDS.get(self.finish_reason, self.finish_reason)
+        if finish in ("length", TOO_LARGE):
+            self.content.cut()
+        said, refusal = "".join(self.content.said), mended("".join(self.refusal))
         if finish == "stop" and self.calls:
             finish = "tool_calls"
         return PromptResponse(

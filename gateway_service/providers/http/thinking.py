@@ -3,7 +3,8 @@
 Thinking stands before an answer, or nowhere: one `<think>…</think>` at the very beginning, up to the first closing; an
 answer that is cut in it has the opening alone. Of some models a server's template writes the opening, so that a closing
 comes alone: it ends thinking if no opening stands anywhere before it, and it is neither in backticks or quotes nor in
-the middle of a sentence. All else is text, tags and all: rather is a thought shown than a word of an answer lost.
+the middle of a sentence; what was told before it is taken back. All else is text, tags and all: rather is a thought
+shown than a word of an answer lost.
 """
 
 from __future__ import annotations
@@ -28,12 +29,16 @@ def mended(text: str) -> str:
 class SpokenText:
     """The content of an answer as it comes; `said` and `thought` hold what is decided."""
 
-    def __init__(self, *, closes_alone: bool = False) -> None:
-        """`closes_alone`: the model is known to think without an opening; nothing is told before its closing."""
+    def __init__(self, *, closes_alone: bool = False, thinks_first: bool = False) -> None:
+        """`closes_alone`: the model's last answer thought without an opening: nothing is told before a closing.
+
+        `thinks_first`: every answer of it does, as its configuration says.
+        """
         self.said: list[str] = []
         self.thought: list[str] = []
         self.has_closed_alone = False
-        self._closes_alone = closes_alone
+        self._closes_alone = closes_alone or thinks_first
+        self._thinks_first = thinks_first
         self._state = "begin"
         self._is_settled = False  # no tag that comes is more than text
         self._backticks = 0
@@ -51,6 +56,11 @@ class SpokenText:
         """The rest of it, once nothing more comes."""
         self._held = mended(self._held)
         return self._told(is_last=True)
+
+    def cut(self) -> None:
+        """No more comes of a closed answer that is cut: of a model that thinks first, and did not end that, no word."""
+        if self._thinks_first and not self._is_settled:
+            self.thought, self.said = [*self.thought, *self.said], []
 
     def _told(self, *, is_last: bool) -> str:
         if self._state == "begin":

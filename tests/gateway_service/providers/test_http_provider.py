@@ -26,6 +26,7 @@ from bench.gateway.servers import (
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import PromptMessage, ToolSpec
 from hobus.bus.messages.work_order import Sampling, Segment, ToolCall
+from hobus.bus.port import Anew
 from hobus.gateway_service.providers.http import openai_wire
 
 SCHEMA = {
@@ -544,3 +545,19 @@ async def test_a_model_streams_again_after_an_answer_that_closed_thinking_that_i
             told.append([])
             await ask(provider, on_delta=told[-1].append)
     assert (told[1], len(told[2])) == ([], len("plain"))
+    assert [type(one) for one in told[0]].count(Anew) == 1
+    last = max(place for place, one in enumerate(told[0]) if isinstance(one, Anew))
+    assert ("".join(told[0][:last]).strip(), "".join(told[0][last:])) == ("hm", "7")
+
+
+UNPRICED = dict.fromkeys(("input_usd_per_million", "output_usd_per_million", "cached_usd_per_million"))
+
+
+async def test_a_stream_of_a_model_that_thinks_first_tells_nothing_of_its_thinking():
+    """Not even the first one, as its row says so."""
+    said = [piece(content=letter) for letter in "hm\n</think>\n\n7!"]
+    async with serving(streaming([*said, piece("stop")], end=DONE)) as server:
+        row = {"model_id": "tiny", "sees": False, "thinks_first": True, **UNPRICED}
+        provider, told = instance(OPENAI, server.url, models=[row]), []
+        answer = await ask(provider, on_delta=told.append)
+    assert ("".join(told), answer.content) == ("7!", "7!")

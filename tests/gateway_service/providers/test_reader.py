@@ -240,6 +240,22 @@ def test_a_model_known_to_close_alone_says_nothing_before_it_has_thought():
     assert (response.content, told) == ("7", "")
 
 
+@pytest.mark.parametrize(
+    ("text", "finish", "content"),
+    [
+        ("hm, seven?\n</think>\n\nIt is", "length", "It is"),
+        ("hm, sev", "length", ""),
+        ("<think>hm</think>It is", "length", "It is"),
+        ("It is 7.", "stop", "It is 7."),
+    ],
+)
+def test_a_model_that_thinks_first_says_nothing_where_it_is_cut_in_that(text, finish, content):
+    """What ends by itself without a closing was no thinking."""
+    response, told, reader = read(openai_wire, chunks({"content": text}, finish=finish), SpokenText(thinks_first=True))
+    assert response.content == content and told in ("", content)
+    assert bool(content) or reader.thought_chars == len(text)
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_thinking_beside_the_content_is_kept_for_its_model_and_never_said(name):
     """Some providers refuse the calls of a message without it; no other model is given it."""
