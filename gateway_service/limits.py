@@ -30,6 +30,8 @@ IMAGE_TOKENS = 1600
 
 TOLD_AFTER_S = 1.0
 """Who listens to a call is told that it waits after so long: a shorter wait is no news."""
+PATIENCE_SHARE = 0.5
+"""Of `host.turn_timeout_ms`: who waited so long in vain did not give up early, whatever steps came before the call."""
 SAID_MAX_CHARS = 200
 """A provider's own words in a fault; the rest is cut."""
 MESSAGE_MAX_CHARS = 500

@@ -228,8 +228,9 @@ class Sender(Struct):
         """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
 
         The breaker that let it pass is told how it ended: the very fault that is recorded and raised. A provider that
-        did not finish had its time if that was `gateway.breaker.silence_ms` or more, whatever it said meanwhile; where
-        a caller took the call back before its turn was due, only if it had said nothing for so long.
+        did not finish had its time by its own bound (`gateway.request_timeout_ms`) if that was
+        `gateway.breaker.silence_ms` or more. A caller's deadline is the caller's choice and blames nobody, unless it
+        waited as turns do by default; nor does a cancel, unless the provider had said nothing for so long.
         `is_share`: it has until then, and its fallbacks the rest.
 
         Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
@@ -239,12 +240,11 @@ class Sender(Struct):
             raise self._failed(attempt, _no_time(ask), NEVER_SENT)
         is_streamed = ask.prompt.stream and draft.is_watched
         limit_s = math.inf if is_streamed else self.config.gateway.request_timeout_ms / 1000
-        bound = "gateway.request_timeout_ms" if limit_s < left else "its time in its turn"
+        is_own_bound = limit_s < left
         left = min(left, limit_s)
         self.sent_count += 1
         self._note_made(attempt)
         started = self.bus.clock.monotonic()
-        silence_s = self.config.gateway.breaker.silence_ms / 1000
         pieces = Pieces(
             draft,
             self.bus.clock.monotonic,
@@ -265,12 +265,12 @@ class Sender(Struct):
                 )
             pieces.flush()
         except asyncio.CancelledError:
-            had_s = self.bus.clock.monotonic() - started if self._is_due(ask) else pieces.silent_s
+            is_due = self._is_due(ask)
+            late = self._late(ask, self.bus.clock.monotonic() - started if is_due else pieces.silent_s)
             came = "; what had come is charged, by its length" if pieces.said_chars else ""
             fault = GatewayError("CANCELLED", f"cancelled while the provider worked{came}")
-            if had_s >= silence_s:  # whoever ended it: callers give up on a provider that hangs
-                fault = _unfinished(ask, had_s, bound)
-                self.last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
+            if is_due or late.code == "PROVIDER_TIMEOUT":  # callers give up on a provider that hangs
+                fault = late
             if pieces.said_chars:
                 said = pricing.text_tokens(pieces.said_chars, self.config.attention.chars_per_token)
                 fault.facts |= {"input_tokens": attempt.estimate, "output_tokens": max(1, said)}
@@ -282,8 +282,7 @@ class Sender(Struct):
             if isinstance(error, GatewayError):
                 fault = error
             elif isinstance(error, TimeoutError):
-                is_hasty = had_s < silence_s
-                fault = _hasty(ask, had_s, bound, is_share=is_share) if is_hasty else _unfinished(ask, had_s, bound)
+                fault = self._late(ask, had_s, is_own_bound=is_own_bound, is_share=is_share)
             else:
                 fault = GatewayError(
                     "PROVIDER_ERROR", f"provider {ask.route.provider_id} raised {type(error).__name__}"
@@ -294,6 +293,26 @@ class Sender(Struct):
             pieces.close()
         passage.ended(None)
         return self._received(attempt, response, round((self.bus.clock.monotonic() - started) * 1000))
+
+    def _late(
+        self, ask: PromptCall, had_s: float, *, is_own_bound: bool = False, is_share: bool = False
+    ) -> GatewayError:
+        """The fault of a call whose time is over; the session's last resort asks those last who had some in vain."""
+        silence_s = self.config.gateway.breaker.silence_ms / 1000
+        patience_s = max(silence_s, limits.PATIENCE_SHARE * self.config.host.turn_timeout_ms / 1000)
+        is_hasty = had_s < (silence_s if is_own_bound else patience_s)
+        bound = "gateway.request_timeout_ms" if is_own_bound else "its time in its turn"
+        said = f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s"
+        mend = "allow more time" if is_own_bound else "ask with a longer --timeout or x-hobus-timeout"
+        fault = (  # nobody's fault, where the provider had less time than would say anything about it
+            GatewayError("DEADLINE_EXCEEDED", f"{said} ({bound}), too few to be its fault; {mend}")
+            if is_hasty
+            else GatewayError("PROVIDER_TIMEOUT", f"{said} ({bound}); allow more time, or choose another model")
+        )
+        fault.facts |= {"unknown": True, **({"is_share": is_share} if is_hasty else {})}
+        if had_s >= silence_s:
+            self.last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
+        return fault
 
     def _received(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> PromptResponse:
         """The answer as it stands in the record. Raises GatewayError for one that is a failure, or fits no record."""
@@ -417,25 +436,6 @@ def _cancelled() -> GatewayError:
 
 def _no_time(ask: PromptCall) -> GatewayError:
     return GatewayError("DEADLINE_EXCEEDED", f"no time was left to ask provider {ask.route.provider_id}")
-
-
-def _hasty(ask: PromptCall, had_s: float, bound: str, *, is_share: bool) -> GatewayError:
-    """Nobody's fault: the provider had less time than would say anything about it."""
-    return GatewayError(
-        "DEADLINE_EXCEEDED",
-        f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s "
-        f"({bound}), too few to be its fault; allow more time",
-        facts={"unknown": True, "is_share": is_share},
-    )
-
-
-def _unfinished(ask: PromptCall, had_s: float, bound: str) -> GatewayError:
-    return GatewayError(
-        "PROVIDER_TIMEOUT",
-        f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s "
-        f"({bound}); allow more time, or choose another model",
-        facts={"unknown": True},
-    )
 
 
 def unavailable(fault: RuntimeFault) -> GatewayError:

@@ -68,7 +68,7 @@ def turn_degraded(
         input_ref=body_ref(submission_id, 1),
         reply_ref=body_ref(submission_id, 2),
         delivered=delivered,
-        reason=reason_of(fault, response),
+        reason=reason_of(turn, fault, response),
         total_tokens=response.input_tokens + response.output_tokens,
         cost_usd=response.cost_usd,
         at=iso(now),

@@ -188,13 +188,15 @@ def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
     )
 
 
-def reason_of(fault: RuntimeFault | None, response: PromptResponse) -> str:
+def reason_of(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) -> str:
     """Who did not answer, and why: HO2's fault says it, or the gateway where that only says that time ran out."""
-    return (
-        plain_words(fault)
-        if fault and (fault.code not in OUT_OF_TIME_CODES or not response.instead_of)
-        else response.instead_of
-    )
+    if fault is None:
+        return response.instead_of
+    if fault.code not in OUT_OF_TIME_CODES:
+        return plain_words(fault)
+    given_s = round(turn.deadline - turn.started, 1)
+    over = f"the client's deadline of {given_s:g} s, less host.degrade_reserve_ms, was over"
+    return f"{response.instead_of or plain_words(fault)}; {over}"
 
 
 def degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = None) -> TurnResult:
@@ -209,7 +211,7 @@ def degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = 
         cost=with_call(before(fault), response),
         elapsed_ms=turn.elapsed_ms,
         code=DEGRADED,
-        reason=reason_of(fault, response),
+        reason=reason_of(turn, fault, response),
     )
 
 

@@ -150,8 +150,8 @@ class BreakerConfig(Section):
     open_ms: Positive = Field(description="open: nothing is sent for so long")
     probes: Positive = Field(description="half open: calls at a time; as many successes close it")
     silence_ms: Positive = Field(
-        description="no whole answer is the provider's fault after so long; where a caller takes the call back early, "
-        "only silence of so long is"
+        description="no whole answer within gateway.request_timeout_ms is the provider's fault if that is so long; a "
+        "caller's own deadline is not, below half of host.turn_timeout_ms"
     )
 
 

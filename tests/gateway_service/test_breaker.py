@@ -15,6 +15,7 @@ from hobus.bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
 from hobus.bus.messages.ids import iso
 from hobus.config.sections.gateway import BreakerConfig
 from hobus.gateway_service.breaker import BreakerState, Said, ended, entered, said_by
+from hobus.gateway_service.limits import PATIENCE_SHARE
 from tests.gateway_service.rig import (
     SHIPPED,
     Cluster,
@@ -226,22 +227,59 @@ def test_a_retry_is_not_made_once_the_breaker_opens():
         cluster.close()
 
 
-def test_a_silent_provider_is_at_fault_and_a_hasty_caller_is_not():
-    """Silence of silence_ms counts, whoever's deadline ended it; less says nothing."""
-    cluster = Cluster(Scripted(hang), gateway=SETTINGS)
+PATIENT_S = SHIPPED.config.host.turn_timeout_ms / 1000 * PATIENCE_SHARE + 1
+"""So long waits a caller that has the time of turns by default."""
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "own_ms", "state", "code"),
+    [
+        (10, 600_000, "closed", "DEADLINE_EXCEEDED"),
+        (10, 6_000, "open", "PROVIDER_TIMEOUT"),
+        (10, 4_000, "closed", "DEADLINE_EXCEEDED"),
+        (PATIENT_S, 600_000, "open", "PROVIDER_TIMEOUT"),
+    ],
+)
+def test_a_silent_provider_is_at_fault_and_a_hasty_caller_is_not(timeout_s, own_ms, state, code):
+    """A caller's own deadline says nothing, however often; request_timeout_ms does, and the default time of a turn."""
+    cluster = Cluster(Scripted(hang), gateway=SETTINGS | {"request_timeout_ms": own_ms})
     try:
-        for name in "abc":
-            cluster.run(cluster.ask(prompt(f"WO-{name}#1"), timeout_s=1))
+        told = [cluster.run(cluster.ask(prompt(f"WO-{name}#1"), timeout_s=timeout_s)) for name in "ab"]
+        assert {one.error_code for one in told} == {code}
+        assert breakers(cluster) == {"offline-rules-1": state}
+        is_own = own_ms < timeout_s * 1000
+        assert ("(gateway.request_timeout_ms)" in told[0].error_message) is is_own
+        is_callers = "ask with a longer --timeout or x-hobus-timeout" in told[0].error_message
+        assert is_callers is (timeout_s == 10 and not is_own)
+    finally:
+        cluster.close()
+
+
+def test_a_probe_that_a_hasty_caller_ended_leaves_its_place():
+    """It says nothing, and the next probe is let through at once."""
+    provider = Scripted()
+    cluster = Cluster(provider, gateway=SETTINGS)
+
+    async def fail(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "503", facts={"status": 503, "unbilled": True})
+
+    provider.act = fail
+    try:
+        ask(cluster, "a")
+        ask(cluster, "b")
+        wait(cluster, 10)
+        provider.act = hang
+        hasty = cluster.run(cluster.ask(prompt("WO-c#1"), timeout_s=10))
+        assert (hasty.error_code, breakers(cluster)) == ("DEADLINE_EXCEEDED", {"offline-rules-1": "half_open"})
+        provider.act = None
+        assert cluster.run(cluster.ask(prompt("WO-d#1"))).outcome == "SUCCESS"
         assert breakers(cluster) == {"offline-rules-1": "closed"}
-        for name in "de":
-            cluster.run(cluster.ask(prompt(f"WO-{name}#1"), timeout_s=7))
-        assert breakers(cluster) == {"offline-rules-1": "open"}
     finally:
         cluster.close()
 
 
 @pytest.mark.parametrize(
-    ("after_s", "speaks", "state"), [(6, False, "open"), (4, False, "closed"), (10, True, "closed")]
+    ("after_s", "speaks", "state"), [(PATIENT_S, False, "open"), (14, False, "closed"), (PATIENT_S, True, "closed")]
 )
 def test_a_cancel_says_of_a_provider_what_its_silence_says(after_s, speaks, state):
     """Callers that give up on a provider that hangs open its breaker; in the middle of an answer they say nothing."""
@@ -259,7 +297,7 @@ def test_a_cancel_says_of_a_provider_what_its_silence_says(after_s, speaks, stat
     async def given_up(name):
         asking = asyncio.ensure_future(
             cluster.ho1.request(
-                "gateway", prompt(f"WO-{name}#1", stream=True), expect=PromptResponse, timeout_s=30,
+                "gateway", prompt(f"WO-{name}#1", stream=True), expect=PromptResponse, timeout_s=2 * PATIENT_S,
                 on_stream=lambda _piece: None,
             )
         )  # fmt: skip
@@ -303,13 +341,18 @@ async def streamed(cluster: Cluster, name: str, *, due_s: float, timeout_s: floa
 
 @pytest.mark.parametrize(
     ("taken_back_s", "due_s", "code", "state"),
-    [(8, 8, "PROVIDER_TIMEOUT", "open"), (8, 20, "CANCELLED", "closed"), (3, 3, "CANCELLED", "closed")],
+    [
+        (PATIENT_S, PATIENT_S, "PROVIDER_TIMEOUT", "open"),
+        (PATIENT_S, 2 * PATIENT_S, "CANCELLED", "closed"),
+        (8, 8, "DEADLINE_EXCEEDED", "closed"),
+        (3, 3, "DEADLINE_EXCEEDED", "closed"),
+    ],
 )
 def test_a_provider_that_drips_until_its_turn_is_due_had_its_time(dripping, taken_back_s, due_s, code, state):
-    """Taken back when its turn is due it is at fault, in the record too; sooner, or after less than silence_ms, not."""
+    """Taken back when a turn of the default time is due it is at fault, in the record too; sooner, or a hasty turn's, not."""
 
     async def taken_back(name):
-        asking = asyncio.ensure_future(streamed(dripping, name, due_s=due_s, timeout_s=60))
+        asking = asyncio.ensure_future(streamed(dripping, name, due_s=due_s, timeout_s=2 * PATIENT_S))
         await asyncio.sleep(taken_back_s)
         asking.cancel()
         await asyncio.sleep(1)
@@ -322,7 +365,9 @@ def test_a_provider_that_drips_until_its_turn_is_due_had_its_time(dripping, take
     dripping.provider.act = None
     last = prompt("WO-DEGRADED-x#1", contract_id="PRC-DEGRADED-001", model_id="another")
     told = dripping.run(dripping.ask_degraded(last)).instead_of
-    assert ("provider offline did not finish an answer of offline-rules-1" in told) is (state == "open")
+    assert ("provider offline did not finish an answer of offline-rules-1" in told) is (
+        code != "CANCELLED" and due_s > 5
+    )
 
 
 def test_a_stream_that_is_taken_back_is_charged_for_what_came(dripping):
@@ -346,7 +391,7 @@ def test_a_stream_that_is_taken_back_is_charged_for_what_came(dripping):
 
 def test_a_provider_that_drips_until_the_deadline_is_at_fault_for_caller_record_and_breaker(dripping):
     """One fault for all three."""
-    told = [dripping.run(streamed(dripping, name, due_s=60, timeout_s=7)) for name in "ab"]
+    told = [dripping.run(streamed(dripping, name, due_s=1000, timeout_s=PATIENT_S)) for name in "ab"]
     entries = dripping.run(dripping.entries(rests_s=2))
     assert {one.error_code for one in told} == {"PROVIDER_TIMEOUT"}
     assert {entry.reason for entry in of_type(entries, "PROMPT_FAILED")} == {"PROVIDER_TIMEOUT"}

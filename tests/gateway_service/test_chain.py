@@ -278,7 +278,7 @@ def test_a_hung_provider_leaves_time_for_its_fallbacks(make):
     response, took_s, entries = cluster.run(turn())
     assert (response.outcome, response.provider_id) == ("SUCCESS", "third")
     assert took_s <= 10 - 3
-    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["PROVIDER_TIMEOUT"] * 2
+    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["DEADLINE_EXCEEDED"] * 2
     assert [provider.cancelled for provider in cluster.providers.values()] == [1, 1, 0]
 
 
@@ -316,7 +316,7 @@ def test_a_fallback_that_the_budget_forbids_is_not_the_reason(make):
     """What hung used all that the order had: the caller hears that, and which budget left nothing for another."""
     cluster = make(hang, None, None, budget={"budget_mode": "enforce"}, breaker=HASTY)
     response = cluster.run(cluster.ask(prompt(token_budget=150, max_tokens=500), timeout_s=10))
-    assert (response.outcome, response.error_code) == ("TIMEOUT", "PROVIDER_TIMEOUT")
+    assert (response.outcome, response.error_code) == ("TIMEOUT", "DEADLINE_EXCEEDED")
     assert "BUDGET_EXHAUSTED" in response.error_message and "0 of 150 are left" in response.error_message
     assert calls(cluster) == [1, 0, 0]
 

@@ -161,8 +161,11 @@ def test_a_degraded_turn_says_whose_answer_it_lacks(drips, is_watched):
     said = "provider offline did not finish an answer of " if drips else "provider offline answered 500: it failed"
     assert first.reason.startswith(said) and {again.reason, anew.reason} == {first.reason}
     assert provider.synthesized == 1
+    if drips:
+        assert "longer --timeout or x-hobus-timeout; the client's deadline of 12 s, less host.degrade" in first.reason
+        assert "request_timeout_ms" not in first.reason
     failed = [entry.reason for entry in entries if entry.event_type == "PROMPT_FAILED"]
-    assert failed == ["PROVIDER_TIMEOUT" if drips else "PROVIDER_ERROR"]
+    assert failed == ["DEADLINE_EXCEEDED" if drips else "PROVIDER_ERROR"]
     check_record(entries)
 
 
