@@ -171,19 +171,6 @@ def test_a_frozen_orphan_is_ended_by_the_next_up(cluster: Cluster):
     assert not identity.is_alive(frozen.pid, frozen.mark)
 
 
-def test_a_killed_process_comes_back_under_a_new_name(cluster: Cluster):
-    """Each process alone can be killed; it is restarted as another incarnation and the cluster answers."""
-    cluster.up()
-    for number, actor in enumerate(ACTORS, start=1):
-        before = cluster.kill(actor)
-        eventually(lambda killed=before: cluster.is_up(killed.actor, other_than=killed.instance))
-        after = cluster.row(actor)
-        assert after.restarts == 1 and after.instance != before.instance and after.pid != before.pid
-        assert cluster.ask(PACKAGES)["outcome"] == "success"
-        assert sum(row.restarts for row in cluster.run().children) == number
-    cluster.verify()
-
-
 def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster):
     """SIGKILL to launcher and all processes: `ask` ends with code 4 and the next command, long before its deadline."""
     cluster.up(settings={"gateway.providers.offline.latency_ms": 30_000})
@@ -198,17 +185,6 @@ def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster):
     down = cluster("down")
     assert down.code == exit_codes.OK and "launcher was dead" in down.out
     assert not cluster.home.run.exists()
-
-
-def test_a_full_disk_is_said_at_the_start(cluster: Cluster, tmp_path: Path):
-    """A ledger without room does not start; up names the limit, and nothing hangs."""
-    config = write_config(tmp_path / "config.json", ("ledger.reserve_bytes", 10**15))
-    answer = cluster("up", "--wait", "--config", str(config))
-    assert answer.code == exit_codes.UNREACHABLE
-    assert "disk_full" in answer.err and "ledger.reserve_bytes" in answer.err
-    assert "ledger/1 is backoff (exit 1: disk_full: " in answer.err.splitlines()[-2]
-    assert "logs/ho2-1.log" not in answer.err
-    eventually(lambda: "disk_full" in cluster.row("ledger/1").note)  # it is tried again and again
 
 
 def test_down_in_the_middle_of_a_start(cluster: Cluster):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from bench.cluster import Cluster
@@ -53,37 +51,3 @@ def test_a_home_that_breaks_a_gate_is_refused_by_every_door(cluster: Cluster):
     package(cluster.home.config)
     assert cluster("gates", "--enforce").code == exit_codes.OK
     cluster.up()
-
-
-def test_a_record_that_is_damaged_is_refused_before_anything_starts(cluster: Cluster):
-    """G6 at a start: the last segment; with --full all of it."""
-    cluster.up()
-    cluster("down")
-    (segment,) = sorted((cluster.home.ledger / "segments").glob("*.seg"))
-    data = bytearray(segment.read_bytes())
-    data[200] ^= 1
-    segment.write_bytes(data)
-    verified = cluster("ledger verify")
-    assert verified.code == exit_codes.INTEGRITY and "Traceback" not in verified.err
-    assert segment.name in verified.err and "byte " in verified.err
-    assert cluster("ledger verify", "--json").json["fault"]["file"].endswith(segment.name)
-    refused = cluster("up", "--wait")
-    assert refused.code == exit_codes.INTEGRITY and holder(cluster.home) is None
-    assert "G6" in refused.err and f"{segment.name}: byte " in refused.err
-    for words in (("gates",), ("gates", "--full")):
-        (finding,) = [one for one in cluster(*words, "--json").json["findings"] if one["gate"] == "G6"]
-        assert finding["file"] == str(segment) and finding["severity"] == "fail" and finding["mend"]
-
-
-def test_a_start_says_that_there_are_warnings(cluster: Cluster):
-    """A home's own file in place of a shipped one is no failure; a running cluster's record is read beside it."""
-    shipped = json.loads(cluster("agent show ADMIN", "--json").out)
-    assert shipped["agent_id"] == "ADMIN"
-    cluster("init", "agents/ADMIN.json")
-    path = cluster.home.config / "agents/ADMIN.json"
-    path.write_text(path.read_text().replace("You are the administration agent", "You are the agent"))
-    up = cluster("up", "--wait")
-    assert up.code == exit_codes.OK and "gates: 1 warning" in up.err
-    report = cluster("gates", "--enforce", "--json")
-    assert report.code == exit_codes.OK and report.json["gates"]["G0"]["verdict"] == "warn"
-    assert report.json["gates"]["G6"]["verdict"] == "ok"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import signal
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +13,6 @@ from bench.builders import write_config
 from bench.cluster import Cluster, cluster_in, eventually
 from hobus.bus.messages.ids import held_id
 from hobus.launch.console import exit_codes
-from hobus.launch.console.interrupt import INTERRUPTED
 
 pytestmark = pytest.mark.process
 
@@ -44,11 +41,6 @@ def alone(tmp_path) -> Iterator[Cluster]:
     cluster = up(tmp_path)
     yield cluster
     cluster.end()
-
-
-def count(cluster: Cluster, event_type: str) -> int:
-    """Entries of this type."""
-    return len(cluster.entries(event_type))
 
 
 def asked(cluster: Cluster, text: str = QUESTION) -> tuple[subprocess.Popen[bytes], str]:
@@ -112,69 +104,6 @@ def test_steer_pause_resume_and_what_the_record_tells(alone):
     assert alone("session steer", short, "x").code == exit_codes.UNREACHABLE
 
 
-def test_ctrl_c_ends_the_waiting_for_a_follow_up_and_not_its_turn(slow):
-    """What is said then is a command: pasted, it waits for the same turn again, which runs once."""
-    completed, applied = count(slow, "RunCompleted"), count(slow, "HostCommandApplied")
-    asking, session = asked(slow)
-    assert slow("session pause", session).code == exit_codes.OK  # however slow this machine is
-    waiting = slow.begin("session followup", session, "--wait", "what did I ask before?")
-    eventually(lambda: count(slow, "HostCommandApplied") == applied + 2)
-    waiting.send_signal(signal.SIGINT)
-    out, err = waiting.communicate(timeout=30)
-    assert (waiting.returncode, out) == (INTERRUPTED, b""), err
-    (line,) = [line for line in err.decode().splitlines() if line.startswith("no longer waiting; the turn goes on")]
-    again = shlex.split(line.partition("is kept: ")[2].partition(" (it is applied once)")[0])
-    assert again[:3] == ["hobus", "session", "followup"] and "--command-id" in again and "--wait" in again
-    assert slow("session resume", session).code == exit_codes.OK
-    answer = slow.begin("session followup", *again[3:])
-    out, err = answer.communicate(timeout=90)
-    assert answer.returncode == exit_codes.OK and QUESTION in out.decode(), err
-    assert result_of(asking)["outcome"] == "success"
-    assert count(slow, "RunCompleted") == completed + 2
-
-
-def test_cancel_ends_the_run_and_raises_the_epoch(slow):
-    """Whoever asked is told; a fence that named the old epoch holds."""
-    asking, session = asked(slow)
-    assert slow("session pause", session).code == exit_codes.OK  # however slow this machine is
-    stale = slow("session cancel", session, "--epoch", "7")
-    assert stale.code == exit_codes.REFUSED and "stale_epoch" in stale.err
-    assert slow("session cancel", session, "--run", "2").code == exit_codes.REFUSED
-    assert slow("session cancel", session, "--epoch", "0", "--reason", "wrong question").code == exit_codes.OK
-    assert result_of(asking)["code"] == "cancelled"
-    eventually(lambda: stands(slow, session)["lifecycle"] == "Idle")
-    late = slow("session steer", session, "too late")
-    assert late.code == exit_codes.REFUSED and "no_active_run" in late.err
-    assert slow("session replay", session).code == exit_codes.OK
-
-
-WITHOUT_A_RUN = {"steer": ["x"], "deny": ["001", "--reason", "no"]}
-"""Of the others the reducer's own tests know it."""
-
-
-def test_without_a_run_it_is_refused_and_recorded(slow):
-    """Each with its code, and the record has it; a closed session says so instead."""
-    session, before = slow.ask("hello")["session_id"], count(slow, "HostCommandRejected")
-    for number, (name, words) in enumerate(WITHOUT_A_RUN.items(), start=1):
-        refused = slow(f"session {name}", session, *words)
-        assert refused.code == exit_codes.REFUSED and "no_active_run" in refused.err and "next: hobus" in refused.err
-        assert count(slow, "HostCommandRejected") == before + number
-    as_json = slow("session pause", session, "--json")
-    assert as_json.code == exit_codes.REFUSED and as_json.json["outcome"] == "rejected"
-    ended = slow("session end", session, "--json")
-    assert ended.code == exit_codes.OK and ended.json["turn_count"] == 1
-    closed = slow("session pause", session)
-    assert closed.code == exit_codes.REFUSED and "session_closed" in closed.err
-    short = f"SES-{session[:8]}"
-    eventually(lambda: short not in slow("session list").out)  # the index is some tenths of a second behind
-    assert any(short in row and "closed" in row for row in slow("session list", "--all").out.splitlines())
-    assert slow("ask", "hello").code == exit_codes.OK
-    total = len(slow("session list", "--all", "--json").json["sessions"])
-    cut, whole = (slow("session list", "--all", "--json", "--limit", str(most)).json for most in (total - 1, total))
-    assert (len(cut["sessions"]), cut["more"]) == (total - 1, True) and not whole["more"]
-    assert f"there are more: --limit {2 * total - 2}" in slow("session list", "--all", "--limit", str(total - 1)).err
-
-
 def test_held_calls_are_approved_and_denied(tmp_path):
     """What they want is shown; without a number the only one is meant, and --all means all."""
     cluster = up(tmp_path, ("tools.approval", ["*"]), latency_ms=200)
@@ -196,22 +125,3 @@ def test_held_calls_are_approved_and_denied(tmp_path):
         assert result_of(denied)["tool_calls"][0]["code"] == "denied"
     finally:
         cluster.end()
-
-
-def test_names_that_name_nothing_and_texts_that_are_none(slow):
-    """Unknown, ambiguous, garbage; blank, one megabyte too long, no UTF-8; a command id that is none."""
-    session, before = slow.ask("hello")["session_id"], count(slow, "HostCommandReceived")
-    for name in ("pause", "end"):
-        unknown = slow(f"session {name}", "SES-00000000")
-        assert unknown.code == exit_codes.USAGE and "no such session" in unknown.err and "session list" in unknown.err
-        whole = slow(f"session {name}", "00000000-0000-4000-8000-000000000000")
-        assert whole.code == exit_codes.USAGE and "no such session" in whole.err
-        assert slow(f"session {name}", "../../etc/passwd").code == exit_codes.USAGE
-    big = slow("session steer", session, "-", stdin=b"x" * 1_100_000)
-    assert big.code == exit_codes.USAGE and "host.prompt_max_bytes" in big.err
-    for text in (b"", b"  \n", b"\xff\xfe"):
-        assert slow("session steer", session, "-", stdin=text).code == exit_codes.USAGE
-    assert slow("session pause", session, "--command-id", "a b").code == exit_codes.USAGE
-    assert slow("session pause", session, "--run", "x").code == exit_codes.USAGE
-    assert slow("session pause", session, "--timeout", "0").code == exit_codes.USAGE
-    assert count(slow, "HostCommandReceived") == before

@@ -103,18 +103,3 @@ def test_a_call_never_runs_twice_and_waits_for_its_approval(cluster: Cluster, tm
     eventually(lambda: not cluster("session list", "--json").json["sessions"])
     assert len(effects(tmp_path)) == 1
     assert cluster.record_verdict() == "ok"
-
-
-def test_a_call_outlives_the_death_of_who_asked_for_it(cluster: Cluster, tmp_path: Path):
-    """SIGKILL in the middle of the tool: it ran once, and its result is told."""
-    up(cluster, tmp_path)
-    calling = cluster.begin("tools call", "pay", json.dumps({"directory": str(tmp_path)}))
-    eventually(lambda: effects(tmp_path))
-    cluster.kill("ho2/1")
-    (tmp_path / "release").touch()
-    out, err = calling.communicate(timeout=120)
-    keys = effects(tmp_path)
-    assert len(keys) == 1 and keys[0].startswith("WO-"), (out, err)
-    assert (calling.returncode, out) == (0, b"done\n"), err
-    assert cluster.entries("PROMPT_SENT", "TurnDegraded") == []
-    assert cluster.record_verdict() == "ok"

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from bench.builders import shipped_snapshot, shipped_with
+from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.bus.messages.session import EndSession, SessionClosed
-from tests.journals import answers_of, check_record
+from tests.journals import check_record
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"
@@ -28,51 +28,6 @@ def test_an_answered_input_is_not_answered_again_while_the_record_is_away() -> N
         later = cluster.ask(QUESTION, input_id="in-1", session_id=first.session_id, timeout_s=DEADLINE_S)
     assert (again.outcome, again.code) == ("error", "unreadable")
     assert first.outcome == "success" and (later.outcome, later.response) == (first.outcome, first.response)
-
-
-def _swept(back_after_s: float, *, step_s: float, settle_s: float) -> list[tuple[float, str, float]]:
-    """(moment of the kill, outcome, seconds until the answer) for kills at moment after moment of a turn."""
-    found: list[tuple[float, str, float]] = []
-    with SimulatedCluster(shipped_with(("ho3.gate_high", 1000.0))) as cluster:  # nothing is learned: only turns run
-        while True:
-            moment_s = len(found) * step_s
-            strike = cluster.strike("ledger", after_s=moment_s, back_after_s=back_after_s)
-            began = cluster.world.loop.time()
-            result = cluster.ask(QUESTION, input_id=f"in-{len(found)}", timeout_s=DEADLINE_S)
-            elapsed_s = cluster.world.loop.time() - began
-            cluster.world.run(asyncio.sleep(settle_s))
-            if not strike.hit_a_turn:
-                break
-            found.append((moment_s, result.outcome, elapsed_s))
-        entries = cluster.entries()
-        assert cluster.verify().ok
-    for number, (moment_s, *_) in enumerate(found):
-        assert len(answers_of(entries, f"in-{number}")) == 1, moment_s
-    check_record(entries)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("back_after_s", "step_s"),
-    [(0.2, 0.0015), *(pytest.param(back_after_s, 0.0008, marks=pytest.mark.slow) for back_after_s in (0.2, 3.0))],
-)
-def test_a_ledger_that_is_back_in_time_costs_nothing_but_time(back_after_s, step_s):
-    """Within `ledger.outage_wait_ms` every barrier waits, everything is submitted again: a success at every moment."""
-    found = _swept(
-        back_after_s, step_s=step_s, settle_s=back_after_s + 0.5
-    )  # what nobody waited for stands once it is back
-    assert {outcome for _, outcome, _ in found} == {"success"}
-    assert max(elapsed_s for *_, elapsed_s in found) < back_after_s + 1.0
-    assert len(found) >= 5
-
-
-@pytest.mark.slow
-def test_a_ledger_that_stays_away_is_answered_degraded_long_before_the_deadline():
-    """Each barrier waits its time, then the run stops and the host delivers and spools; later the record knows it."""
-    found = _swept(20.0, step_s=0.0008, settle_s=25.0)
-    assert {outcome for _, outcome, _ in found} <= {"success", "degraded"}
-    assert max(elapsed_s for *_, elapsed_s in found) < DEADLINE_S / 2
-    assert "degraded" in [outcome for _, outcome, _ in found]
 
 
 def test_a_disk_that_fills_is_named_by_the_answer_and_by_the_ledger_until_there_is_space():
@@ -211,14 +166,6 @@ def test_a_turn_without_a_gateway_is_answered_within_seconds(
         result = cluster.ask(QUESTION, input_id="in-1", timeout_s=deadline_s)
         assert cluster.world.loop.time() - began < seconds
     assert result.outcome == "error"
-
-
-@pytest.mark.parametrize("back_after_s", [0.5, 2.5])
-def test_a_gateway_that_is_back_in_time_costs_nothing_but_time(back_after_s: float) -> None:
-    """Its orders wait for it."""
-    with SimulatedCluster(shipped_snapshot()) as cluster:
-        cluster.strike("gateway", after_s=0.0, back_after_s=back_after_s)
-        assert cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S).outcome == "success"
 
 
 def test_a_gateway_that_freezes_under_a_hasty_client_is_answered_for_in_his_time() -> None:
