@@ -51,10 +51,20 @@ def keep_on() -> None:
 
 def is_interrupt(error: BaseException | None) -> bool:
     """Whether Ctrl-C is behind it, also where a library or a task group made something else of it."""
-    if error is None or isinstance(error, KeyboardInterrupt):
-        return error is not None
-    inside = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    return any(is_interrupt(one) for one in (*inside, error.__cause__, error.__context__))
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()  # what was raised anew while it was handled is its own context's
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, KeyboardInterrupt):
+            return True
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            waiting += [
+                *(one.exceptions if isinstance(one, BaseExceptionGroup) else ()),
+                one.__cause__,
+                one.__context__,
+            ]
+    return False
 
 
 def _end(_number: int, _frame: FrameType | None) -> None:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from hobus.launch.console import output
+from hobus.launch.console.interrupt import is_interrupt
 
 
 @pytest.mark.parametrize(
@@ -135,3 +136,14 @@ def test_a_pipe_gets_every_character_of_a_table(capsys):
     """However long: scripts read it."""
     output.table(("FILE", "NOTE"), [("x" * 500, "y" * 500), ("a", "")])
     assert capsys.readouterr().out.splitlines()[1:] == [f"{'x' * 500}  {'y' * 500}", "a"]
+
+
+def test_an_error_that_is_its_own_context_s_cause_is_looked_through_once():
+    """As where a task group's fault is raised anew while another one is handled."""
+    first, second = ValueError("a"), KeyError("b")
+    first.__context__, second.__cause__ = second, first
+    assert not is_interrupt(first)
+    second.__context__ = ExceptionGroup("of tasks", [first, ValueError("c")])
+    assert not is_interrupt(ExceptionGroup("outer", [second]))
+    first.__cause__ = KeyboardInterrupt()
+    assert is_interrupt(second)
