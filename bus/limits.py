@@ -28,6 +28,8 @@ FILE_NAME_CHARS = 100
 """Of a file's name, and of its media type: they stand in that entry, and in what a model is told."""
 TEMPERATURE_MAX = 2
 """Of an answer's draw, as the providers' APIs bound it."""
+IMAGES_TURNS = 8
+"""Earlier messages of a person whose images a model is shown again: each of them costs tokens in each turn."""
 STOPS_MAX = 4
 """Texts before which an answer ends, as the providers' APIs bound them."""
 CLIENT_WEIGHT = 1

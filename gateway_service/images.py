@@ -37,8 +37,12 @@ async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
 
 
 def demand_none(ask: PromptCall) -> None:
-    """Raises GatewayError(MODEL_UNFIT) where a person's message brings images to a model that does not see."""
-    if any(segment.files for message in ask.prompt.messages if message.role == "user" for segment in message.segments):
+    """Raises GatewayError(MODEL_UNFIT) where a person's message brings images to a model that does not see.
+
+    Its text names them; those of earlier messages, which stand beside them, such a model is told of alone.
+    """
+    said = (one for message in ask.prompt.messages if message.role == "user" for one in message.segments)
+    if any(file.name in segment.text for segment in said for file in segment.files):
         provider_id, model_id = ask.route.provider_id, ask.route.model_id
         raise GatewayError(
             "MODEL_UNFIT",

@@ -182,6 +182,7 @@ async def _turn_of(
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
     agent_id, overrides = openai_requests.chosen(door.snapshot, body)
     ignored += openai_requests.not_taken(door.snapshot, agent_id or door.config.host.agent_id, body)
+    ignored += openai_requests.unseen(door.snapshot, agent_id or door.config.host.agent_id, overrides, api, said)
     previous = body.previous_response_id if isinstance(body, ResponsesRequest) else None
     if previous is not None:
         given, said = await session_id_in(door, principal_of(request), session_in(previous)), _new(said)
@@ -267,7 +268,8 @@ def _anew(door: Door, chosen: ChosenTurn) -> ChosenTurn:
             raise Problem(STATUS[code], code, why, param="messages" if asked.api == "chat" else "input")
     session_id = door.ownership.session_id(asked.principal, f"{asked.api}/{asked.input_id}")
     start = turns.session_for(asked.principal, session_id, agent_id=asked.agent_id, config=lasting_of(asked.overrides))
-    first = replace(asked, session_id=session_id, text=text, results=(), start=start)
+    shown = transcript.shown_images(chosen.said)
+    first = replace(asked, session_id=session_id, text=text, results=(), images=shown, start=start)
     return replace(chosen, asked=first, goes_on=False)
 
 

@@ -22,7 +22,7 @@ from hobus.config.json_schema import schema_fault
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http import limits
 from hobus.launch.http.problems import Problem
-from hobus.launch.http.transcript import Called, TranscriptMessage, new_images
+from hobus.launch.http.transcript import Called, TranscriptMessage, is_image_left_out, new_images
 from hobus.launch.sessions.images import GivenImage, given_image
 
 _REFUSED = frozenset(
@@ -456,6 +456,17 @@ def _sampling_of(request: ChatRequest | ResponsesRequest) -> Sampling | None:
         return convert(given, Sampling) if given else None
     except ValidationError as error:
         raise _invalid(*fault_in(error)) from None
+
+
+def unseen(
+    snapshot: Snapshot, agent_id: str, config: SessionConfig | None, api: str, said: Sequence[TranscriptMessage]
+) -> list[str]:
+    """The field with images of earlier messages that its model is not shown."""
+    chosen = snapshot.model_for(snapshot.agents[agent_id], "synthesize", request=config)
+    row = snapshot.config.gateway.row(chosen.provider, chosen.model)
+    if not is_image_left_out(said, sees=row is not None and row.sees):
+        return []
+    return [f"{'messages' if api == 'chat' else 'input'}.images"]
 
 
 def not_taken(snapshot: Snapshot, agent_id: str, request: ChatRequest | ResponsesRequest) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
+from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import given_history
 from hobus.bus.messages.ids import requested_id, turn_key
 from hobus.bus.messages.ledger import (
@@ -30,6 +31,7 @@ from hobus.bus.messages.ledger import (
 from hobus.bus.port import Bus
 from hobus.bus.record.payload import pack_payload, payload_in
 from hobus.bus.record.payloads.governance import TranscriptDelivered
+from hobus.launch.http.limits import IMAGES_MAX_BYTES
 from hobus.launch.sessions.history import turns_in
 from hobus.launch.sessions.images import GivenImage
 
@@ -103,6 +105,24 @@ def new_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
     for said in messages:
         found = [] if said.role == "assistant" else [*found, *said.images]
     return tuple(dict.fromkeys(found))
+
+
+def shown_images(messages: Sequence[TranscriptMessage]) -> tuple[GivenImage, ...]:
+    """The new ones, and before them those of the person's newest earlier messages, as far as they fit."""
+    found = list(new_images(messages))
+    left = IMAGES_MAX_BYTES - sum(len(image.data) for image in found)
+    asked = [said for said in messages if said.role == "user"][-1 - IMAGES_TURNS :]
+    for image in reversed([image for said in asked for image in said.images]):
+        if image not in found and len(image.data) <= left:
+            found.insert(0, image)
+            left -= len(image.data)
+    return tuple(found)
+
+
+def is_image_left_out(messages: Sequence[TranscriptMessage], *, sees: bool) -> bool:
+    """Whether some image of it is shown to no model; one that the last message brings is, or is refused."""
+    shown = shown_images(messages) if sees else messages[-1].images
+    return any(image not in shown for said in messages for image in said.images)
 
 
 async def find(bus: Bus, record_id: str, *, timeout_s: float) -> TranscriptPlace | None:

@@ -1,7 +1,7 @@
 """Images of a person's message: their sentence in its text, and their bytes in the record, once in each session.
 
 The text of a message names every image (`GivenImage.told`), also in later prompts, as that of a tool's result does; the
-bytes are shown with the message that brought them alone.
+bytes are shown with the message that brought them, and with the next few (`IMAGES_TURNS`).
 """
 
 from __future__ import annotations

@@ -17,10 +17,11 @@ from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
+from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, position_of
 from hobus.bus.messages.session import TurnResult
-from hobus.bus.messages.work_order import Exchange, Segment
+from hobus.bus.messages.work_order import Exchange, Segment, ToolFile
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, own_text
@@ -72,6 +73,7 @@ class RunMemo(Struct):
     requested: events.RunRequested
     input_text: str | None
     results: tuple[str | None, ...] = ()  # contents behind requested.results; None where erased
+    images: tuple[ToolFile, ...] = ()  # of the newest messages and its own, each once
     intents: Intents = NO_INTENTS  # as they were when it was requested
     steps: set[str] = field(default_factory=set[str])
     orders: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
@@ -163,6 +165,7 @@ class SessionRecord:
         self.objectives: dict[str, str] = {}  # ref -> one line, of the active intents; what was erased is not there
         self.orders = OrderLives()  # those that are open or have failed
         self.history = History()
+        self.images: list[list[ToolFile]] = []  # that the newest messages brought
         self.total_tokens = 0
         self.cost_usd: float | None = 0.0
         self.run: RunMemo | None = None
@@ -307,8 +310,16 @@ class SessionRecord:
             event,
             self.follow_ups.get(event.input_ref) if text is None else text,
             tuple(own_text(entry, given.content_ref) for given in event.results),
+            self._images(event),
             self.state.intents,
         )
+
+    def _images(self, event: events.RunRequested) -> tuple[ToolFile, ...]:
+        """What the run's model is shown, oldest first; from now on this message is one of the newest."""
+        known = {file.ref: file for files in [event.files, *reversed(self.images)] for file in reversed(files)}
+        if event.continues is None:
+            self.images = [*self.images, event.files][-IMAGES_TURNS:]
+        return tuple(reversed(known.values()))
 
     def _goes_on(self, run: RunMemo) -> None:
         """The run that had failed; what it had not brought by then is asked for anew."""

@@ -23,11 +23,11 @@ from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
 from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from hobus.bus.messages.ids import body_ref
-from hobus.bus.messages.work_order import Exchange
+from hobus.bus.messages.work_order import Exchange, ToolFile
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
-VERSION = 10
+VERSION = 11
 """Of the packed record. One of another version is not read; the entries before it are."""
 _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""
@@ -60,6 +60,7 @@ class Packed(Record):
     inputs_forgotten: bool
     unrequested_forgotten: bool
     turns: list[_Turn]
+    images: list[list[ToolFile]]
     line_inputs: Annotated[list[str], Meta(description="whose lines body 2 has, in order")]
     turn_count: Count
     total_tokens: Count
@@ -71,7 +72,7 @@ class Packed(Record):
 
 _AS_THEY_ARE = (
     "state", "head", "appended", "inputs_forgotten", "unrequested_forgotten", "total_tokens", "cost_usd",
-    "last_run", "degraded_agent_id",
+    "last_run", "degraded_agent_id", "images",
 )  # fmt: skip
 """Fields that a record has under the same name, with the same value."""
 

@@ -171,13 +171,13 @@ def _asked(run: Run, shown: Sequence[Segment]) -> list[Segment]:
     told = "".join([part.text for part in given])
     known = next((one.text for one in shown if one.name == HISTORY), "")
     if not given or (known and not known.endswith(told)):
-        return [Segment(name="user_input", ref=ref, text=text, files=run.requested.files)]
+        return [Segment(name="user_input", ref=ref, text=text, files=list(run.memo.images))]
     own = stretches(text)[-1]
     words = TextPart(ref, text[own.start :], f"{own.start}:{own.end}")
     return [
         *([] if known else run.effects.one_segment(HISTORY, given)),
         *(
-            one.model_copy(update={"files": run.requested.files})
+            one.model_copy(update={"files": list(run.memo.images)})
             for one in run.effects.one_segment("user_input", [words])
         ),
     ]

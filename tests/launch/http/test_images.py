@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from bench.builders import shipped_snapshot
+from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.record.payload import payload_of
 from hobus.bus.record.payloads.prompts import SentRequest
 from hobus.gateway_service.providers.http import openai_wire
@@ -107,8 +108,8 @@ def test_a_model_that_sees_is_shown_the_images_and_the_record_has_each_once(made
 EYES = snapshot().config.gateway.providers["eyes"]
 
 
-def test_responses_take_images_and_a_later_turn_has_their_sentence_alone(made):
-    """The transcript with the image goes on in its session; the bytes are shown with the message that brought them."""
+def test_responses_take_images_and_a_later_turn_is_shown_them_too(made):
+    """The transcript with the image goes on in its session, whose record has the image once."""
     door, eyes = made
 
     async def work():
@@ -121,10 +122,64 @@ def test_responses_take_images_and_a_later_turn_has_their_sentence_alone(made):
         return first, await client.responses.create(model="eyes/see-1", input=said)
 
     first, second = door.run(work())
-    assert (first.output_text, second.output_text) == ("I see 1.", "I see 0.")
+    assert (first.output_text, second.output_text) == ("I see 1.", "I see 1.")
     assert second.session_id == first.session_id
     later = answers_of(eyes)[-1]
     assert f"image/png, {len(PNG)} bytes]" in "".join(message.text for message in later.messages[:-1])
+    assert [entry.event_type for entry in door.cluster.entries()].count("TURN_IMAGE") == 1
+
+
+def raw(door, messages, model="eyes/see-1", **headers):
+    """One completion's words, its session, and what was not taken of it."""
+
+    async def work():
+        client = door.openai()
+        more = {"extra_headers": headers}
+        answer = await client.chat.completions.with_raw_response.create(model=model, messages=messages, **more)
+        said = answer.parse().choices[0].message.content
+        return said, answer.headers["x-hobus-session"], answer.headers.get("x-hobus-ignored", "")
+
+    return door.run(work())
+
+
+BEFORE = [asking(url()), {"role": "assistant", "content": "ok"}]
+LATER = {"role": "user", "content": "and its colour?"}
+
+
+def test_images_of_earlier_messages_are_shown_also_in_a_new_session(made):
+    """As chat clients go on elsewhere; what is shown with the question is told apart by the sentences in the text."""
+    door, eyes = made
+    second = {**asking(url(GIF, "image/gif"), text="and this?")}
+    said, _, ignored = raw(door, [*BEFORE, second, {"role": "assistant", "content": "ok"}, LATER])
+    assert (said, ignored) == ("I see 2.", "")
+    [sent] = answers_of(eyes)
+    assert [image.data for image in sent.messages[-1].images] == [PNG, GIF]
+    texts = "\n".join(message.text for message in sent.messages)
+    assert all(image.name in texts for image in sent.messages[-1].images)
+
+
+def test_where_an_earlier_image_is_not_shown_the_answer_says_so(made):
+    """Of a model that does not see, and of an image that lies too far back; the text still says that it was there."""
+    door, eyes = made
+    said, _, ignored = raw(door, [*BEFORE, LATER], "eyes/blind-1")
+    assert (said, ignored) == ("I see 0.", "messages.images")
+    assert "[image " in "".join(message.text for message in answers_of(eyes)[-1].messages)
+    chatted = [*BEFORE, *[LATER, {"role": "assistant", "content": "ok"}] * IMAGES_TURNS, LATER]
+    assert raw(door, chatted)[::2] == ("I see 0.", "messages.images")
+    assert raw(door, chatted[:2] + chatted[4:])[::2] == ("I see 1.", "")
+
+
+def test_a_session_is_asked_on_about_its_picture(made):
+    """For some messages, also by a successor of its supervisor; then the sentence alone is left."""
+    door, _ = made
+    said, session_id, _ = raw(door, [asking(url())])
+    seen = [said]
+    for number in range(IMAGES_TURNS + 1):
+        if number == 1:
+            door.cluster.strike("ho2", after_s=0.1, back_after_s=1)
+        seen.append(raw(door, [LATER], **{"x-hobus-session": session_id})[0])
+    assert seen == [*["I see 1."] * (IMAGES_TURNS + 1), "I see 0."]
+    assert raw(door, [asking(url(GIF, "image/gif"))], **{"x-hobus-session": session_id})[0] == "I see 1."
 
 
 def test_a_model_that_does_not_see_is_not_asked(made):
