@@ -190,13 +190,14 @@ def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
 
 def reason_of(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) -> str:
     """Who did not answer, and why: HO2's fault says it, or the gateway where that only says that time ran out."""
-    if fault is None:
-        return response.instead_of
-    if fault.code not in OUT_OF_TIME_CODES:
-        return plain_words(fault)
-    given_s = round(turn.deadline - turn.started, 1)
-    over = f"the client's deadline of {given_s:g} s, less host.degrade_reserve_ms, was over"
-    return f"{response.instead_of or plain_words(fault)}; {over}"
+    return (
+        response.instead_of
+        if fault is None
+        else plain_words(fault)
+        if fault.code not in OUT_OF_TIME_CODES
+        else f"{response.instead_of or plain_words(fault)}; the client's deadline of "
+        f"{round(turn.deadline - turn.started, 1):g} s, less host.degrade_reserve_ms, was over"
+    )
 
 
 def degraded(turn: Turn, response: PromptResponse, fault: RuntimeFault | None = None) -> TurnResult:
