@@ -2,6 +2,8 @@
 
 ARGUMENTS_MAX_CHARS = 256 * 1024
 """Of one tool call, some 64,000 tokens: its order carries them, and every later round of its turn."""
+WRITTEN_MAX_CHARS = 2000
+"""Of arguments that are no JSON, given back to the model that wrote them; the rest is cut."""
 
 CONNECT_TIMEOUT_MS = 5000
 """Until a connection to a provider stands: a server that is there answers within a round trip or two."""

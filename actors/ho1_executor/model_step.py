@@ -38,7 +38,7 @@ from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from hobus.bus.messages.ids import call_key
 from hobus.bus.messages.transcript import UNKNOWN
-from hobus.bus.messages.work_order import CUT, OutputResult, Segment, ToolCall, WorkOrder
+from hobus.bus.messages.work_order import CUT, WINDOW, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
 from hobus.config.assets import AgentFile, why_withheld
 from hobus.config.json_schema import SchemaFault, validator_of
@@ -286,9 +286,13 @@ def as_cut(order: WorkOrder, answer: OutputResult, prompt: Prompt, response: Pro
     """
     if order.wo_type == "synthesize" and response.content.strip():
         return answer.model_copy(update={"tool_calls": []})
-    said = all_thought(response) if response.reasoning_tokens and not answer.tool_calls else CUT[response.finish_reason]
-    mend = ""
-    if response.finish_reason == "length":
+    reason = response.finish_reason
+    said, mend = CUT[reason], ""
+    if response.reasoning_tokens and not answer.tool_calls:
+        said = all_thought(response) if reason == "length" else f"{said}; {all_thought(response)}"
+    if reason == WINDOW:
+        mend = f"; begin a new session, or choose a model with a larger window than {response.model_id}"
+    if reason == "length":
         mend = (
             f"; its cap is {prompt.max_tokens} tokens (max_tokens of the request, else boundary.max_tokens of "
             f"{prompt.contract_id}, at most what the window of {response.model_id} leaves): allow more"

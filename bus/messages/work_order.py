@@ -77,11 +77,13 @@ ERROR_CODES = (
 
 REFUSAL = "refusal"
 TOO_LARGE = "too_large"
+WINDOW = "window"
 CUT = {
     "length": "it was cut at its cap of tokens",
     "content_filter": "a content filter of its provider ended it",
     REFUSAL: "the model refused to answer",
     "pause": "its provider interrupted it",
+    WINDOW: "the window of its model was full",
     TOO_LARGE: "it, or its call of a tool, is larger than any answer that is read",
 }
 """Finish reason of an answer that is not whole -> what is told of it."""

@@ -105,7 +105,7 @@ def finish_reason(result: TurnResult) -> str:
 
 
 _FINISH = {
-    **dict.fromkeys(("length", "pause", "too_large"), "length"),
+    **dict.fromkeys(("length", "pause", "too_large", "window"), "length"),
     **dict.fromkeys(("content_filter", "refusal"), "content_filter"),
 }
 _INCOMPLETE = {"length": "max_output_tokens", "stop": None, "tool_calls": None, "content_filter": "content_filter"}

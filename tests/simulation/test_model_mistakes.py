@@ -125,9 +125,10 @@ def test_an_answer_that_is_not_whole_is_shown_as_far_as_it_came(reason, wanted):
         (Ending([call(1, "list_packages")], "too_large"), "is larger than any answer that is read"),
         (Ending("", "length"), "it was cut at its cap of tokens; its cap is"),
         (Ending("", "length", thought=40), "all 41 tokens of it went into thinking"),
+        (Ending("", "window"), "the window of its model was full; begin a new session, or choose a model"),
         (Ending([call(1, "list_packages")], "length"), "it was cut at its cap of tokens"),
     ],
-    ids=["refusal", "filter", "pause", "too large", "length", "thinking", "in a call"],
+    ids=["refusal", "filter", "pause", "too large", "length", "thinking", "window", "in a call"],
 )
 def test_nothing_to_show_is_a_verdict_that_says_why(model, words):
     """Asked once; nobody else answers in its place, and a call that may be cut is not run."""

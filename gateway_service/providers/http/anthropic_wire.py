@@ -116,6 +116,7 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
 
 def _message(reader: AnswerReader, answer: dict[str, Any]) -> None:
     if "error" in answer:
+        _count(reader, answer.get("usage"))
         raise ErrorSaid(answer["error"])
     if "content" not in answer:
         if answer.keys() & ERROR_KEYS:
@@ -135,6 +136,7 @@ def _block(reader: AnswerReader, index: Any, block: dict[str, Any]) -> None:
             reader.call(index, block.get("id"), block.get("name"), block.get("input") or None, {}, is_new=True)
         case "thinking" | "redacted_thinking":
             reader.given_back.setdefault("blocks", []).append({**block})
+            reader.has_begun = reader.is_hidden = True
             reader.think(a_text(block.get("thinking"), "thinking"))
         case _:
             pass

@@ -151,6 +151,11 @@ _NOT_OF_LENGTH = re.compile(
 _UNPARSED_CALL = re.compile(r"(error|failed to) pars(e|ing) tool call|tool_use_failed", re.IGNORECASE)
 """How servers say that the model wrote a call that they could not read: Ollama, llama.cpp, Groq."""
 
+_WEB_PAGE = re.compile(
+    r"\s*(<\?xml[^>]*>\s*|<!--.*?-->\s*)*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL
+)
+"""An address behind which there is a page for people, as it begins."""
+
 _LEAST_ERROR = 500
 _TOO_MANY = 429
 
@@ -168,20 +173,23 @@ class AskedProvider(Struct, frozen=True):
     prompt: Prompt | None = None
 
 
-def of_error(error: BaseException, asked: AskedProvider, *, is_sent: bool) -> GatewayError:
+def of_error(
+    error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: Mapping[str, Any] | None = None
+) -> GatewayError:
     """The fault of a call that ended with this error of an SDK, or of what lies below it; the key is in none of it.
 
-    `is_sent`: whether a byte of the request may have left. Raises CallUnparsed for a mistake of the model's.
+    `is_sent`: whether a byte of the request may have left. `cost`: facts of what came before an error that an answer
+    holds; without any it costs what its status says. Raises CallUnparsed for a mistake of the model's.
     """
     try:
-        fault = _fault(error, asked, is_sent=is_sent)
+        fault = _fault(error, asked, is_sent=is_sent, cost=cost or {})
     except CallUnparsed as unparsed:
         raise CallUnparsed(without_key(str(unparsed), asked.key)) from None
     detail = without_key(fault.detail, asked.key)
     return GatewayError(fault.code, detail, retryable=fault.retryable, facts=fault.facts)
 
 
-def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool) -> GatewayError:
+def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: Mapping[str, Any]) -> GatewayError:
     chain = list(_chain(error))
     for cause in chain:
         if isinstance(cause, GatewayError):
@@ -192,10 +200,14 @@ def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool) -> Gate
     if isinstance(status, int) and status >= 300:  # noqa: PLR2004 - what is below is an answer
         headers = getattr(_first(chain, "response"), "headers", None)
         return _of_status(status, headers or {}, body, asked)
-    if body is not None:  # said in an answer, or in the middle of one: some of it was made, and is paid for
+    if isinstance(body, str) and _WEB_PAGE.match(body):
+        page = f"{asked.base_url} answers with a web page, and not with JSON; correct base_url"
+        return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {page}", facts={"unbilled": True})
+    if body is not None:  # said in the place of an answer, or in the middle of one
         fault = _of_status(_status_in(body), {}, body, asked)
-        fault.facts.pop("unbilled", None)
-        fault.facts["unknown"] = True
+        if cost:  # what was made is paid for
+            del fault.facts["unbilled" if "unbilled" in fault.facts else "unknown"]
+            fault.facts |= cost
         return fault
     names = " from ".join(type(cause).__name__ for cause in chain[:3])
     if not is_sent:

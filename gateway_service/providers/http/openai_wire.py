@@ -71,12 +71,12 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
     """The first choice of a chat completion, or of a chunk of one. Raises BadAnswer, ErrorSaid."""
     choices = a_list(event.get("choices"), "choices")
     first = an_object(choices[0], "choices.0") if choices else {}
-    if (error := event.get("error") or first.get("error")) is not None:
-        raise ErrorSaid(error)
-    is_chunk = "delta" in first or event.get("object") == "chat.completion.chunk"
     usage = event.get("usage") or an_object(event.get("x_groq"), "x_groq").get("usage")
     if isinstance(usage, dict):
         _count(reader, usage)
+    if (error := event.get("error") or first.get("error")) is not None:
+        raise ErrorSaid(error)
+    is_chunk = "delta" in first or event.get("object") == "chat.completion.chunk"
     if not choices:
         if not (is_chunk or usage):
             if event.keys() & ERROR_KEYS:

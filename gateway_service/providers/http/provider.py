@@ -140,7 +140,7 @@ class HttpProvider:
             return await self._vectors(client, prompt, model_id, timeout_s)
         reader = self._reader(prompt, model_id)
         try:
-            with self._asking(model_id, prompt):
+            with self._asking(model_id, prompt, reader):
                 answer = await self._answer(client, prompt, reader, timeout_s, on_delta)
                 response = answer_without_key(answer, self._key)
         except faults.CallUnparsed as fault:  # the model's to mend, as a call that came and cannot be read
@@ -309,7 +309,7 @@ class HttpProvider:
         return clients.client_of(self.config, self.gateway, key=self._key, breathe=self.breathe)
 
     @contextmanager
-    def _asking(self, model_id: str, prompt: Prompt | None) -> Generator[None]:
+    def _asking(self, model_id: str, prompt: Prompt | None, reader: AnswerReader | None = None) -> Generator[None]:
         """For the time of one request: whatever goes wrong with it is a GatewayError."""
         exchange = RequestSent()
         current.set(exchange)
@@ -323,4 +323,5 @@ class HttpProvider:
                 "now": self.now(),
             }
             asked = made_of(AskedProvider, self.config, self.gateway, model_id=model_id, prompt=prompt, **about)
-            raise faults.of_error(error, asked, is_sent=exchange.is_sent) from None
+            cost = None if reader is None else reader.cost
+            raise faults.of_error(error, asked, is_sent=exchange.is_sent, cost=cost) from None

@@ -15,18 +15,16 @@ from typing import Any, Protocol, TypeGuard
 from hobus.bus.json_text import is_within, value_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.work_order import REFUSAL, TOO_LARGE, ToolCall
-from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS
+from hobus.bus.messages.work_order import REFUSAL, TOO_LARGE, WINDOW, ToolCall
+from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS, WRITTEN_MAX_CHARS
 from hobus.gateway_service.providers.http.thinking import SpokenText, mended
 from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, a_text, an_object, kind_of
 
 FINISH_WORDS = {
     **dict.fromkeys(("end_turn", "stop_sequence", "eos", "eos_token", "STOP"), "stop"),
     **dict.fromkeys(("tool_use", "function_call"), "tool_calls"),
-    **dict.fromkeys(
-        ("max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "model_context_window_exceeded", "limit"),
-        "length",
-    ),
+    **dict.fromkeys(("max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "limit"), "length"),
+    "model_context_window_exceeded": WINDOW,
     **dict.fromkeys(("SAFETY", "RECITATION", "PROHIBITED_CONTENT", "safety", "content_filtered"), "content_filter"),
     "pause_turn": "pause",
 }
@@ -96,6 +94,10 @@ class AnswerReader:
     """It comes in events; what an event lacks may be in another."""
     is_whole: bool = False
     """Nothing more is to come but its end."""
+    is_hidden: bool = False
+    """It holds thinking that is not shown."""
+    has_begun: bool = False
+    """Some of it has come, if only a thought."""
     _news: list[str] = field(default_factory=list[str])
 
     def add(self, event: Any) -> str:
@@ -150,27 +152,38 @@ class AnswerReader:
         said, refusal = "".join(self.content.said), mended("".join(self.refusal))
         if finish == "stop" and self.calls:
             finish = "tool_calls"
+        used = self.usage
+        if self.is_hidden and not (said or refusal or self.calls):
+            used = {"reasoning_tokens": used.get("output_tokens", 0), **used}
         return PromptResponse(
             outcome="SUCCESS",
             content=said or refusal,
             tool_calls=[self._call(number, call) for number, call in enumerate(self.calls, 1)],
             finish_reason=REFUSAL if refusal and not said else finish,
-            **self.usage,
+            **used,
         )
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        """What it cost so far, as facts of a fault; empty: nothing."""
+        return {"unknown": True} if self.has_begun else {**self.usage}
 
     # --- what a wire says -------------------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
         """Some of the answer's text, with the thinking that stands in it."""
+        self.has_begun = self.has_begun or bool(text)
         self._news.append(self.content.add(text))
 
     def think(self, text: str) -> None:
         """Some of what the model only thinks."""
+        self.has_begun = self.has_begun or bool(text)
         self.thought.append(text)
 
     def refuse(self, text: str) -> None:
         """Some of the words by which the model says that it does not answer."""
         if text:
+            self.has_begun = True
             self.refusal.append(text)
             self._news.append("" if self.content.said else mended(text))
 
@@ -180,6 +193,9 @@ class AnswerReader:
         """A call, or some of one. `index`: None: it says none; `is_new`: it is certainly no piece of another."""
         identity, tool, text = a_text(call_id, "id"), a_text(name, "a tool call's name"), _text_of(arguments)
         found = None if is_new else self._begun(index, identity, tool)
+        self.has_begun = True
+        if found is not None and index is not None and not identity and self.names.go_on(found.name, tool, found.text):
+            tool, found.name = found.name + tool, ""
         if found is None or found.is_followed_by(identity, tool, text):
             found = CallRead(index)
             self.calls.append(found)
@@ -212,6 +228,9 @@ class AnswerReader:
 
     def _call(self, number: int, read: CallRead) -> ToolCall:
         arguments, fault = arguments_of(read.text)
+        if fault:  # its calls stand in the next prompt without what nobody can read
+            fault = f"{fault}. It wrote: {mended(read.text[:WRITTEN_MAX_CHARS])}"
+            fault += "" if len(read.text) <= WRITTEN_MAX_CHARS else " …"
         name = mended(read.name)
         parts = {"call": read.extra, "message": self.given_back if number == 1 else {}}
         kept = {part: mended_value(value) for part, value in parts.items() if value}

@@ -101,6 +101,12 @@ class ToolNames:
         """The tool id behind a provider's name for it; a name that a model made up is left as it is."""
         return self._ids.get(name, name)
 
+    def go_on(self, name: str, piece: str, arguments: str) -> bool:
+        """Whether this piece goes on with the name of a call, before its arguments, and is no name of another."""
+        if not name or piece in ("", name) or arguments:
+            return False
+        return name not in self._ids or any(known.startswith(name + piece) for known in self._ids)
+
 
 _names_of = lru_cache(maxsize=64)(ToolNames)
 """Only speed depends on the number kept: nearly every prompt of an agent offers the same tools."""

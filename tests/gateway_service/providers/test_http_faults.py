@@ -143,7 +143,8 @@ async def test_an_answer_that_is_none_is_a_fault_and_never_a_crash(kind, body):
     """Half a text, another type, nested until the parser gives up: the outcome is unknown, and another try may help."""
     async with serving(answering(body)) as server:
         fault = await fault_of(instance(kind, server.url))
-    assert (fault.code, fault.retryable) == ("PROVIDER_ERROR", True) and fault.facts.get("unknown") is True
+    cost = "unbilled" if body in ('"text"', "\ufffe") else "unknown"  # a text is the server's word of its trouble
+    assert (fault.code, fault.retryable) == ("PROVIDER_ERROR", True) and fault.facts.get(cost) is True
 
 
 @pytest.mark.parametrize(
@@ -197,10 +198,11 @@ ERRORS_IN_200 = {
 @BOTH
 @pytest.mark.parametrize(("behave", "status"), ERRORS_IN_200.values(), ids=ERRORS_IN_200)
 async def test_an_error_inside_a_200_is_the_one_that_it_is(kind, streamed, behave, status):
-    """The provider's own sentence is told, under the status that it should have had; it may have worked."""
+    """The provider's own sentence is told, under the status that it should have had, and it costs what that costs."""
     async with serving(behave) as server:
         fault = await fault_of(instance(kind, server.url), streamed=streamed)
-    assert (fault.facts["status"], fault.facts["unknown"]) == (status, True) and f"It says: {FELL}" in fault.detail
+    cost = "unknown" if status == 502 else "unbilled"
+    assert (fault.facts["status"], fault.facts[cost]) == (status, True) and f"It says: {FELL}" in fault.detail
     words = {401: "does not accept the key", 429: "takes no more for now"}.get(status, "it failed")
     assert words in fault.detail
 
@@ -213,6 +215,50 @@ async def test_an_error_in_the_middle_of_a_stream_is_told(trouble):
     async with serving(streaming([piece(content="hel")], end=f"{trouble}\n\n".encode())) as server:
         fault = await fault_of(instance(OPENAI, server.url), streamed=True)
     assert f"It says: {FELL}" in fault.detail and fault.facts["unknown"] is True
+
+
+@KINDS
+@BOTH
+async def test_a_refusal_inside_a_200_is_one_and_free(kind, streamed):
+    """As under its own status: neither sent again nor counted for the breaker."""
+    async with serving(answering({"error": {"code": 400, "message": "no such field"}})) as server:
+        fault = await fault_of(instance(kind, server.url), streamed=streamed)
+    assert (fault.code, fault.retryable, said_by(fault)) == ("PROVIDER_REFUSED", False, "nothing")
+    assert fault.facts == {"status": 400, "unbilled": True}
+
+
+@BOTH
+async def test_an_error_inside_a_200_with_its_usage_costs_that(streamed):
+    """It says so itself."""
+    said = {"error": {"message": FELL}, "usage": {"prompt_tokens": 9, "completion_tokens": 2}}
+    async with serving(answering(said)) as server:
+        fault = await fault_of(instance(OPENAI, server.url), streamed=streamed)
+    assert fault.facts == {"status": 500, "input_tokens": 9, "output_tokens": 2}
+
+
+async def test_an_error_behind_the_beginning_of_a_stream_costs_what_that_said():
+    """Anthropic's begins with the usage of the prompt; nothing was made of it."""
+    trouble = ("error", {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}})
+    events = [*message_events()[:2], trouble]
+    async with serving(streaming(events)) as server:
+        fault = await fault_of(instance(ANTHROPIC, server.url), streamed=True)
+    assert fault.facts["status"] == 529 and fault.facts["input_tokens"] > 0
+    assert not fault.facts.keys() & {"unknown", "unbilled"}
+
+
+PAGES = ["<!DOCTYPE html>\n<html><body>hi: there</body></html>", "\n <html lang='en'>", "<!-- a --><!doctype HTML>"]
+
+
+@KINDS
+@BOTH
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_web_page_is_told_as_a_wrong_address(kind, streamed, page):
+    """No trouble of the provider: its setting is named, nothing is sent again or counted."""
+    async with serving(answering(page, content_type="text/html")) as server:
+        fault = await fault_of(instance(kind, server.url), streamed=streamed)
+        assert f"{server.url} answers with a web page" in fault.detail.replace("/v1", "")
+    assert (fault.code, fault.retryable, said_by(fault)) == ("PROVIDER_REFUSED", False, "nothing")
+    assert "correct base_url" in fault.detail and fault.facts == {"unbilled": True}
 
 
 @pytest.mark.parametrize("events", [[piece(content="hel")], [piece(content="hel"), piece("stop")]])
@@ -358,12 +404,12 @@ async def test_half_a_character_in_the_bytes_of_an_answer_spoils_itself_alone(st
     [
         (OPENAI, [piece(content="hel")], b""),
         (OPENAI, [piece(content="hel")], b'data: {"choi\n\n'),
-        (OPENAI, [{"error": {"message": "overloaded", "type": "server_error"}}], b""),
+        (OPENAI, [piece(content="hel"), {"error": {"message": "overloaded", "type": "server_error"}}], b""),
         (ANTHROPIC, message_events(({"type": "text", "text": "hel"}, []))[:4], b""),
         (
             ANTHROPIC,
             [
-                *message_events()[:2],
+                *message_events(({"type": "text", "text": "hel"}, []))[:4],
                 ("error", {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}),
             ],
             b"",

@@ -16,7 +16,7 @@ from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
 from hobus.gateway_service import pricing
-from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS
+from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS, WRITTEN_MAX_CHARS
 from hobus.gateway_service.providers.http import anthropic_wire, openai_wire
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
@@ -74,6 +74,10 @@ A_TEXT, B_TEXT = '{"a": 1}', '{"b": 2}'
         (chunks(calls(piece("add", A_TEXT, index=0), piece("add", '{"a": 2}', index=0))), [A, ("add", {"a": 2})]),
         (chunks(calls(piece("add", A_TEXT, index=0, id="1")), calls(piece("add", '{"a": 2}', index=0, id="1"))),
          [A, ("add", {"a": 2})]),
+        (chunks(calls(piece("a", "", index=0, id="1")), calls(piece("d", "", index=0)), calls(piece("dit", "", index=0)),
+                calls(piece(None, A_TEXT, index=0))), [("addit", {"a": 1})]),
+        (chunks(calls(piece("ad", "", index=0, id="1")), calls(piece("d", A_TEXT, index=0))), [A]),
+        (chunks(calls(piece("add", "", index=0)), calls(piece("look", "", index=0))), [("add", {}), ("look", {})]),
         (chunks(calls(piece("add", "", index=0, id="1")), calls(piece("add", "", index=0, id="2"))),
          [("add", {}), ("add", {})]),
         (chunks(calls(piece("add", '{"a"', index=0, id="1")), calls(piece("add", ": 1}", index=0, id="1"))), [A]),
@@ -102,7 +106,7 @@ A_TEXT, B_TEXT = '{"a": 1}', '{"b": 2}'
     ],
     ids=[
         "as documented", "all at index 0", "one tool twice at index 0", "at index 0 without ids", "at index 0 and one id",
-        "without arguments at index 0", "name and id in each piece", "an empty last piece", "no index", "no index, in pieces",
+        "a name in three pieces", "a name in two pieces", "two names at index 0", "without arguments at index 0", "name and id in each piece", "an empty last piece", "no index", "no index, in pieces",
         "by id, interleaved", "gaps", "a piece at a wrong index", "empty ids", "double ids", "double ids, whole",
         "double indexes, whole", "function_call", "flat, and a number as id", "an object", "JSON in a string",
         "empty", "none", "null", "an empty string in a string", "half a character", "halves over pieces",
@@ -355,7 +359,7 @@ def test_an_error_in_the_place_of_an_answer_is_the_providers_own(wire, answer):
     [
         (openai_wire, "length", "length"), (openai_wire, "MAX_TOKENS", "length"), (openai_wire, "SAFETY", "content_filter"),
         (openai_wire, "content_filter", "content_filter"), (openai_wire, "eos", "stop"), (openai_wire, "odd", "odd"),
-        (anthropic_wire, "max_tokens", "length"), (anthropic_wire, "model_context_window_exceeded", "length"),
+        (anthropic_wire, "max_tokens", "length"), (anthropic_wire, "model_context_window_exceeded", "window"),
         (anthropic_wire, "refusal", "refusal"), (anthropic_wire, "pause_turn", "pause"), (anthropic_wire, "end_turn", "stop"),
     ],
 )  # fmt: skip
@@ -363,6 +367,27 @@ def test_why_an_answer_ends_is_said_in_one_language(wire, said, meant):
     """Whoever cut it."""
     answer = whole({"content": "x"}, said) if wire is openai_wire else {"content": [], "stop_reason": said}
     assert AnswerReader(wire, NAMES).whole(answer).finish_reason == meant
+
+
+@pytest.mark.parametrize("block", [{"type": "thinking", "thinking": ""}, {"type": "redacted_thinking", "data": "x"}])
+def test_an_answer_of_thinking_that_is_not_shown_is_all_thinking(block):
+    """All its tokens went there, though nobody sees a word of it."""
+    usage = {"input_tokens": 9, "output_tokens": 40}
+    answer = {"content": [block], "stop_reason": "max_tokens", "usage": usage}
+    response = AnswerReader(anthropic_wire, NAMES).whole(answer)
+    assert (response.finish_reason, response.reasoning_tokens) == ("length", 40)
+    answer["content"] = [block, {"type": "text", "text": "seven"}]
+    assert AnswerReader(anthropic_wire, NAMES).whole(answer).reasoning_tokens == 0
+
+
+@pytest.mark.parametrize("length", [10, WRITTEN_MAX_CHARS + 1])
+def test_a_model_is_told_what_it_wrote_where_that_is_no_json(length):
+    """Its call stands in the next prompt with no arguments at all: without this it would not know what to mend."""
+    wrote = "{" + "b" * (length - 1)
+    (call,) = AnswerReader(openai_wire, NAMES).whole(whole(calls(piece("add", wrote)))).tool_calls
+    assert call.arguments == {} and f"It wrote: {wrote[:WRITTEN_MAX_CHARS]}" in call.fault
+    assert call.fault.endswith(" …") is (length > WRITTEN_MAX_CHARS)
+    assert len(call.fault) < WRITTEN_MAX_CHARS + 200
 
 
 NOW = 1_700_000_000.0

@@ -18,6 +18,7 @@ SCHEMA = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type":
         ("length", "length", "max_output_tokens"),
         ("pause", "length", "max_output_tokens"),
         ("too_large", "length", "max_output_tokens"),
+        ("window", "length", "max_output_tokens"),
         ("content_filter", "content_filter", "content_filter"),
     ],
 )
