@@ -509,7 +509,7 @@ def from_snapshot(entries: Sequence[WriteEntry], number: int) -> SessionRecord:
         for entry in entries[:number]
         for at_, body in enumerate(entry.bodies)
     }
-    record.history = record.history.filled(texts)
+    record.history = record.history.filled(texts, record.limits)
     record.follow_ups = {ref: texts[ref] for ref in record.state.pending_follow_up}
     for ref in record.missing_objectives():
         record.name_objective(ref, texts.get(ref))

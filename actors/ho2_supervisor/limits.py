@@ -86,8 +86,8 @@ OWNERS_INTERVAL_MS = 2000
 """Between two looks whether a supervisor is missing."""
 OWNERS_ENTRIES = 40
 """Newest entries of a session that then say whether something is open; at most a page of the record."""
-HISTORY_STEP_TURNS = 10
-"""Turns by which the oldest one shown moves on at once: meanwhile prompts begin alike, and providers cache them."""
+HISTORY_DIGEST_SHARE = 1 / 8
+"""Of a history's budget, so much is kept for lines of turns that are not shown whole: some thirty as shipped."""
 STATED_IN_MAX_CHARS = 50_000
 """A longer message states nothing: nearly all of it is pasted."""
 REPLY_RESERVE_MS = 300

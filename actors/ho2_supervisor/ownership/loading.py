@@ -151,7 +151,7 @@ async def _with_texts(client: LedgerClient, record: SessionRecord, texts: Mappin
 
     One that was erased stays away.
     """
-    history = record.history.filled(texts)
+    history = record.history.filled(texts, record.limits)
     results = {
         turn.reply_ref: record.inputs[turn.input_id].result_ref
         for turn in history.turns
@@ -165,7 +165,9 @@ async def _with_texts(client: LedgerClient, record: SessionRecord, texts: Mappin
     wanted = {ref: result_ref for ref, result_ref in results.items() if names[ref] not in there}
     bodies = await _bodies(client, list(wanted.values()))
     answers = {ref: result_or_none(bodies[result_ref]) for ref, result_ref in wanted.items() if result_ref in bodies}
-    return history.filled({ref: answer.response for ref, answer in answers.items() if answer is not None})
+    return history.filled(
+        {ref: answer.response for ref, answer in answers.items() if answer is not None}, record.limits
+    )
 
 
 def _take(record: SessionRecord, entry: Entry) -> None:

@@ -172,7 +172,7 @@ class SessionRecord:
         self.failed: RunMemo | None = None  # of the state's failed run
         self.last_run: EndedRun | None = None  # None also after a turn that the host answered
         self.degraded_agent_id = ""  # whom the host answered for before the session had started
-        self._limits = limits
+        self.limits = limits
 
     @property
     def turn_count(self) -> int:
@@ -250,7 +250,7 @@ class SessionRecord:
         """
         for ref in [ref for ref in self.follow_ups if not self._waits(ref)]:
             del self.follow_ups[ref]
-        kept = self._limits.known_max
+        kept = self.limits.known_max
         self.orders.forget(kept, self.state.intents.active_ids)
         if len(self.inputs) > kept:
             settled = [known for known in self.inputs.values() if known.became != "running"]
@@ -289,7 +289,7 @@ class SessionRecord:
         """An intent's words are these, of a message its beginning; None: they were erased."""
         if text is not None:
             self.objectives[ref] = (
-                text if has_own_words(ref) else history_rules.one_line(text, self._limits.digest_chars)
+                text if has_own_words(ref) else history_rules.one_line(text, self.limits.digest_chars)
             )
 
     def _waits(self, ref: str) -> bool:
@@ -339,7 +339,7 @@ class SessionRecord:
             texts = {} if self.run is None else history_rules.beginnings(rounds, self.run.texts)
             asked = DeliveredTurn(end.input_id, known.input_ref, "", text, None, rounds=rounds, texts=texts)
             turn = with_reply(asked, entry, end, result)
-            self.history = history_rules.remember(self.history, turn, self._limits)
+            self.history = history_rules.remember(self.history, turn, self.limits)
             if result is not None and result.quality_gate_passed is False and self.run is not None:
                 self._escalated(self.run, entry.event.event.at)
             outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
@@ -370,7 +370,7 @@ class SessionRecord:
             is_degraded=True,
             texts={},
         )
-        self.history = history_rules.remember(self.history, turn, self._limits)
+        self.history = history_rules.remember(self.history, turn, self.limits)
         self.failed = None
         if self.state.run_id is None:
             self.run = self.last_run = None

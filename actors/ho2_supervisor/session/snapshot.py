@@ -1,7 +1,7 @@
 """STATE_SNAPSHOT: a session's record as bytes, and back, checked. Pure.
 
 Body 1 of the entry is the packed record: canonical, versioned, bounded whatever the session's age, refs in place of
-texts. Body 2 has the lines of turns that no prompt shows whole any more; where that was erased the lines say so. Both
+texts. Body 2 has a line of each turn that prompts tell of, and its size; where that was erased the lines say so. Both
 are deflated, as the record repeats itself with each input. A snapshot stands for the entries before it only if it is
 what they fold to: body 1 has the hash that the journal has of it, the state in it the hash that the journal has of
 that, and it follows the very entry that it names.
@@ -14,21 +14,23 @@ import zlib
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
+from msgspec.msgpack import Decoder
 from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 from hobus.actors.ho2_supervisor.session.record import EndedRun, KnownInput, SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
-from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits
+from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits, Line
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.work_order import Exchange, ToolFile
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
-VERSION = 11
+VERSION = 12
 """Of the packed record. One of another version is not read; the entries before it are."""
+_TOLD = Decoder(list[tuple[str, int]])
 _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""
 
@@ -61,7 +63,7 @@ class Packed(Record):
     unrequested_forgotten: bool
     turns: list[_Turn]
     images: list[list[ToolFile]]
-    line_inputs: Annotated[list[str], Meta(description="whose lines body 2 has, in order")]
+    line_inputs: Annotated[list[str], Meta(description="of whose turns body 2 tells, in order")]
     turn_count: Count
     total_tokens: Count
     cost_usd: float | None
@@ -95,7 +97,7 @@ def of(record: SessionRecord, submission_id: str, at: str) -> tuple[StateSnapsho
         record_version=VERSION,
         at=at,
     )
-    return event, [body, zlib.compress(pack([line for _, line in record.history.digests]))]
+    return event, [body, zlib.compress(pack([(line.text, line.chars) for line in record.history.lines]))]
 
 
 def packed_record(record: SessionRecord) -> bytes:
@@ -110,7 +112,7 @@ def packed_record(record: SessionRecord) -> bytes:
             inputs=inputs,
             commands=[_Command(command_id=key, reason=reason) for key, reason in record.commands.items()],
             turns=[_Turn(*(getattr(turn, name) for name in _Turn._fields)) for turn in history.turns],
-            line_inputs=[input_id for input_id, _ in history.digests],
+            line_inputs=[line.input_id for line in history.lines],
             turn_count=history.count,
             orders=record.orders.known(),
             **{name: getattr(record, name) for name in _AS_THEY_ARE},
@@ -148,11 +150,11 @@ def restored(packed: Packed, entry: Recorded, limits: HistoryLimits) -> SessionR
         setattr(record, name, getattr(packed, name))
     record.inputs = {known.input_id: known for known in packed.inputs}
     record.commands = {command.command_id: command.reason for command in packed.commands}
-    lines = _lines(entry, len(packed.line_inputs), limits)
-    digests = tuple(zip(packed.line_inputs, lines, strict=True))
+    told = _lines(entry, len(packed.line_inputs), limits)
+    lines = tuple([Line(name, *line) for name, line in zip(packed.line_inputs, told, strict=True)])
     record.orders = OrderLives(packed.orders)
     record.history = History(
-        turns=tuple(DeliveredTurn(**turn._asdict()) for turn in packed.turns), digests=digests, count=packed.turn_count
+        turns=tuple(DeliveredTurn(**turn._asdict()) for turn in packed.turns), lines=lines, count=packed.turn_count
     )
     return record
 
@@ -180,13 +182,11 @@ def _inflated(body: bytes) -> bytes:
     return data
 
 
-def _lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[str]:
-    """The older turns' lines; where they were erased each says so, as a turn whose text was erased does."""
+def _lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[tuple[str, int]]:
+    """Lines and sizes of the turns; where they were erased each says so, as a turn whose text was erased does."""
     body = entry.bodies[2] if len(entry.bodies) > 2 else None  # noqa: PLR2004 - payload, record, lines
     try:
-        lines = [] if body is None else unpack(_inflated(body))
+        lines = [] if body is None else _TOLD.decode(_inflated(body))
     except (ValueError, zlib.error):
         lines = []
-    if isinstance(lines, list) and len(lines) == count and all(isinstance(line, str) for line in lines):
-        return lines
-    return [f"- user: {ERASED}"[: limits.digest_chars]] * count
+    return lines if len(lines) == count else [(f"- user: {ERASED}"[: limits.digest_chars], 0)] * count

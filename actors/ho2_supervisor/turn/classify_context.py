@@ -9,7 +9,6 @@ from hobus.actors.ho2_supervisor.attention.context import AssembledContext, Atte
 from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.turn import history, intents
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, harmless_whole, unsafe_in
-from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.text_parts import TextPart
@@ -36,7 +35,7 @@ class Beside(NamedTuple):
 NOTHING = Beside([], None)
 
 
-async def assembled(run: Run, limits: HistoryLimits) -> Beside:
+async def assembled(run: Run) -> Beside:
     """The context of this run's classification: the same whenever it is driven."""
     attention = run.resources.attention
     request = AttentionRequest(
@@ -47,7 +46,7 @@ async def assembled(run: Run, limits: HistoryLimits) -> Beside:
         at=run.requested.at,
         user_input=run.input_text,
     )
-    context = await attention.tried(request, attention.template_for(request), _sources(run, limits))
+    context = await attention.tried(request, attention.template_for(request), _sources(run))
     shown = ((OBJECTIVE, context.of("liveness")), (EARLIER, context.of("history")))
     segments = [
         Segment(name=name, ref=part.ref, text=part.text) for name, fragments in shown for part in parts_of(fragments)
@@ -55,7 +54,7 @@ async def assembled(run: Run, limits: HistoryLimits) -> Beside:
     return Beside(segments, context)
 
 
-def _sources(run: Run, limits: HistoryLimits) -> dict[str, FragmentSource]:
+def _sources(run: Run) -> dict[str, FragmentSource]:
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
 
     def fits(fragment: Fragment, config: OfTurn, room: Room) -> bool:
@@ -71,7 +70,7 @@ def _sources(run: Run, limits: HistoryLimits) -> dict[str, FragmentSource]:
                 yield fragment
 
     async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
-        for input_id, line in history.newest_lines(run.history, limits):
+        for input_id, line in history.newest_lines(run.history):
             fragment = Fragment("history", input_id, harmless([TextPart(None, line)], unsafe))
             if fits(fragment, config, room):
                 yield fragment

@@ -73,7 +73,7 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
         labels = await classify(())  # its order stands in the journal
         return labels, PromptContext(recorded, [])
     is_classified = run.classification != "off"
-    beside = await classify_context.assembled(run, limits) if is_classified else classify_context.NOTHING
+    beside = await classify_context.assembled(run) if is_classified else classify_context.NOTHING
     named = run.named_template
     request = _request_of(run, named if named in run.resources.attention.templates else None)
     template = run.resources.attention.template_for(request)
@@ -145,7 +145,10 @@ def _sources(
 
     async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
         tokens = limits.budget_tokens if config.max_tokens is None else tokens_of(config.max_tokens, budget)
-        within = replace(limits, budget_tokens=min(tokens, room.account.tokens_left))
+        left = room.account.tokens_left
+        if left < tokens:  # rounded down, so that a word more elsewhere is no other beginning of the prompt
+            tokens = left >> (cut := max(0, left.bit_length() - 3)) << cut
+        within = replace(limits, budget_tokens=tokens)
         for one in history.shown(run.history, within):
             shown.update([part.ref for part in one.parts if part.ref is not None])
             yield Fragment("history", one.source_id, one.parts)

@@ -1,7 +1,8 @@
 """What was said before: the delivered turns of a session, and the segments that a prompt gets of them. Pure.
 
-Newest turns stand verbatim, whole turns only, within a token budget and a count; older ones as one line each, newest
-first, while the budget lasts.
+Newest turns stand verbatim, whole turns only, within a token budget and a count; older ones as one line each. Once the
+whole ones are over either, they are cut to half of it at once; until then prompts only grow. Where a prompt's history
+begins follows from the sizes of its turns alone, so that every owner of a session, and every drive, cuts alike.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hobus.actors.ho2_supervisor.limits import HISTORY_RESULT_CHARS
+from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_SHARE, HISTORY_RESULT_CHARS
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
 from hobus.bus.messages import given_history, transcript
 from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
@@ -23,6 +25,7 @@ ERASED = "[erased]"
 _GONE = TextPart(None, ERASED)
 """A mark without ref for what was erased, so that the record shows what the model saw."""
 _CUT = TextPart(None, " … (cut; whole in its own turn)")
+_ANSWER = " | assistant: "
 _NO_PACKS: Mapping[str, str] = {}
 _ANSWERED_BY = re.compile(r"-[0-9a-f]{12}-([0-9]+)[./]")
 """The run in the ref of what it answered: `RunCompleted:<session>-<n>/2`, `PROMPT_RECEIVED:WO-<session>-<n>.2.1…`."""
@@ -37,8 +40,6 @@ class HistoryLimits(Struct, frozen=True):
     chars_per_token: int
     known_max: int
     """Inputs, and commands, whose outcome stays in memory."""
-    step_turns: int = 1
-    """Turns by which the first one that is shown whole moves on at once; meanwhile prompts begin alike."""
 
 
 class DeliveredTurn(Struct, frozen=True, dict=True):
@@ -136,12 +137,22 @@ def beginnings(rounds: Sequence[Exchange], texts: Mapping[str, str]) -> dict[str
     return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs_in(rounds) if ref in texts}
 
 
+class Line(NamedTuple):
+    """What is kept of each turn: enough to tell of it, and where prompts are cut."""
+
+    input_id: str
+    text: str
+    chars: int
+    """Of the turn as a prompt shows it whole."""
+
+
 class History(Struct, frozen=True):
-    """The delivered turns that a prompt can still show: the newest whole, those before them as lines; oldest first."""
+    """The delivered turns that a prompt can still tell of, oldest first."""
 
     turns: tuple[DeliveredTurn, ...] = ()
-    digests: tuple[tuple[str, str], ...] = ()
-    """(input id, line)"""
+    """The newest, which can be shown whole."""
+    lines: tuple[Line, ...] = ()
+    """Of these and of those before them."""
     count: int = 0
 
     def missing_refs(self) -> tuple[str, ...]:
@@ -159,39 +170,42 @@ class History(Struct, frozen=True):
         """The reply of a newest turn that is named by this ref, if its text is at hand."""
         return next((turn.reply_text for turn in self.turns if turn.reply_ref == ref), None)
 
-    def filled(self, texts: Mapping[str, str]) -> History:
+    def filled(self, texts: Mapping[str, str], limits: HistoryLimits) -> History:
         """The history with missing texts taken from `texts` by ref."""
-        return replace(self, turns=tuple(turn.filled(texts) for turn in self.turns))
+        turns = tuple([turn.filled(texts) for turn in self.turns])
+        older = self.lines[: len(self.lines) - len(turns)]
+        return replace(self, turns=turns, lines=(*older, *[line_of(turn, limits) for turn in turns]))
 
 
 def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> History:
     """The history with this turn: in the place of an earlier answer to the same input, else as the newest one."""
-    if turn.input_id in [known.input_id for known in history.turns]:
+    line = line_of(turn, limits)
+    if turn.input_id in [known.input_id for known in history.lines]:
         turns = tuple(turn if known.input_id == turn.input_id else known for known in history.turns)
-        return replace(history, turns=turns)
-    if turn.input_id in [input_id for input_id, _ in history.digests]:
-        line = digest(turn, limits.digest_chars)
-        digests = tuple((known, line if known == turn.input_id else old) for known, old in history.digests)
-        return replace(history, digests=digests)
-    turns = (*history.turns, turn)
-    digests = history.digests
-    if len(turns) > limits.turns_max:
-        digests = (*digests, (turns[0].input_id, digest(turns[0], limits.digest_chars)))
-        turns = turns[1:]
-    return History(turns, _shown_at_most(digests, limits), history.count + 1)
+        lines = tuple(line if known.input_id == turn.input_id else known for known in history.lines)
+        return replace(history, turns=turns, lines=lines)
+    turns = (*history.turns, turn)[-limits.turns_max :]
+    return _without_untold(History(turns, (*history.lines, line), history.count + 1), limits)
+
+
+def line_of(turn: DeliveredTurn, limits: HistoryLimits) -> Line:
+    """What is kept of a turn for as long as prompts tell of it."""
+    return Line(turn.input_id, digest(turn, limits.digest_chars), turn.chars)
 
 
 def digest(turn: DeliveredTurn, chars_max: int) -> str:
-    """One line for a turn: what was asked, by which name it is opened, which tools answered, whether degraded."""
-    text = ERASED if turn.input_text is None else given_history.own_words(turn.input_text)
+    """One line for a turn: how question and answer begin, its name, which tools answered, whether degraded."""
     notes = [
         turn.name,
         *([", ".join(turn.tool_ids)] if turn.tool_ids else []),
         *(["degraded"] if turn.is_degraded else []),
     ]
     tail = f" ({'; '.join(notes)})"
-    room = max(0, chars_max - len("- user: ") - len(tail))
-    return one_line(f"- user: {one_line(text, room)}{tail}", chars_max)
+    text = ERASED if turn.input_text is None else given_history.own_words(turn.input_text)
+    room = max(0, chars_max - len("- user: ") - len(_ANSWER) - len(tail))
+    asked_of = one_line(text, room)
+    answer = one_line(ERASED if turn.reply_text is None else turn.reply_text, max(room // 2, room - len(asked_of)))
+    return one_line(f"- user: {one_line(asked_of, room - len(answer))}{_ANSWER}{answer}{tail}", chars_max)
 
 
 def one_line(text: str, chars_max: int) -> str:
@@ -209,37 +223,84 @@ class ShownTurn(Struct, frozen=True):
 
 
 def shown(history: History, limits: HistoryLimits) -> list[ShownTurn]:
-    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn.
-
-    What is shown whole, and which lines, moves on by steps of `step_turns`: in between a prompt begins as the one
-    before did, and a provider that keeps beginnings of prompts has it.
-    """
-    tokens = [-(-turn.chars // limits.chars_per_token) for turn in history.turns]
-    first = _first_whole(history, tokens, limits)
-    left = limits.budget_tokens - sum(tokens[first:])
-    lines = [line for _, line in history.digests]
-    lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
+    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
+    begin, _ = _begin(history, limits)
+    in_memory = len(history.lines) - len(history.turns)
+    whole = max(begin.whole, in_memory)  # a configuration that shows more turns holds for those from now on
+    told = [line.text for line in history.lines[begin.line : whole]] if begin.is_told else []
+    if begin.is_told and (untold := history.count - len(history.lines) + begin.line):
+        told.insert(0, _not_shown(untold))
     found: list[ShownTurn] = []
-    if told := _lines_that_fit(lines, left, history.count - len(history.turns) + first, limits):
-        newest = history.turns[first - 1].input_id if first else history.digests[-1][0]
-        found.append(ShownTurn(newest, (TextPart(None, told),)))
-    return found + [ShownTurn(turn.input_id, turn.verbatim) for turn in history.turns[first:]]
+    if told:
+        newest = history.lines[whole - 1].input_id if whole else ""
+        found.append(ShownTurn(newest, (TextPart(None, "\n".join([*told, ""])),)))
+    return found + [ShownTurn(turn.input_id, turn.verbatim) for turn in history.turns[whole - in_memory :]]
 
 
-def _first_whole(history: History, tokens: Sequence[int], limits: HistoryLimits) -> int:
-    """Place of the oldest turn that is shown whole: the oldest that fits, and from there the next that begins a step.
+class _Begin(NamedTuple):
+    """Where a prompt's history begins: places in `History.lines`."""
 
-    Where no step begins behind it, as of a few large turns, it is the oldest that fits.
+    line: int
+    """Of the first turn that is told of by its line."""
+    whole: int
+    """Of the first that is shown whole."""
+    is_told: bool = False
+    """Whether there is room for what is said of older turns."""
+
+
+def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
+    """Where the next prompt's history begins, and where it began to be whole after each cut."""
+    lines, budget = history.lines, limits.budget_tokens * limits.chars_per_token
+    forgotten = history.count - len(lines)
+    digest_room = int(budget * HISTORY_DIGEST_SHARE)
+    begin, cuts, used = _first_line(lines, 0, digest_room, forgotten), [0] if forgotten else [], 0
+    for newest, line in enumerate(lines):
+        used += line.chars
+        most = budget - digest_room if forgotten + begin.whole else budget
+        if used <= most and newest - begin.whole < limits.turns_max:
+            continue
+        whole, used = _cut(lines, newest, budget, (budget - digest_room) // 2, (limits.turns_max + 1) // 2)
+        room = min(digest_room, budget - used)
+        begin = _first_line(lines, whole, room, forgotten)
+        cuts.append(whole)
+    return begin, cuts
+
+
+def _cut(lines: Sequence[Line], newest: int, budget: int, chars: int, turns: int) -> tuple[int, int]:
+    """Place of the first turn that stays whole, and the characters from there: the newest one wherever it fits."""
+    whole, used = newest + 1, 0
+    while whole and lines[whole - 1].chars + used <= (chars if used else budget) and newest + 1 - whole < turns:
+        whole -= 1
+        used += lines[whole].chars
+    return whole, used
+
+
+def _first_line(lines: Sequence[Line], whole: int, room: int, forgotten: int) -> _Begin:
+    """As many lines before the first whole turn as there is room for; of the others one says how many they are."""
+    first = whole
+    while first and len(lines[first - 1].text) + 1 <= room:
+        first -= 1
+        room -= len(lines[first].text) + 1
+    while forgotten + first and len(_not_shown(forgotten + first)) + 1 > room:
+        if first == whole:
+            return _Begin(whole, whole)
+        room += len(lines[first].text) + 1
+        first += 1
+    return _Begin(first, whole, is_told=True)
+
+
+def _not_shown(count: int) -> str:
+    return f"- {count} earlier turn{'s are' if count > 1 else ' is'} not shown"
+
+
+def _without_untold(history: History, limits: HistoryLimits) -> History:
+    """Lines that no prompt tells are let go once they are most, so that a long session costs no more than a short one.
+
+    Only up to where a cut left the first whole turn: from there on all cuts are as they were.
     """
-    left, fits = limits.budget_tokens, len(history.turns)
-    while fits and tokens[fits - 1] <= left:
-        fits -= 1
-        left -= tokens[fits]
-    before = history.count - len(history.turns)
-    if before + fits == 0:
-        return fits
-    first = fits + -(before + fits) % limits.step_turns
-    return first if first < len(history.turns) else fits
+    begin, cuts = _begin(history, limits)
+    first = max([cut for cut in cuts if cut <= begin.line and cut < begin.whole], default=0)
+    return replace(history, lines=history.lines[first:]) if 2 * first > len(history.lines) else history
 
 
 def _message(role: str, *said: TextPart, call_id: str = "", calls: Sequence[ToolCall] = ()) -> list[TextPart]:
@@ -255,30 +316,6 @@ def _beginning(part: TextPart) -> tuple[TextPart, ...]:
     return part._replace(text=part.text[:HISTORY_RESULT_CHARS], stretch=f"0:{HISTORY_RESULT_CHARS}"), _CUT
 
 
-def newest_lines(history: History, limits: HistoryLimits) -> list[tuple[str, str]]:
+def newest_lines(history: History) -> list[tuple[str, str]]:
     """(input id, line) of the newest turn: enough to tell a first message from a later one."""
-    return [(turn.input_id, digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
-
-
-def _lines_that_fit(lines: Sequence[str], budget_tokens: int, count: int, limits: HistoryLimits) -> str:
-    """The newest lines within the budget; `count`: of all turns up to the newest of these. Lines go by steps, too."""
-    room = budget_tokens * limits.chars_per_token
-    start = len(lines)
-    while start and len(lines[start - 1]) < room:
-        room -= len(lines[start - 1]) + 1
-        start -= 1
-    if start:
-        stepped = start + -(count - len(lines) + start) % limits.step_turns
-        start = stepped if stepped < len(lines) else start
-    return "\n".join([*lines[start:], ""]) if start < len(lines) else ""
-
-
-def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) -> tuple[tuple[str, str], ...]:
-    """Lines that no prompt could ever show are let go, so that a long session costs no more than a short one."""
-    room = limits.budget_tokens * limits.chars_per_token
-    used = sum([len(line) + 1 for _, line in digests])
-    start = 0
-    while used > room + limits.digest_chars:
-        used -= len(digests[start][1]) + 1
-        start += 1
-    return digests[start:]
+    return [(line.input_id, line.text) for line in history.lines[-1:]]

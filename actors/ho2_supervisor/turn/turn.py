@@ -371,7 +371,6 @@ def history_limits(config: AdminConfig, *agents: AgentFile) -> HistoryLimits:
         digest_chars=HISTORY_DIGEST_CHARS,
         chars_per_token=config.attention.chars_per_token,
         known_max=limits.KNOWN_MAX,
-        step_turns=min(limits.HISTORY_STEP_TURNS, config.ho2.history_turns_max),
     )
 
 

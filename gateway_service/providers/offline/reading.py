@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 _BLOCK = re.compile(r"<([a-z_]+)(?: [^<>\n]*)?>\n(.*?)\n</\1>\s*", re.DOTALL)
 _DIGEST = re.compile(r"Earlier in this conversation, shortened:\n((?:- .*(?:\n|\Z))*)\n?")
-_DIGEST_LINE = re.compile(r"^- user: (.*?)(?: \((?:turn|input) [^()]*\))?$", re.MULTILINE)
+_DIGEST_LINE = re.compile(r"^- user: (.*?) \| assistant: .*$", re.MULTILINE)
 _NOT_SENT = re.compile(r"(?:The answer above|Your answer) (?:was|has) not .*?(?:\n\n|\Z)", re.DOTALL)
 _IMAGE_OF_TOOL = "[the image "
 _TOLD_BEFORE = re.compile(r"(Instructions of the caller|Said earlier in this conversation):\n")

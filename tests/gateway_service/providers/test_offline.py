@@ -32,12 +32,12 @@ TOOLS = [
     for tool in BUILTIN.values()
 ]
 HISTORY = [("user", "what packages are installed?"), ("assistant", "2 packages are installed: A, B.")]
-DIGESTS = [
-    (
-        "user",
-        "Earlier in this conversation, shortened:\n- user: hello (turn 1)\n- user: what did this session cost? (turn 2)",
-    )
-]
+DIGEST = (
+    "Earlier in this conversation, shortened:\n- 3 earlier turns are not shown\n"
+    "- user: hello | assistant: Hello (again). (turn 4)\n"
+    "- user: what did this session cost? | assistant: Nothing (turn 5; session_cost)"
+)
+DIGESTS = [("user", DIGEST)]
 LABELS = SHIPPED.config.classify_labels
 
 

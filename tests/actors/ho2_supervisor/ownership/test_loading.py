@@ -172,6 +172,15 @@ def test_snapshot_that_is_not_right_is_passed_over(journal: list[Entry], fault: 
     assert got.record.history == replayed(journal).history
 
 
+def test_many_turns_after_a_snapshot_its_own_are_told_of_as_before(journal: list[Entry]) -> None:
+    """They are older ones by then, whose texts nobody reads again: their lines, and where a prompt is cut, are the same."""
+    places = [number for number, name in enumerate(names(journal)) if name == "STATE_SNAPSHOT"]
+    bad = [FAULTS["erased"](one) if number in places[1:] else one for number, one in enumerate(journal)]
+    got = loaded(Shelf(bad))
+    assert got.ignored == len(places) - 1 > LIMITS.turns_max
+    assert got.record.history == replayed(journal).history
+
+
 def test_without_any_right_snapshot_the_whole_journal_serves(journal: list[Entry]) -> None:
     """Every one of them damaged: everything is read, nothing is guessed."""
     bad = [FAULTS["erased"](entry) if entry.event_type == "STATE_SNAPSHOT" else entry for entry in journal]
@@ -198,9 +207,11 @@ def test_erased_texts_stay_away(journal: list[Entry]) -> None:
     bad[place] = with_body(bad[place], 2, None)
     bad[asked] = with_body(bad[asked], 1, None)
     got = loaded(Shelf(bad)).record
-    lines = [line for _, line in got.history.digests]
-    assert lines
-    assert {line for line in lines if "installed" not in line} == {"- user: [erased]"}
+    lines = [line.text for line in got.history.lines]
+    asked_then = lines.index(
+        next(line for line in lines if line.startswith("- user: [erased] | assistant: from tools"))
+    )
+    assert lines[:asked_then] and set(lines[: -len(got.history.turns)]) <= {"- user: [erased]"}
     assert got.history.turns[-1].input_text is None
     assert snapshots.packed_record(got) == snapshots.packed_record(replayed(journal))
 

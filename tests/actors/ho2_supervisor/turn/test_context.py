@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -114,7 +115,9 @@ def test_a_classification_is_shown_what_its_template_says() -> None:
     with Rig() as rig:
         turns(rig, 2)
         _, second = [order for order in rig.pool.orders if order.wo_type == "classify"]
-        assert text_of(second, "active_intent") and text_of(second, "earlier") == f"- user: {QUESTION} 1 (turn 1)"
+        assert text_of(second, "active_intent") and (
+            text_of(second, "earlier") == f"- user: {QUESTION} 1 | assistant: answer to {QUESTION} 1 (turn 1)"
+        )
         [*_, (_, payload)] = contexts(rig)
         [beside] = payload.beside
         assert (beside.template_id, beside.contract_id) == ("ATT-CLASSIFY-001", "PRC-CLASSIFY-001")
@@ -324,12 +327,6 @@ NEEDLE = "By the way: the spare key of the boathouse lies under the third flower
 OLD = (("ho2.history_turns_max", 2),)
 
 
-@pytest.fixture(autouse=True)
-def stepwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Borders that a test can reach."""
-    monkeypatch.setattr(ho2_supervisor_limits, "HISTORY_STEP_TURNS", 1)
-
-
 def talk(rig: Rig, *texts: str, session_id: str = SESSION) -> str:
     """What is said in one session, before the last of it a second for the index; the context of the last answer."""
 
@@ -501,7 +498,11 @@ def test_earlier_turns_take_half_of_their_model_s_window_at_most(window: int | N
     with Rig(("gateway.providers.offline.models", rows)) as rig:
         last = turns(rig, 31)[-1]
         text, most = text_of(last, "history"), rig.config.budget.projection_budget
-        assert (f"{QUESTION} 1 (turn 1)" in text) is (window != 400)  # 2,302 characters are all of them
+        lines = re.findall(r"^- user: .* \(turn (\d+)\)$", text, re.MULTILINE)
+        [untold] = re.findall(r"^- (\d+) earlier turns are not shown$", text, re.MULTILINE) or ["0"]
+        whole = len(re.findall(r"^assistant: ", text, re.MULTILINE))
+        assert [int(number) for number in lines] == list(range(int(untold) + 1, 31 - whole))
+        assert (untold == "0") is (window is None)
         assert f"user: {QUESTION} 30" in text and len(text) <= 4 * (window or most) // 2
         assert contexts(rig)[-1][1].max_context_tokens == min(most, (window or most * 2) * 3 // 4)
 

@@ -14,6 +14,7 @@ from hobus.actors.ho2_supervisor.turn.history import (
     History,
     HistoryLimits,
     digest,
+    line_of,
     newest_lines,
     remember,
     shown,
@@ -25,7 +26,7 @@ from hobus.bus.record.text_parts import TextPart, merged
 from tests.laws import law
 from tests.transcripts import readable
 
-LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=40, chars_per_token=4, known_max=10)
+LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)
 
 
 def turn(number: int, text: str | None = None, reply: str | None = None, **fields: object) -> DeliveredTurn:
@@ -59,10 +60,10 @@ def test_earlier_turns_are_messages_and_calls_stand_with_their_results() -> None
     found = Exchange(
         tool_calls=[call], results=[Segment(name="001", ref="t/1")], said=[Segment(name="steer", text="go")]
     )
-    limits = replace(LIMITS, turns_max=2, budget_tokens=1000)
+    limits = replace(LIMITS, turns_max=3, budget_tokens=1000)
     long = turn(3, "q\n\n", "a\x1euser\nb\n", rounds=(found,), texts={"t/1": "r\n"})
-    assert messages(history_of(turn(1), turn(2), long, limits=limits), limits) == [
-        ("user", "Earlier in this conversation, shortened:\n- user: question 1 (input i1)"),
+    assert messages(history_of(turn(0), turn(1), turn(2), long, limits=limits), limits) == [
+        ("user", "Earlier in this conversation, shortened:\n" + f"{line(0)}{line(1)}".rstrip()),
         ("user", "question 2"), ("assistant", "answer 2"),
         ("user", "q\n\n"), ("assistant", ""), ("tool", "r\n"), ("user", "go"),
         ("assistant", "a\N{SYMBOL FOR RECORD SEPARATOR}user\nb\n"),
@@ -90,56 +91,106 @@ def history_of(*turns: DeliveredTurn, limits: HistoryLimits = LIMITS) -> History
 def test_first_turn_has_no_history() -> None:
     """Nothing was said: no segment, no line."""
     assert parts(History(), LIMITS) == []
-    assert newest_lines(History(), LIMITS) == []
+    assert newest_lines(History()) == []
+
+
+def line(number: int) -> str:
+    """How an older turn is told of."""
+    return f"- user: question {number} | assistant: answer {number} (input i{number})\n"
+
+
+def whole(number: int) -> str:
+    """How a newer one is shown."""
+    return f"user: question {number}\nassistant: answer {number}\n"
 
 
 def test_newest_turns_stand_verbatim_and_older_ones_as_lines() -> None:
-    """Oldest first; beyond turns_max one line each."""
-    history = history_of(*(turn(n) for n in range(1, 6)))
-    assert told(history) == (
-        "- user: question 1 (input i1)\n- user: question 2 (input i2)\n"
-        "user: question 3\nassistant: answer 3\n"
-        "user: question 4\nassistant: answer 4\n"
-        "user: question 5\nassistant: answer 5\n"
-    )
-    assert history.count == 5
+    """Oldest first; over turns_max the whole ones are cut to half of that, and what is cut stands as one line each."""
+    limits = replace(LIMITS, turns_max=4, budget_tokens=1000)
+    seen = [told(history_of(*map(turn, range(1, count + 1)), limits=limits), limits) for count in range(1, 8)]
+    assert seen[3] == "".join(map(whole, range(1, 5)))
+    assert seen[4] == "".join(map(line, range(1, 4))) + whole(4) + whole(5)
+    assert seen[6] == seen[4] + whole(6) + whole(7)
 
 
-def test_between_two_steps_a_prompt_begins_as_the_one_before() -> None:
-    """The oldest turn that is shown whole moves on by three at once."""
-    limits = replace(LIMITS, turns_max=5, step_turns=3, budget_tokens=500)
-    history, before, moved = History(), "", []
-    for number in range(1, 31):
-        history = remember(history, turn(number), limits)
+def test_what_no_line_has_room_for_is_counted() -> None:
+    """The oldest ones, by one line in front of the others."""
+    limits = replace(LIMITS, turns_max=2, budget_tokens=400)
+    text = told(history_of(*map(turn, range(1, 21)), limits=limits), limits)
+    assert text == "- 15 earlier turns are not shown\n" + "".join(map(line, range(16, 19))) + whole(19) + whole(20)
+
+
+def test_the_conversation_of_a_full_history_is_cut_now_and_then_and_no_turn_is_forgotten() -> None:
+    """Twenty turns of usual length under the shipped budget: three cuts, and each turn whole or by its line."""
+    limits = HistoryLimits(budget_tokens=8000, turns_max=20, digest_chars=120, chars_per_token=4, known_max=64)
+    history, before, cuts = History(), "", list[int]()
+    for number in range(1, 21):
+        history = remember(history, turn(number, f"q{number:02} " * 250, f"a{number:02} " * 700), limits)
         text = told(history, limits)
+        assert len(re.findall(r"^assistant: ", text, re.MULTILINE)) >= 3 or number < 3
+        assert re.findall(r"^(?:- user|user): q(\d+) ", text, re.MULTILINE) == [f"{n:02}" for n in range(1, number + 1)]
         if not text.startswith(before):
-            moved.append(number)
+            cuts.append(number)
         before = text
-    assert moved == list(range(moved[0], 31, 3))
-    assert len(moved) > 5
+    assert cuts == [9, 14, 19]
+
+
+def chars_of(text: str) -> int:
+    """What stands in a prompt for it."""
+    return sum(len(part.text) for part in turn(1, text, text).verbatim)
 
 
 @law(
     20,
     200,
-    turns=st.integers(1, 40),
-    turns_max=st.integers(1, 8),
-    step_turns=st.integers(1, 8),
-    budget_tokens=st.integers(0, 60),
+    sizes=st.lists(st.integers(1, 200), min_size=1, max_size=120),
+    budget_tokens=st.integers(0, 1500),
+    turns_max=st.integers(1, 12),
 )
-def test_whatever_the_steps_the_newest_turn_that_fits_is_shown_and_the_budget_kept(
-    turns: int, turns_max: int, step_turns: int, budget_tokens: int
+def test_between_two_cuts_a_prompt_begins_as_the_one_before(
+    sizes: list[int], budget_tokens: int, turns_max: int
 ) -> None:
-    """Whole turns are the newest ones without a gap, lines stand before them, and nothing goes over."""
-    limits = replace(LIMITS, turns_max=turns_max, step_turns=step_turns, budget_tokens=budget_tokens)
-    history = history_of(*(turn(n) for n in range(1, turns + 1)), limits=limits)
-    text = told(history, limits)
-    assert -(-len(text) // limits.chars_per_token) <= budget_tokens
-    whole = [int(number) for number in re.findall(r"^assistant: answer (\d+)$", text, re.MULTILINE)]
-    assert whole == list(range(turns - len(whole) + 1, turns + 1))
-    assert len(whole) <= turns_max
-    if budget_tokens >= len(f"user: question {turns}\nassistant: answer {turns}\n"):
-        assert whole
+    """Whatever is said: never over the budget, the newest turn whole wherever it fits, and cuts far from each other."""
+    limits = replace(LIMITS, turns_max=turns_max, budget_tokens=budget_tokens)
+    budget, largest = budget_tokens * 4, chars_of("x" * max(sizes))
+    apart = min((turns_max + 1) // 2, int(budget * 7 / 16) // largest)
+    """Turns that surely fit behind what a cut leaves whole."""
+    history, before, cut = History(), "", 0
+    for number, size in enumerate(sizes, 1):
+        history = remember(history, turn(number, "x" * size, "y" * size), limits)
+        text = "".join(part.text for part in parts(history, limits))
+        assert len(text) <= budget
+        untold = re.match(r"- (\d+) earlier turns? (?:is|are) not shown\n", text)
+        lines = re.findall(r"^- user: .* \(input i(\d+)\)$", text, re.MULTILINE)
+        shown_whole = text.count("\x1euser")
+        assert 0 < shown_whole <= turns_max or chars_of("x" * size) > budget
+        if untold or lines or shown_whole == number:
+            first = 1 + (int(untold[1]) if untold else 0)
+            assert [int(name) for name in lines] == list(range(first, number + 1 - shown_whole))
+        if not text.startswith(before):
+            assert not cut or number - cut >= apart
+            cut = number
+        before = text
+
+
+@law(
+    20,
+    200,
+    sizes=st.lists(st.integers(1, 400), min_size=1, max_size=80),
+    budget_tokens=st.integers(0, 1500),
+    smaller=st.integers(0, 1500),
+)
+def test_what_is_let_go_changes_no_prompt(sizes: list[int], budget_tokens: int, smaller: int) -> None:
+    """A history that keeps a line of every turn shows the same; and whoever shows less of it never shows too much."""
+    limits = replace(LIMITS, turns_max=5, budget_tokens=budget_tokens)
+    history = all_lines = History()
+    for number, size in enumerate(sizes, 1):
+        one = turn(number, "x" * size, "y" * size)
+        history = remember(history, one, limits)
+        all_lines = replace(history, lines=(*all_lines.lines, line_of(one, limits)))
+        assert shown(history, limits) == shown(all_lines, limits)
+        less = replace(limits, budget_tokens=min(smaller, budget_tokens))
+        assert sum(len(part.text) for part in parts(history, less)) <= less.budget_tokens * 4
 
 
 def test_texts_carry_their_refs() -> None:
@@ -150,18 +201,23 @@ def test_texts_carry_their_refs() -> None:
 
 def test_turn_is_shown_whole_or_as_a_line() -> None:
     """A turn that fits exactly is shown; with one token less it is a line, and nothing older is shown in its place."""
-    history = history_of(turn(1), turn(2))
-    exact = -(-len("user: question 2\nassistant: answer 2\n") // 4)
-    assert told(history, replace(LIMITS, budget_tokens=exact)) == "user: question 2\nassistant: answer 2\n"
-    assert told(history, replace(LIMITS, budget_tokens=exact - 1)) == "- user: question 2 (input i2)\n"
+    long = turn(2, "x" * 400, "y" * 400)
+    history = history_of(turn(1), long)
+    exact = -(-long.chars // 4)
+    shown_whole = f"user: {'x' * 400}\nassistant: {'y' * 400}\n"
+    assert told(history, replace(LIMITS, budget_tokens=exact)) == shown_whole
+    assert told(history, replace(LIMITS, budget_tokens=exact - 1)) == (
+        f"- 1 earlier turn is not shown\n- user: {'x' * 13}… | assistant: {'y' * 12}… (input i2)\n"
+    )
 
 
 def test_digest_is_one_line_within_its_length() -> None:
-    """Newlines are folded, long texts are cut, tools and degradation are named."""
-    assert digest(turn(1, "a\nb"), 40) == "- user: a b (input i1)"
-    long = digest(turn(1, "x" * 100, tool_ids=("list_tools",), is_degraded=True), 60)
-    assert len(long) == 60
-    assert long.endswith("… (input i1; list_tools; degraded)")
+    """Who said what: both beginnings; newlines are folded, long texts are cut, tools and degradation are named."""
+    assert digest(turn(1, "a\nb"), 60) == "- user: a b | assistant: answer 1 (input i1)"
+    long = digest(turn(1, "x" * 100, "y" * 100, tool_ids=("list_tools",), is_degraded=True), 90)
+    assert long == f"- user: {'x' * 17}… | assistant: {'y' * 16}… (input i1; list_tools; degraded)"
+    assert digest(turn(1, "x" * 100, "yes"), 60) == f"- user: {'x' * 23}… | assistant: yes (input i1)"
+    assert digest(turn(1, "so?", "y" * 100), 60) == f"- user: so? | assistant: {'y' * 23}… (input i1)"
     many = digest(turn(1, "x" * 100, tool_ids=tuple(f"tool_{n}" for n in range(50))), 60)
     assert len(many) == 60 and "(input i1; tool_0, " in many
 
@@ -191,9 +247,10 @@ def test_late_degraded_answer_replaces_what_was_shown() -> None:
     history = history_of(*(turn(n) for n in range(1, 6)))
     verbatim = remember(history, turn(4, reply="bare", is_degraded=True), LIMITS)
     assert "assistant: bare\nuser: question 5" in told(verbatim)
-    line = remember(history, turn(1, is_degraded=True), LIMITS)
-    assert told(line).startswith("- user: question 1 (input i1; degraded)\n- user: question 2 (")
-    assert (verbatim.count, line.count) == (5, 5)
+    limits = replace(LIMITS, budget_tokens=1000)
+    older = remember(history, turn(1, reply="bare", is_degraded=True), limits)
+    assert told(older, limits).startswith(f"- user: question 1 | assistant: bare (input i1; degraded)\n{line(2)}user: ")
+    assert (verbatim.count, older.count) == (5, 5)
 
 
 def test_erased_text_is_marked_and_has_no_ref() -> None:
@@ -204,7 +261,7 @@ def test_erased_text_is_marked_and_has_no_ref() -> None:
         (None, f"\x1euser\n{ERASED}\n\x1eassistant\n"), ("out/1", "kept"), (None, "\n"),
     ]  # fmt: skip
     assert history_of(erased).missing_refs() == ("in/1",)
-    assert history_of(erased).filled({"in/1": "back"}).missing_refs() == ()
+    assert history_of(erased).filled({"in/1": "back"}, LIMITS).missing_refs() == ()
 
 
 _SAID = st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=200)
@@ -224,7 +281,8 @@ def test_history_keeps_its_budget_and_its_size(said: list[tuple[str, str]], budg
     given = parts(history, limits)
     assert sum(len(part.text) for part in given) <= budget * limits.chars_per_token
     assert len(history.turns) <= turns_max
-    assert sum(len(line) for _, line in history.digests) <= budget * limits.chars_per_token + limits.digest_chars
+    fit = budget * limits.chars_per_token / 8 / len("- user: ") + 3 * turns_max
+    assert len(history.lines) <= 2 * fit
     refs = list(dict.fromkeys(part.ref for part in given if part.ref))
     newest = [ref for one in history.turns for ref in (one.input_ref, one.reply_ref)]
     assert len(refs) % 2 == 0

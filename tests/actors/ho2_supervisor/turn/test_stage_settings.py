@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, get_args
 import pytest
 from pydantic import BaseModel
 
-from hobus.actors.ho2_supervisor import limits
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.files import AT_HOME, FileText, ReadFile
 from hobus.bus.messages.ledger import Provenance, WriteEntry
@@ -204,12 +203,6 @@ class Seen(NamedTuple):
     def stages(self) -> list[str]:
         """Their names."""
         return [one.stage for one in self.payload.stages]
-
-
-@pytest.fixture(autouse=True)
-def stepwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Borders that a test can reach."""
-    monkeypatch.setattr(limits, "HISTORY_STEP_TURNS", 1)
 
 
 def seen(pipeline: list[dict[str, Any]], required: dict[str, Any] | None = None) -> Seen:

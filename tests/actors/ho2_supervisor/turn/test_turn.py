@@ -500,7 +500,10 @@ def test_history_of_the_session_reaches_the_next_prompt_by_ref() -> None:
         assert listed is not None
         assert [ref for ref, _ in listed if ref] == [f"RunRequested:{SESSION}/i1/1", f"RunCompleted:{SESSION}-1/2"]
         assert not any(b"first question" in (body or b"") for body in dispatched.bodies)
-        assert text_of(rig.pool.orders[-2], "earlier") == "- user: first question (turn 1)"
+        assert (
+            text_of(rig.pool.orders[-2], "earlier")
+            == "- user: first question | assistant: answer to first question (turn 1)"
+        )
 
 
 def test_answer_that_is_recorded_elsewhere_is_not_stored_again() -> None:
