@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from hobus.launch.cli.web.screens import ACTIONS, PAGES
@@ -118,3 +121,13 @@ def test_a_page_that_is_not_there_says_so(browser):
     """Also as JSON."""
     assert browser.get("/nothing").status_code == 404
     assert browser.get("/sessions/SES-00000000.json").status_code == 404
+
+
+def test_nothing_of_it_is_loaded_by_its_command_before_it_serves():
+    """Nor by any other: the web server and the templates come with the process that serves."""
+    script = (
+        "import sys, hobus.launch.cli.main, hobus.launch.cli.commands.console; "
+        "print(sorted({'starlette', 'uvicorn', 'jinja2', 'hobus.launch.cli.web'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
