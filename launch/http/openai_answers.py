@@ -17,7 +17,7 @@ from typing import Any
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import CallerCall, TurnResult
 from hobus.bus.messages.streams import StreamDelta, StreamReset
-from hobus.bus.messages.work_order import CUT
+from hobus.bus.messages.work_order import CUT, REFUSAL
 from hobus.bus.streaming import Continuity
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
 from hobus.launch.http.problems import Problem
@@ -52,11 +52,11 @@ def usage_of(result: TurnResult) -> dict[str, Any]:
 
 
 def is_refusal(result: TurnResult, *, wants_form: bool) -> bool:
-    """Whether words came where a form was asked for: the model refused, or nobody but the last resort answered.
+    """Whether the model refused, or nobody but the last resort answered where a form was asked for.
 
-    OpenAI's clients read them from a field of their own, and parse nothing.
+    OpenAI's clients read such words from a field of their own, and parse nothing.
     """
-    return wants_form and (result.refused or result.outcome == "degraded")
+    return result.cut == REFUSAL or (wants_form and (result.refused or result.outcome == "degraded"))
 
 
 def called(calls: Iterable[CallerCall]) -> tuple[Called, ...]:
@@ -204,7 +204,7 @@ class ResponseEvents:
         self._at = {"item_id": self._item["id"], "output_index": 0, "content_index": 0}
         self._number = 0
         self._is_said = False  # the message has begun
-        self._is_refusal = False  # it says why there is no answer in the form that was asked for
+        self._is_refusal = False  # it says why there is no answer
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
         """The answer at once."""
@@ -270,7 +270,7 @@ class ResponseEvents:
         why = None
         if result is not None and text is not None:
             why = _INCOMPLETE[finish_reason(result)]
-            is_refused = is_refusal(result, wants_form=form["type"] != "text")
+            is_refused = self._is_refusal if self._is_said else is_refusal(result, wants_form=form["type"] != "text")
             calls = [call_item(call) for call in result.caller_calls]
             item = output_item(self._identity, text, is_refusal=is_refused, is_cut=why is not None)
             output = [item, *calls] if text or not calls else calls

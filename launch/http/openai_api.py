@@ -365,8 +365,9 @@ async def _frames(
             if isinstance(piece, Problem):
                 yield answer.failed(piece)
             elif isinstance(piece, TurnResult):
+                refuses = not delivered.text and is_refusal(piece, wants_form=wants_form)
                 if rest := delivered.finish(piece.response):
-                    yield "".join(answer.said(rest, is_refusal=is_refusal(piece, wants_form=wants_form)))
+                    yield "".join(answer.said(rest, is_refusal=refuses))
                 await _keep(door, chosen, delivered.text, piece)
                 yield "".join(answer.done(delivered.text, piece))
             elif piece is None or wants_form:

@@ -2,7 +2,8 @@
 
 Refused, because the answer would be another one than was asked for: several choices, log probabilities, files and
 audio, tools that are no functions (a tool is one that the client runs, docs/sessions.md). Named in the header
-`x-hobus-ignored`: every field that nothing here uses, and sampling where the agent does not take it.
+`x-hobus-ignored`: every field that nothing here uses, sampling where the agent does not take it, and a cap above that
+of its contract, which holds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hobus.bus.messages.base import SENDABLE_MAX, fault_in
 from hobus.bus.messages.session import CallResult, SessionConfig
 from hobus.bus.messages.work_order import Sampling, ToolChoice, ToolSpec
 from hobus.config.json_schema import schema_fault
+from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http import limits
 from hobus.launch.http.problems import Problem
@@ -469,8 +471,15 @@ def unseen(
     return [f"{'messages' if api == 'chat' else 'input'}.images"]
 
 
+_CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
 def not_taken(snapshot: Snapshot, agent_id: str, request: ChatRequest | ResponsesRequest) -> list[str]:
-    """Return the names of what the request says and its agent does not take."""
-    if snapshot.agents[agent_id].takes_sampling:
-        return []
-    return [name for name in _DRAWN if getattr(request, name) is not None]
+    """Return the names of what the request says and its agent does not take; of a cap, not all of it."""
+    agent = snapshot.agents[agent_id]
+    drawn = () if agent.takes_sampling else _DRAWN
+    cap = snapshot.contracts[contract_id_of(agent, "synthesize")].boundary.max_tokens
+    return [
+        *(name for name in drawn if getattr(request, name) is not None),
+        *(name for name in _CAPS if (getattr(request, name, None) or 0) > cap),
+    ]

@@ -169,6 +169,26 @@ def test_a_degraded_turn_says_whose_answer_it_lacks(drips, is_watched):
     check_record(entries)
 
 
+class Slow(AsksForTools):
+    """A sound model whose answers take 14 s."""
+
+    async def complete(self, prompt, **how):
+        if prompt.contract_id.startswith("PRC-SYNTHESIZE"):
+            await asyncio.sleep(14)
+        return await super().complete(prompt, **how)
+
+
+def test_hasty_clients_of_a_slow_model_close_it_to_nobody():
+    """Five give their turns 10 s, one after the other; whoever waits is answered, and no breaker has moved."""
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": Slow()}) as cluster:
+        hasty = [cluster.ask("hello", input_id=f"in-{number}", timeout_s=10) for number in range(5)]
+        patient = cluster.ask("hello", input_id="in-9")
+        entries = cluster.entries()
+    assert {one.outcome for one in hasty} == {"degraded"} and patient.outcome == "success"
+    assert all("x-hobus-timeout; the client's deadline of 10 s" in one.reason for one in hasty)
+    assert count_of(entries, "BREAKER_CHANGED") == 0
+
+
 @pytest.mark.parametrize("has_memory", [True, False])
 def test_a_turn_that_ends_with_its_classification_has_its_context_recorded(has_memory):
     """That of the classification, the only one that was assembled, by its template; `why` calls it that."""

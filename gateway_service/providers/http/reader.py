@@ -181,11 +181,10 @@ class AnswerReader:
         self.thought.append(text)
 
     def refuse(self, text: str) -> None:
-        """Some of the words by which the model says that it does not answer."""
+        """Some of the words by which the model says that it does not answer; they are told whole, as what they are."""
         if text:
             self.has_begun = True
             self.refusal.append(text)
-            self._news.append("" if self.content.said else mended(text))
 
     def call(  # noqa: PLR0913 - what a piece of a call may hold
         self, index: object, call_id: Any, name: Any, arguments: Any, extra: dict[str, Any], *, is_new: bool

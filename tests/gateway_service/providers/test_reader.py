@@ -390,6 +390,12 @@ def test_a_model_is_told_what_it_wrote_where_that_is_no_json(length):
     assert len(call.fault) < WRITTEN_MAX_CHARS + 200
 
 
+def test_a_refusal_is_told_once_it_is_whole():
+    """A stream of an answer cannot take it back."""
+    response, told, _ = read(openai_wire, chunks({"content": ""}, {"refusal": "I will "}, {"refusal": "not."}))
+    assert (response.content, response.finish_reason, told) == ("I will not.", "refusal", "")
+
+
 NOW = 1_700_000_000.0
 SENT = formatdate(NOW, usegmt=True)
 

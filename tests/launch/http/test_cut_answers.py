@@ -60,3 +60,26 @@ def test_a_refusal_without_a_word_is_an_error_that_says_so(is_streamed):
 
         refused = door.run(work())
     assert refused.code == "answer_cut" and "the model refused to answer" in refused.message
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+def test_the_words_of_a_refusal_are_one(is_streamed):
+    """`message.refusal`, and a part `refusal`; no content that would be taken for an answer, and kept in the transcript."""
+    no = "I will not say."
+    with SimulatedDoor(providers={"offline": Ending(no, "refusal")}) as door:
+
+        async def work():
+            client = door.openai()
+            if not is_streamed:
+                chat = (await client.chat.completions.create(model="ADMIN", messages=ASKS)).choices[0].message
+                response = await client.responses.create(model="ADMIN", input="tell me")
+                return chat.content, chat.refusal, response
+            chunks = await client.chat.completions.create(model="ADMIN", messages=ASKS, stream=True)
+            seen = [chunk.choices[0].delta async for chunk in chunks]
+            events = [event async for event in await client.responses.create(model="ADMIN", input="x", stream=True)]
+            content = "".join(delta.content or "" for delta in seen) or None
+            return content, "".join(delta.refusal or "" for delta in seen), events[-1].response
+
+        content, refusal, response = door.run(work())
+    (part,) = response.output[0].content
+    assert (content, refusal, part.type, part.refusal) == (None, no, "refusal", no)

@@ -352,6 +352,25 @@ def test_how_an_answer_is_drawn_is_the_caller_s_where_the_agent_takes_it(takes):
     assert answer.headers.get("x-hobus-ignored", "") == ("" if takes else "temperature,top_p,seed,stop")
 
 
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens", "max_output_tokens"])
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_cap_above_the_contracts_is_said_to_be_cut(field, more):
+    """The contract's holds; a client that asked for a longer answer reads so."""
+    snapshot = shipped_snapshot()
+    cap = snapshot.contracts["PRC-SYNTHESIZE-001"].boundary.max_tokens + more
+
+    async def work(door):
+        client = door.openai()
+        if field == "max_output_tokens":
+            return await client.responses.with_raw_response.create(model="ADMIN", input="hello", max_output_tokens=cap)
+        hello = [{"role": "user", "content": "hello"}]
+        return await client.chat.completions.with_raw_response.create(model="ADMIN", messages=hello, **{field: cap})
+
+    with SimulatedDoor(snapshot) as door:
+        answer = door.run(work(door))
+    assert answer.headers.get("x-hobus-ignored") == (field if more else None)
+
+
 @pytest.mark.parametrize(
     "drawn",
     [
