@@ -121,7 +121,7 @@ def test_whoever_ends_a_process_waits_longer_than_that_takes() -> None:
     assert CLUSTER_POD["terminationGracePeriodSeconds"] > DRAINED_S
     assert float(unit(DEPLOY / "systemd/hobus-worker@.service")["TimeoutStopSec"]) > grace_s["hobus-worker@.service"]
     assert WORKER_POD["terminationGracePeriodSeconds"] > grace_s["worker.yaml"]
-    assert int(re.search(r"--signal=B:TERM@(\d+)", SBATCH)[1]) > grace_s["worker.sbatch"]  # type: ignore[index]
+    assert int(re.search(r"--signal=B:USR1@(\d+)", SBATCH)[1]) > grace_s["worker.sbatch"]  # type: ignore[index]
 
 
 def test_ports_and_names_are_those_of_the_settings() -> None:
@@ -275,17 +275,26 @@ def test_the_batch_script_is_sound(tool: list[str]) -> None:
 
 STUBS = {
     "srun": 'exec "$@"',
-    "hobus": 'trap "echo drained >> $TOLD; exit 0" TERM; echo "hobus $* $HOBUS_JOIN_TOKEN" >> $TOLD; echo works\n'
-    "[ -z ${ENDS:-} ] || exit $ENDS\nwhile :; do sleep 0.05; done",
+    "hobus": 'trap "echo drained >> $TOLD; exit 0" TERM; echo "hobus $* $HOBUS_JOIN_TOKEN" >> $TOLD\n'
+    "echo $$ > $STEP; echo works; [ -z ${ENDS:-} ] || exit $ENDS\nwhile :; do sleep 0.05; done",
+    "scancel": 'echo "scancel $*" >> $TOLD; kill -TERM $(cat $STEP)',
     "scontrol": 'echo "scontrol $*" >> $TOLD',
 }
+BEFORE_THE_LIMIT = ["scancel --signal=TERM 70_3", "drained", "scontrol requeue 70_3"]
 
 
-@pytest.mark.parametrize(("ends", "code", "told"), [("", 0, ["drained", "scontrol requeue 77"]), ("5", 5, [])])
-def test_a_batch_job_drains_its_worker_and_is_requeued_before_its_time_is_over(
-    tmp_path: Path, ends: str, code: int, told: list[str]
+@pytest.mark.parametrize(
+    ("to_shell", "to_step", "ends", "code", "told"),
+    [
+        (signal.SIGUSR1, False, "", 0, BEFORE_THE_LIMIT),
+        (signal.SIGTERM, True, "", 0, ["drained"]),
+        (None, False, "5", 5, []),
+    ],
+)
+def test_a_batch_job_drains_its_worker_and_is_requeued_before_its_time_is_over_alone(  # noqa: PLR0917 - a table
+    tmp_path: Path, to_shell: signal.Signals | None, to_step: bool, ends: str, code: int, told: list[str]
 ) -> None:
-    """Signalled as SLURM does, the shell alone; a worker that ends by itself ends the job, and its directory goes."""
+    """Signalled as a real SLURM was seen to: the shell before the limit, shell and step after scancel."""
     stubs = tmp_path / "bin"
     stubs.mkdir()
     for name, script in STUBS.items():
@@ -293,17 +302,20 @@ def test_a_batch_job_drains_its_worker_and_is_requeued_before_its_time_is_over(
         (stubs / name).chmod(0o755)
     (tmp_path / "token").write_text("hobus1abc\n", encoding="utf-8")
     environment = {
-        "PATH": f"{stubs}:{os.environ['PATH']}", "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "SLURM_JOB_ID": "77",
-        "JOIN_TOKEN_FILE": str(tmp_path / "token"), "TOLD": str(tmp_path / "told"), "ENDS": ends,
+        "PATH": f"{stubs}:{os.environ['PATH']}", "HOME": str(tmp_path), "TMPDIR": str(tmp_path), "SLURM_JOB_ID": "70",
+        "SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "3", "JOIN_TOKEN_FILE": str(tmp_path / "token"),
+        "TOLD": str(tmp_path / "told"), "STEP": str(tmp_path / "step"), "ENDS": ends,
     }  # fmt: skip
     words = [_tool("bash"), str(DEPLOY / "slurm" / "worker.sbatch")]
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "works\n"
-        if not ends:
-            job.send_signal(signal.SIGTERM)
+        if to_shell is not None:
+            job.send_signal(to_shell)
+        if to_step:
+            os.kill(int((tmp_path / "step").read_text(encoding="utf-8")), signal.SIGTERM)
         assert job.wait(30) == code
     first, *rest = (tmp_path / "told").read_text(encoding="utf-8").splitlines()
-    assert re.fullmatch(r"hobus worker join --home \S+/home --grace 100s hobus1abc", first)
+    assert re.fullmatch(r"hobus worker join --home \S+/home --slots 4 --grace 100s hobus1abc", first)
     assert rest == told
     assert not list(tmp_path.glob("hobus-worker.*"))

@@ -232,6 +232,28 @@ def test_a_signalled_worker_ends_its_orders_first_within_its_grace(cluster: Clus
         assert cluster("token list", "--json").json["tokens"][-1]["used"] == 0
 
 
+def test_a_second_signal_ends_a_worker_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Whatever grace it has left; what it worked on is done by another one."""
+    slow = write_config(
+        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 8000)
+    )
+    with workers(tmp_path / "far") as started:
+        cluster.up("--config", str(slow))
+        site = Site(cluster, tmp_path / "far", started)
+        worker = site.join("one", token_of(cluster), "--grace", "1h").works()
+        asking = [cluster.start_ask(TOOL_QUESTION) for _ in range(2)]
+        eventually(lambda: any(row["in_flight"] for row in site.remote_rows()))
+        worker.signal(signal.SIGTERM)
+        eventually(lambda: "draining" in worker.said)
+        worker.signal(signal.SIGTERM)
+        assert worker.ended() == 0
+        for one in asking:
+            out, err = one.communicate(timeout=90)
+            assert json.loads(out)["outcome"] == "success", err
+        peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
+        assert next(row for row in peers if row["role"] == "broker")["counters"]["redelivered"] >= 1
+
+
 def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
     """By pattern, the idlest: it ends by itself, as after a signal, and may be run again."""
     worker = site.join("one", token_of(site.cluster)).works()
