@@ -134,10 +134,10 @@ class AgentFile(Asset):
         "reply, not its first words, waits for both; off: never, without labels, intents or wishes",
     )
     errands: tuple[Text, ...] = Field(
-        default=(),
-        description="beginnings of messages that a chat client sends itself, for a title or tags (Open WebUI: `### "
-        "Task:`): answered by the model alone, without tools (the client's too), memory or classification; nothing is "
-        "learned, and a session that begins with one ends with it",
+        default=("### Task:",),
+        description="beginnings of messages that a chat client sends itself, for a title or tags; left out: `### "
+        "Task:` (Open WebUI); []: none. Answered by the model alone, without tools (the client's too), memory or "
+        "classification; nothing is learned, and a session that begins with one ends with it",
     )
     permissions: Permissions = Field(description="what it may use; a tool that writes only by its exact id")
     output_schema: dict[str, Any] | None = Field(

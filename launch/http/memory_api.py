@@ -13,7 +13,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from hobus.bus.errors import in_doubt
+from hobus.bus.errors import MemoryFault, in_doubt
 from hobus.bus.messages import memory as m
 from hobus.bus.messages.base import NonBlank, Record
 from hobus.bus.messages.ids import KEY_PREFIX, iso
@@ -109,15 +109,25 @@ async def _changed(request: Request, body: MemoryChangeBody) -> Response:
     door, artifact_id = door_of(request), request.path_params["artifact_id"]
     if not _ARTIFACT.fullmatch(artifact_id):
         raise Problem(404, "unknown_artifact", "no such line: expected ART-…", param="artifact_id")
-    agent_id = _agent(door, _asked(request, "agent_id").get("agent_id"))
+    given = _asked(request, "agent_id").get("agent_id")
+    first = _agent(door, given)
     about: dict[str, Any] = {
-        "agent_id": agent_id, "artifact_id": artifact_id, "principal": _whose(request), "reason": body.reason,
+        "artifact_id": artifact_id, "principal": _whose(request), "reason": body.reason,
         "at": iso(door.bus.now()), **({} if body.weight is None else {"new_weight": body.weight}),
     }  # fmt: skip
-    change = _CHANGES[body.change](**about)
-    with in_doubt():
-        changed = await door.bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=door.timeout_s)
-    return JSONResponse(_line(changed.overlay).model_dump(mode="json"))
+    unknown: MemoryFault | None = None
+    for agent_id in dict.fromkeys([first] if given else [first, *door.snapshot.agents]):
+        change = _CHANGES[body.change](agent_id=agent_id, **about)
+        try:
+            with in_doubt():
+                changed = await door.bus.request("ho3", change, expect=m.OverlayChanged, timeout_s=door.timeout_s)
+        except MemoryFault as fault:
+            if fault.code != "unknown_artifact":
+                raise
+            unknown = unknown or fault
+            continue
+        return JSONResponse(_line(changed.overlay).model_dump(mode="json"))
+    raise unknown or AssertionError("no agent was asked")
 
 
 def _asked(request: Request, *known: str) -> Mapping[str, str]:

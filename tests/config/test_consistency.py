@@ -253,6 +253,14 @@ def test_a_root_for_files_means_the_same_place_for_every_process(root: str, coun
     assert len(said) == count and all("permissions.paths.0" in fault for fault in said)
 
 
+def test_every_agent_knows_a_chat_clients_errand_unless_its_file_says_otherwise() -> None:
+    """Also one of one's own that has no such key; an empty list takes none."""
+    values = {key: value for key, value in GOVERNED.agents["ADMIN"].model_dump().items() if key != "errands"}
+    title = "### Task:\nSuggest a title."
+    assert AgentFile.model_validate(values).is_errand(title) and not AgentFile.model_validate(values).is_errand("Task")
+    assert not admin(errands=[]).is_errand(title)
+
+
 @pytest.mark.parametrize("name", ["shares_texts", "takes_sampling"])
 @pytest.mark.parametrize("value", ["yes", "no", 1, None])
 def test_what_is_true_or_false_is_nothing_else(name: str, value: object) -> None:

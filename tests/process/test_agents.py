@@ -98,6 +98,7 @@ def test_agents_are_listed_and_shown_with_and_without_a_cluster(passing):
     clerk = two("agent show", "--json", "CLERK").json
     assert (clerk["model"], clerk["classification"]) == ("offline/offline-rules-1", "before")
     assert clerk == listed[1] | {"withheld": []}
+    assert (clerk["errands"], clerk["takes_sampling"]) == (["### Task:"], True)
     assert clerk["tools"] == ["list_packages", "verify_ledger"]
     assert clerk["file"].endswith("agents/CLERK.json") and clerk["budget_tokens"]["session"] > 0
     assert "CLERK" in two("agent list").out and "list_packages" in two("agent show", "CLERK").out

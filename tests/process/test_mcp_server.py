@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 
 from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.server import CallTimes, McpSource
+from hobus.actors.ho1_executor.tools.definition import ToolResult
+from hobus.actors.ho1_executor.tools.host_process import HostGone
 from hobus.bus.messages.work_order import ToolCall
 from hobus.config.sections.tools import HttpServer, StdioServer
 from hobus.config.snapshot import load_snapshot
@@ -272,7 +275,29 @@ async def test_progress_keeps_a_long_call_alive_up_to_its_order_s_deadline(tmp_p
         asked = ToolCall(call_id="002", tool_id="s__endless", arguments={})
         endless = await server.call(server.tools["s__endless"], asked, holder="S", idempotency_key="WO-8", times=times)
         assert endless.code == "deadline_exceeded" and asyncio.get_running_loop().time() - began < 30
-        assert "ran over 1.200 s" in endless.text
+        assert "ran over 1.200 s (its turn's time)" in endless.text
+
+
+async def test_a_call_that_is_over_says_by_which_setting_and_that_its_server_had_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that went away under it, and is not back in time, is no long call."""
+    async with kept(tmp_path) as server:
+        assert "ran over 0.300 s (tools.timeout_ms)" in (await call(server, "slow", timeout_s=0.3))[2]
+        ends = iter([HostGone("ended")])
+
+        async def once(*_: object) -> ToolResult:
+            for fault in ends:
+                raise fault
+            await asyncio.get_running_loop().create_future()
+            raise AssertionError
+
+        monkeypatch.setattr(server, "_once", once)
+        tool = replace(server.tools["s__effect"], idempotent=True)
+        asked = ToolCall(call_id="001", tool_id=tool.tool_id, arguments={})
+        found = await server.call(tool, asked, holder="S", idempotency_key="WO-7", times=CallTimes(0.2, 9.0))
+        assert found.code == "deadline_exceeded"
+        assert found.text.startswith("the MCP server of s__effect ended while the call was running; made again, ")
 
 
 @pytest.mark.parametrize("how", ["cancel", "server dies"])

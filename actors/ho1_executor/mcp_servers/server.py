@@ -187,6 +187,7 @@ class McpSource:
             return await self._in_own(holder, tool, call, idempotency_key=idempotency_key, times=times)
         fields = {"arguments": call.arguments, "idempotency_key": idempotency_key}
         loop = asyncio.get_running_loop()
+        went = ""
         limit, until = asyncio.timeout(times.silent_s), loop.time() + times.all_s
 
         def go_on() -> None:
@@ -198,9 +199,10 @@ class McpSource:
                     result = await self._once(tool, fields, go_on)
                     if result.code != NOT_TAKEN:
                         return result
-                except HostGone:
+                except HostGone as fault:
                     if not tool.idempotent:
                         raise
+                    went = f"the MCP server of {tool.tool_id} {fault} while the call was running; made again, "
                 result = await self._once(tool, fields, go_on)
                 return not_done("tool_failed", result.text) if result.code == NOT_TAKEN else result
         except HostGone as gone:
@@ -209,8 +211,10 @@ class McpSource:
         except TimeoutError:
             if not limit.expired():
                 raise
-            over_s = times.all_s if loop.time() >= until else times.silent_s
-            over = f"{tool.tool_id} ran over {over_s:.3f} s and was stopped"
+            is_whole, own = loop.time() >= until, self._config.timeout_ms is not None
+            setting = f"tools.mcp_servers.{self.name}.timeout_ms" if own else "tools.timeout_ms"
+            over_s, bound = (times.all_s, "its turn's time") if is_whole else (times.silent_s, setting)
+            over = f"{went}{tool.tool_id} ran over {over_s:.3f} s ({bound}) and was stopped"
             return not_done("deadline_exceeded", f"{over}; what it had done by then is not known")
 
     async def _once(self, tool: ToolDefinition, fields: Mapping[str, Any], go_on: Callable[[], None]) -> ToolResult:

@@ -93,6 +93,8 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
         "model": f"{chosen.provider}/{chosen.model}",
         "classification": one.classification,
         "memory": one.memory,
+        "errands": list(one.errands),
+        "takes_sampling": one.takes_sampling,
         "output_schema": one.output_schema,
         "tools": list(one.tools),
         "providers": list(one.permissions.providers),

@@ -1,6 +1,7 @@
 """A key's own memory over HTTP: what is remembered of it, and how it changes that; nobody else's."""
 
 import asyncio
+import dataclasses
 import json
 
 import pytest
@@ -119,6 +120,26 @@ def test_what_a_client_tells_of_before_teaches_nothing(door):
             assert await lines(http) == [(PREFERENCE, "active")]
 
     door.run(work())
+
+
+def test_a_line_is_changed_by_the_id_that_its_turn_told_whichever_agent_it_is_of():
+    """A turn says no more than that; who names an agent means it."""
+    shipped = shipped_snapshot()
+    agents = {name: shipped.agents["ADMIN"].model_copy(update={"agent_id": name}) for name in ("ADMIN", "CLERK")}
+
+    async def work():
+        async with door.http() as http, door.http("bob") as bob:
+            session = (await http.post("/v1/sessions", json={"agent_id": "CLERK"})).json()["session_id"]
+            said = await http.post(f"/v1/sessions/{session}/turns", json={"text": RULE})
+            name = said.json()["remembered"]["artifact_id"]
+            assert (await bob.delete(f"/v1/memory/{name}")).status_code == 404
+            assert (await http.post(f"/v1/memory/{name}?agent_id=ADMIN", json={"change": "confirm"})).status_code == 404
+            confirmed = await http.post(f"/v1/memory/{name}", json={"change": "confirm"})
+            assert (confirmed.status_code, confirmed.json()["state"]) == (200, "active"), confirmed.text
+            assert (await http.delete(f"/v1/memory/{name}")).json()["state"] == "off"
+
+    with SimulatedDoor(dataclasses.replace(shipped, agents=agents)) as door:
+        door.run(work())
 
 
 def test_nobody_sees_or_changes_anothers_line(door):
