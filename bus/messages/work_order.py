@@ -100,6 +100,11 @@ class ToolFile(Record):
     size_bytes: Annotated[Count, Meta(description="of its bytes")]
     ref: Annotated[str, Meta(description="`<submission id>/<n>` of the body that holds its bytes")] = ""
 
+    @property
+    def told(self) -> str:
+        """The line that names an image where it is not shown."""
+        return f"[image {self.name}, {self.media_type}, {self.size_bytes} bytes]"
+
 
 LEARNED = "ho3_biases"
 """Name of the segments that show lines of memory, and of the input of a prompt pack that they fill."""

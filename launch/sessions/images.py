@@ -36,8 +36,8 @@ class GivenImage(NamedTuple):
 
     @property
     def told(self) -> str:
-        """The sentence that stands for it in its message."""
-        return f"[image {self.name}, {self.media_type}, {len(self.data)} bytes]"
+        """The line that stands for it in its message; a model that sees it is not shown that with it."""
+        return self.in_session("").told
 
     def in_session(self, session_id: str) -> ToolFile:
         """What the turn says of it."""

@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptMessage, texts_of
+from hobus.bus.messages.gateway import Prompt, PromptMessage, SeenImage, texts_of
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.config.sections.gateway import AnthropicProvider
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid, is_count
@@ -20,6 +20,7 @@ from hobus.gateway_service.providers.http.wire import (
     an_object,
     given_back,
     with_images,
+    words_and_images,
 )
 
 _KEPT = {"type": "ephemeral"}
@@ -181,9 +182,8 @@ def _messages(messages: Sequence[PromptMessage], model_id: str, names: ToolNames
         elif message.tool_calls:
             blocks += given_back(message.tool_calls[0], model_id, "message").get("blocks", [])
         if message.role != "tool" and text.strip():  # a blank block is refused
-            blocks.append({"type": "text", "text": text})
-            if message in pictured:
-                blocks += _images(message)
+            for part in words_and_images(message, text) if message in pictured else [text]:
+                blocks.append({"type": "text", "text": part} if isinstance(part, str) else _image(part))
         blocks += [
             {"type": "tool_use", "id": ids[call.call_id], "name": names.names[call.tool_id], "input": call.arguments}
             for call in message.tool_calls
@@ -205,15 +205,12 @@ def _result(message: PromptMessage) -> str | list[dict[str, Any]]:
     """What a tool brought; its images stand behind its text, which names them."""
     if not message.images:
         return message.text
-    return [{"type": "text", "text": message.text}, *_images(message)]
+    return [{"type": "text", "text": message.text}, *map(_image, message.images)]
 
 
-def _images(message: PromptMessage) -> list[dict[str, Any]]:
-    sources = [
-        {"type": "base64", "media_type": image.media_type, "data": b64encode(image.data).decode()}
-        for image in message.images
-    ]
-    return [{"type": "image", "source": source} for source in sources]
+def _image(image: SeenImage) -> dict[str, Any]:
+    data = b64encode(image.data).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": data}}
 
 
 def _count(reader: AnswerReader, value: Any) -> None:

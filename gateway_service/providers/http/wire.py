@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from hobus.bus.messages.gateway import Prompt, PromptMessage
+from hobus.bus.messages.gateway import Prompt, PromptMessage, SeenImage
 from hobus.bus.messages.work_order import ToolCall
 
 
@@ -138,6 +138,23 @@ def with_images(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
     """A person's messages with images that the model is shown; nearly always none."""
     named = [one for one in messages if one.role == "user" for segment in one.segments if segment.files]
     return [one for one in named if one.images]
+
+
+def words_and_images(message: PromptMessage, text: str) -> list[str | SeenImage]:
+    """A person's words verbatim, each image in the place of its line; before them those of earlier messages."""
+    left = {image.told: image for image in message.images}
+    lines, parts, said = frozenset(left), list[str | SeenImage](), list[str]()
+    for line in [*text.split("\n"), None]:
+        if line is not None and line not in lines:
+            said.append(line)
+            continue
+        if (words := "\n".join(said)).strip():
+            parts.append(words)
+        said = []
+        if image := left.pop(line or "", None):
+            parts.append(image)
+    earlier = [(f"[the image {image.name} of an earlier message]", image) for image in left.values()]
+    return [*(part for pair in earlier for part in pair), *parts]
 
 
 def given_back(call: ToolCall, model_id: str, part: str) -> dict[str, Any]:

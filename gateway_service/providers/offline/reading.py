@@ -15,16 +15,16 @@ _BLOCK = re.compile(r"<([a-z_]+)(?: [^<>\n]*)?>\n(.*?)\n</\1>\s*", re.DOTALL)
 _DIGEST = re.compile(r"Earlier in this conversation, shortened:\n((?:- .*(?:\n|\Z))*)\n?")
 _DIGEST_LINE = re.compile(r"^- user: (.*?) \| assistant: .*$", re.MULTILINE)
 _NOT_SENT = re.compile(r"(?:The answer above|Your answer) (?:was|has) not .*?(?:\n\n|\Z)", re.DOTALL)
-_IMAGE_OF_TOOL = "[the image "
+_IMAGE = "[the image "
 _TOLD_BEFORE = re.compile(r"(Instructions of the caller|Said earlier in this conversation):\n")
 
 
 def words_in(content: str | list[Any]) -> str:
-    """What stands in a message: parts of text as one, without what names the image of a tool's result."""
+    """What stands in a message: parts of text as one, without what names an image before it is shown."""
     if isinstance(content, str):
         return content
     texts = [part["text"] for part in content if part["type"] == "text"]
-    return "\n\n".join([text for text in texts if not text.startswith(_IMAGE_OF_TOOL)])
+    return "\n\n".join([text for text in texts if not text.startswith(_IMAGE)])
 
 
 class Utterance(NamedTuple):

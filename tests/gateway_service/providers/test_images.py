@@ -95,19 +95,45 @@ def test_an_image_is_held_for_before_its_provider_counts_it():
     assert seeing - blind == IMAGE_TOKENS
 
 
-def test_a_persons_images_stand_behind_their_text():
-    """In parts of the very message, behind what stands before it; also for a server that takes no parts of text."""
-    seen = SeenImage(name="a.png", media_type="image/png", size_bytes=len(PNG), ref="TURN_IMAGE:s/d/1", data=PNG)
+SEEN = SeenImage(name="a.png", media_type="image/png", size_bytes=len(PNG), ref="TURN_IMAGE:s/d/1", data=PNG)
+EARLIER = "[the image a.png of an earlier message]"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("what is it\n\n" + TOLD + "\nand why?\n", ["what is it\n", SEEN, "and why?\n"]),
+        (f"{TOLD}\nwhat is it\n{TOLD}", [SEEN, "what is it"]),
+        (TOLD, [SEEN]),
+        (f"it says {TOLD}", [EARLIER, SEEN, f"it says {TOLD}"]),
+        ("and its colour?", [EARLIER, SEEN, "and its colour?"]),
+    ],
+)
+def test_a_persons_words_are_theirs_alone_and_an_image_stands_where_its_line_did(text, parts):
+    """Byte for byte, in parts of the very message; those of earlier messages before it, named by a part of its own."""
     messages = [
         PromptMessage(role="user", segments=[Segment(text="context")]),
-        PromptMessage(role="user", segments=[Segment(text=TOLD, files=[seen])]),
+        PromptMessage(role="user", segments=[Segment(text=text, files=[SEEN])]),
     ]
     wanted = prompt().model_copy(update={"messages": messages})
     names = ToolNames.of(wanted)
-    shown = [{"type": "text", "text": TOLD}, {"type": "image_url", "image_url": {"url": URL}}]
+
+    def told(image):
+        return [{"type": "text", "text": part} if isinstance(part, str) else image for part in ["context", *parts]]
+
     for config in (OPENAI, OPENAI.model_copy(update={"omit": ["text_parts"]})):
         [one] = openai_wire.request(wanted, "m", names, config, stream=False)["messages"]
-        assert one["content"] == [{"type": "text", "text": "context"}, *shown]
+        assert one["content"] == told({"type": "image_url", "image_url": {"url": URL}})
     [one] = anthropic_wire.request(wanted, "m", names, ANTHROPIC, stream=False)["messages"]
+    one["content"][-1].pop("cache_control", None)
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PNG).decode()}
-    assert one["content"][1:] == [{"type": "text", "text": TOLD}, {"type": "image", "source": source}]
+    assert one["content"] == told({"type": "image", "source": source})
+
+
+def test_the_line_of_an_image_that_is_not_shown_stays():
+    """One too many, or erased: the model is told that there was one."""
+    gone = ToolFile(name="b.png", media_type="image/png", size_bytes=7, ref="TURN_IMAGE:s/e/1")
+    said = Segment(text=f"these\n{TOLD}\n{gone.told}", files=[SEEN, gone])
+    wanted = prompt().model_copy(update={"messages": [PromptMessage(role="user", segments=[said])]})
+    [one] = openai_wire.request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
+    assert [part.get("text") for part in one["content"]] == ["these", None, gone.told]

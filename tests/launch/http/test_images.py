@@ -103,6 +103,7 @@ def test_a_model_that_sees_is_shown_the_images_and_the_record_has_each_once(made
         openai_wire.request(sent, "m", openai_wire.ToolNames.of(sent), EYES, stream=False)["messages"][-1]
     )
     assert told.count('"image_url"') == 4 and url() in told
+    assert '{"type": "text", "text": "what is this?"}' in told and "[image " not in told
 
 
 EYES = snapshot().config.gateway.providers["eyes"]
