@@ -26,6 +26,9 @@ SOCKET = "control.sock"
 NOT_THIS_SOFTWARE = "the software on disk is another than this launcher runs"
 """Why it refuses what it would have to load for."""
 
+ELSEWHERE = "ho1/remote-"
+"""How the names of workers on other hosts begin."""
+
 _LINE_MAX_BYTES = 4096
 """A command holds names only; the format's own bound, not a setting."""
 
@@ -41,7 +44,7 @@ class ScaleCommand(Record, tag_field="command", tag="scale"):
 class LeaveCommand(Record, tag_field="command", tag="leave"):
     """This process finishes its work, or is killed, and ends; then it starts anew, or stays away until told to start.
 
-    One that failed or was drained is where it was to be at once.
+    One that failed or was drained is where it was to be at once. A worker elsewhere, as an instance, only stays away.
     """
 
     command: ClassVar[Literal["leave"]] = "leave"

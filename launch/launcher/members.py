@@ -20,7 +20,7 @@ from hobus.bus.zeromq import tokens
 from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.children import Child
-from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
+from hobus.launch.launcher.control import ELSEWHERE, LeaveCommand, ScaleCommand
 from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.options import SCALABLE, too_many
 from hobus.launch.launcher.spawner import ProcessNursery
@@ -123,6 +123,9 @@ class Crew:
 
     def _leave(self, command: LeaveCommand) -> None:
         actor = command.actor
+        if actor.startswith(ELSEWHERE) and "@" in actor and command.then == "stay" and not command.kill:
+            self._tell(Drain(instance=actor))  # the broker knows whether it is there
+            return
         if actor not in self.members:
             raise BusError("not_found", f"there is no {actor} here")
         member = self.members[actor]

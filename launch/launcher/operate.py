@@ -14,7 +14,7 @@ from hobus.launch.cluster.run_file import ChildRow, RunFile, not_reachable, runn
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault, UsageFault, next_command
 from hobus.launch.console.output import note
 from hobus.launch.launcher import control
-from hobus.launch.launcher.control import Command, LeaveCommand
+from hobus.launch.launcher.control import ELSEWHERE, Command, LeaveCommand
 from hobus.launch.launcher.options import require_room
 from hobus.launch.limits import COMMAND_POLL_MS, LOG_TAIL_LINES
 from hobus.launch.logs.tail import of_incarnation
@@ -84,7 +84,7 @@ def known(home: Home, actor: str) -> ChildRow:
         raise UsageFault(
             f"{actor} is not restarted or drained alone: it goes with the cluster", hint=next_command("down", home.root)
         )
-    if actor.startswith("ho1/remote-"):
+    if actor.startswith(ELSEWHERE):
         raise UsageFault(
             f"{actor[:80]} is a worker of another host: it is started there (hobus worker run); it can be drained here",
             hint=next_command(f"drain {actor[:80]}", home.root),

@@ -257,6 +257,7 @@ def test_a_second_signal_ends_a_worker_at_once(cluster: Cluster, tmp_path: Path)
 def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
     """By pattern, the idlest: it ends by itself, as after a signal, and may be run again."""
     worker = site.join("one", token_of(site.cluster)).works()
+    (name,) = [row["actor"] for row in site.remote_rows()]
     assert site.cluster("drain", "ho1/remote-99").code == 2
     assert site.cluster("drain", "ho1/1", "--idlest", "1").code == 2
     answer = site.cluster("drain", "ho1/remote-*", "--idlest", "1")
@@ -264,6 +265,7 @@ def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
     assert worker.ended() == 0
     assert "stopped" in worker.said
     assert not site.remote_rows()
+    eventually(lambda: any(f"{name}@" in str(read_body(one)) for one in site.cluster.entries("OPERATOR_COMMAND")))
     site.run("one").works()
 
 

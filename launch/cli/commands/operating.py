@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from hobus.bus.errors import BusError
-from hobus.bus.messages.control import Done, Drain, PeerRow
-from hobus.bus.paging import is_held, read_peers
+from hobus.bus.messages.control import PeerRow
+from hobus.bus.paging import is_held
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cli.commands.ps import peers_of
 from hobus.launch.cluster.client import connected, place_of
@@ -20,14 +19,12 @@ from hobus.launch.cluster.run_file import ChildRow, running
 from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.output import counted, note, say
 from hobus.launch.launcher import stop
-from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
+from hobus.launch.launcher.control import ELSEWHERE, LeaveCommand, ScaleCommand
 from hobus.launch.launcher.operate import command, follow, known, require_room_for
 from hobus.launch.launcher.options import parse_scale
 from hobus.launch.limits import COMMAND_POLL_MS
 
 _AT_WORK = ("ready", "degraded")
-ELSEWHERE = "ho1/remote-"
-"""How the names of workers on other hosts begin."""
 
 
 def _with_no_wait(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +88,7 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
     also a pattern, e.g. 'ho1/remote-*'.
     """
     if actor.startswith(ELSEWHERE):
-        return asyncio.run(_drain_elsewhere(home, actor, idlest, no_wait=no_wait))
+        return _drain_elsewhere(home, actor, idlest, no_wait=no_wait)
     if idlest is not None:
         hint = next_command(f"drain '{ELSEWHERE}*' --idlest {idlest}", home.root)
         raise UsageFault("--idlest: of workers on other hosts", hint=hint)
@@ -109,30 +106,32 @@ def drain(*, home: Home, actor: str, idlest: int | None, no_wait: bool) -> None:
     return None
 
 
-async def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: bool) -> None:
-    """The broker tells them; each is done when the broker no longer knows it."""
+def _drain_elsewhere(home: Home, pattern: str, idlest: int | None, *, no_wait: bool) -> None:
+    """The launcher has the broker tell them; each is done when the broker no longer knows it."""
+    peers = asyncio.run(peers_of(home, running(home)))
+    told = workers_elsewhere(peers.peers if peers is not None else (), pattern, idlest)
+    if not told:
+        why = f"no worker {pattern[:80]} is connected" if peers is not None else "the broker does not answer"
+        raise UsageFault(why, hint=next_command("ps", home.root))
+    for instance in told:
+        command(home, LeaveCommand(actor=instance, then="stay"), is_followed=not no_wait)
+    names = ", ".join(instance.partition("@")[0] for instance in told)
+    if no_wait:
+        return say(f"draining: {names}")
+    asyncio.run(_gone(home, told))
+    return say(f"drained, and ended: {names}")
+
+
+async def _gone(home: Home, instances: Iterable[str]) -> None:
     place = place_of(home, running(home))
     config = place.snapshot.config.launcher
-    timeout_s = config.client_timeout_ms / 1000
     async with connected(place, "operator") as bus:
-        told = workers_elsewhere((await read_peers(bus, timeout_s=timeout_s)).peers, pattern, idlest)
-        if not told:
-            raise UsageFault(f"no worker {pattern[:80]} is connected", hint=next_command("ps", home.root))
-        for instance in told:
-            try:
-                await bus.request("broker", Drain(instance=instance), expect=Done, timeout_s=timeout_s)
-            except BusError as fault:
-                if fault.code != "not_found":  # else it has ended by itself
-                    raise
-        names = ", ".join(instance.partition("@")[0] for instance in told)
-        if no_wait:
-            return say(f"draining: {names}")
         deadline = bus.now() + (config.finish_ms + config.drain_ms) / 1000
-        while left := [instance for instance in told if await is_held(bus, instance, timeout_s=timeout_s)]:
+        timeout_s = config.client_timeout_ms / 1000
+        while left := [one for one in instances if await is_held(bus, one, timeout_s=timeout_s)]:
             if bus.now() > deadline:
                 raise CommandError(f"not done in time: {', '.join(left)}", hint=next_command("ps", home.root))
             await bus.sleep(COMMAND_POLL_MS / 1000)
-    return say(f"drained, and ended: {names}")
 
 
 def workers_elsewhere(peers: Iterable[PeerRow], pattern: str, idlest: int | None) -> list[str]:

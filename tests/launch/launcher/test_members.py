@@ -13,7 +13,8 @@ import pytest
 from bench.builders import shipped_snapshot
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import BusError
-from hobus.bus.messages.control import PeerRow
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Drain, PeerRow
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.members import Crew
@@ -29,6 +30,7 @@ class Rig:
         home = home_of(tmp_path)
         prepare(home)
         self.asked: list[str] = []
+        self.words: list[Message] = []
         self.told: list[tuple[Callable[..., None], Callable[[str], None]]] = []
         self.written: list[list[tuple[str, str]]] = []
         board = SimpleNamespace(
@@ -37,7 +39,7 @@ class Rig:
         )  # fmt: skip
         self.crew = Crew(
             plan({"ho1": ho1}), home=home, config=CONFIG, clock=SystemClock(), board=board,
-            nursery=SimpleNamespace(start=self._start), door=SimpleNamespace(descriptor=lambda: 3, close=lambda: None), tell=lambda _: None,
+            nursery=SimpleNamespace(start=self._start), door=SimpleNamespace(descriptor=lambda: 3, close=lambda: None), tell=self.words.append,
             given=lambda _: {}, starting_max=3,
         )  # fmt: skip
         self._refuses = refuses
@@ -104,6 +106,20 @@ async def test_who_is_started_by_a_command_is_written_as_starting_at_once(tmp_pa
     assert rig.written[-1][0] == ("broker/1", "failed")
     rig.crew.take(LeaveCommand(actor="broker/1", then="start"))
     assert rig.written[-1][0] == ("broker/1", "starting")
+
+
+def test_a_worker_elsewhere_is_drained_by_the_broker_s_word_and_no_more(tmp_path):
+    """The launcher has no process of it: that incarnation is drained, and neither started nor killed."""
+    crew = (rig := Rig(tmp_path)).crew
+    crew.take(LeaveCommand(actor="ho1/remote-1@e", then="stay"))
+    assert rig.words == [Drain(instance="ho1/remote-1@e")]
+    for refused in (
+        LeaveCommand(actor="ho1/remote-1", then="stay"),
+        LeaveCommand(actor="ho1/remote-1@e", then="start"),
+        LeaveCommand(actor="ho1/remote-1@e", then="stay", kill=True),
+    ):
+        with pytest.raises(BusError, match="there is no"):
+            crew.take(refused)
 
 
 async def test_a_scale_waits_its_turn_and_may_be_taken_back(tmp_path):
