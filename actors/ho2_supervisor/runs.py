@@ -64,7 +64,7 @@ class Runs:
         if not has_waited:
             self.queue.require_room(self._bus.principal)
         submission_id = requested_id(session.session_id, message.input_id)
-        text, limits = words_of(message.text, message.results), self._config.sessions
+        text, silence_s = words_of(message.text, message.results), self._config.sessions.lease_heartbeat_timeout_s
         open_calls = session.record.state.open_calls if message.results else None
         requested = self._requested(
             session,
@@ -80,9 +80,7 @@ class Runs:
             files=message.files,
             asked_by=asked_by,
             deadline_at=deadline_at,
-            lease=LeaseTerms(ttl_secs=limits.lease_ttl_s, heartbeat_timeout_secs=limits.lease_heartbeat_timeout_s)
-            if message.lease
-            else None,
+            lease=LeaseTerms(ttl_secs=silence_s, heartbeat_timeout_secs=silence_s) if message.lease else None,
         )
         bodies = [text.encode(), *(result.content.encode() for result in message.results)]
         session.append(requested, bodies=bodies, trace=trace)

@@ -57,7 +57,6 @@ class SessionsConfig(Section):
     wait_max_ms: Positive = Field(description="a turn that would wait longer for processor time is refused")
     max_in_flight_effects: Positive = Field(description="orders of one session in flight at once")
     pending_max: Positive = Field(description="steers, and follow-ups, that wait in one session; more are rejected")
-    lease_ttl_s: Positive = Field(description="of a leased run: from a renewal to its end")
     lease_heartbeat_timeout_s: Positive = Field(description="silence of such a requester after which its run ends")
     follow_up_timeout_ms: Positive = Field(description="deadline of a run that a follow-up starts")
 

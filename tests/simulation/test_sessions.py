@@ -75,7 +75,7 @@ def test_exit_criterion(story: Callable[[Person], Awaitable[None]], shared: tupl
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_lease_is_renewed_while_its_requester_waits_and_over_when_that_is_gone(is_killed: bool) -> None:
     """It takes its request back, and the host's handler ends; or it is killed, and the host asks on in its name."""
-    with played(configured(sessions={"lease_ttl_s": 9, "lease_heartbeat_timeout_s": 3})) as (cluster, person):
+    with played(configured(sessions={"lease_heartbeat_timeout_s": 3})) as (cluster, person):
         bus = cluster.world.client("door")
         somebody = Person(bus, person.config)
         cluster.world.run(cluster.world.settled())

@@ -470,7 +470,7 @@ def test_follow_up_of_an_idle_session_begins_at_once_and_too_many_are_refused() 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_leased_run_ends_when_nobody_renews_it(is_killed: bool) -> None:
     """Renewed it goes on past its first expiry; silent for `lease_heartbeat_timeout_s` it is cancelled, once."""
-    with Rig(("sessions.lease_heartbeat_timeout_s", 3), ("sessions.lease_ttl_s", 9)) as rig:
+    with Rig(("sessions.lease_heartbeat_timeout_s", 3)) as rig:
         rig.pool.delay_s = slow(40.0)
 
         async def run() -> TurnResult:
