@@ -235,7 +235,9 @@ async def a_lease_renewed_and_over(
     go_away(asked)
     gone_at = person.bus.clock.monotonic()
     await person.until(lambda view: view.run is None)
-    assert person.bus.clock.monotonic() - gone_at < person.config.sessions.lease_heartbeat_timeout_s + 5, "not by its lease"
+    assert person.bus.clock.monotonic() - gone_at < person.config.sessions.lease_heartbeat_timeout_s + 5, (
+        "not by its lease"
+    )
     asked.cancel()
     journal = await person.journal()
     assert names(journal).count("TimePassed") == 1
