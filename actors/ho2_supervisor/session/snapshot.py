@@ -21,7 +21,7 @@ from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLive
 from hobus.actors.ho2_supervisor.session.record import EndedRun, KnownInput, SessionRecord
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
-from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits, Line
+from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits, ToldTurn
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.work_order import Exchange, ToolFile
@@ -151,7 +151,7 @@ def restored(packed: Packed, entry: Recorded, limits: HistoryLimits) -> SessionR
     record.inputs = {known.input_id: known for known in packed.inputs}
     record.commands = {command.command_id: command.reason for command in packed.commands}
     told = _lines(entry, len(packed.line_inputs), limits)
-    lines = tuple([Line(name, *line) for name, line in zip(packed.line_inputs, told, strict=True)])
+    lines = tuple([ToldTurn(name, *line) for name, line in zip(packed.line_inputs, told, strict=True)])
     record.orders = OrderLives(packed.orders)
     record.history = History(
         turns=tuple(DeliveredTurn(**turn._asdict()) for turn in packed.turns), lines=lines, count=packed.turn_count

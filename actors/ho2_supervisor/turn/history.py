@@ -137,7 +137,7 @@ def beginnings(rounds: Sequence[Exchange], texts: Mapping[str, str]) -> dict[str
     return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs_in(rounds) if ref in texts}
 
 
-class Line(NamedTuple):
+class ToldTurn(NamedTuple):
     """What is kept of each turn: enough to tell of it, and where prompts are cut."""
 
     input_id: str
@@ -151,7 +151,7 @@ class History(Struct, frozen=True):
 
     turns: tuple[DeliveredTurn, ...] = ()
     """The newest, which can be shown whole."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ToldTurn, ...] = ()
     """Of these and of those before them."""
     count: int = 0
 
@@ -188,9 +188,9 @@ def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> Hi
     return _without_untold(History(turns, (*history.lines, line), history.count + 1), limits)
 
 
-def line_of(turn: DeliveredTurn, limits: HistoryLimits) -> Line:
+def line_of(turn: DeliveredTurn, limits: HistoryLimits) -> ToldTurn:
     """What is kept of a turn for as long as prompts tell of it."""
-    return Line(turn.input_id, digest(turn, limits.digest_chars), turn.chars)
+    return ToldTurn(turn.input_id, digest(turn, limits.digest_chars), turn.chars)
 
 
 def digest(turn: DeliveredTurn, chars_max: int) -> str:
@@ -266,7 +266,7 @@ def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
     return begin, cuts
 
 
-def _cut(lines: Sequence[Line], newest: int, budget: int, chars: int, turns: int) -> tuple[int, int]:
+def _cut(lines: Sequence[ToldTurn], newest: int, budget: int, chars: int, turns: int) -> tuple[int, int]:
     """Place of the first turn that stays whole, and the characters from there: the newest one wherever it fits."""
     whole, used = newest + 1, 0
     while whole and lines[whole - 1].chars + used <= (chars if used else budget) and newest + 1 - whole < turns:
@@ -275,7 +275,7 @@ def _cut(lines: Sequence[Line], newest: int, budget: int, chars: int, turns: int
     return whole, used
 
 
-def _first_line(lines: Sequence[Line], whole: int, room: int, forgotten: int) -> _Begin:
+def _first_line(lines: Sequence[ToldTurn], whole: int, room: int, forgotten: int) -> _Begin:
     """As many lines before the first whole turn as there is room for; of the others one says how many they are."""
     first = whole
     while first and len(lines[first - 1].text) + 1 <= room:
