@@ -231,7 +231,7 @@ def test_manifests_fit_the_schemas_of_kubernetes() -> None:
 
 
 def test_the_scaled_object_fits_keda_s_model() -> None:
-    """Every field by its own name."""
+    """Every field by its own name. The model: pip install cloudcoil-models-keda filelock (its plugin of pytest wants it)."""
     model = _module("cloudcoil.models.keda.v1alpha1").ScaledObject
     (scaled,) = [one for one in manifests(KEDA) if one["kind"] == "ScaledObject"]
     read = model.model_validate(scaled).model_dump(by_alias=True, exclude_none=True, mode="json")

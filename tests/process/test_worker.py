@@ -207,14 +207,14 @@ def test_a_worker_killed_at_work_loses_nothing(cluster: Cluster, tmp_path: Path)
 
 
 def test_a_signalled_worker_ends_its_orders_first_within_its_grace(cluster: Cluster, tmp_path: Path) -> None:
-    """Longer than the cluster's own processes may take: no order is done twice, and none is lost. A token in the environment."""
+    """Longer than the cluster's own processes may take: no order is done twice, and none is lost. Its token is in the environment."""
     slow = write_config(
         tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 3000),
         ("launcher.drain_ms", 1000),
     )  # fmt: skip
     with workers(tmp_path / "far") as started:
         cluster.up("--config", str(slow))
-        environ = {**os.environ, "HOBUS_JOIN_TOKEN": token_of(cluster, "--ephemeral", "1s")}
+        environ = {**os.environ, "HOBUS_JOIN_TOKEN": token_of(cluster)}
         worker = FarWorker(tmp_path / "far" / "one", ["join", "--grace", "90s"], env=environ)
         started.append(worker)
         site = Site(cluster, tmp_path / "far", started)
@@ -228,8 +228,21 @@ def test_a_signalled_worker_ends_its_orders_first_within_its_grace(cluster: Clus
             assert json.loads(out)["outcome"] == "success", err
         peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
         assert not next(row for row in peers if row["role"] == "broker")["counters"].get("redelivered", 0)
-        eventually(lambda: not workers_in(cluster.home.keys))
-        assert cluster("token list", "--json").json["tokens"][-1]["used"] == 0
+
+
+def test_a_key_of_an_ephemeral_token_goes_with_its_worker(site: Site) -> None:
+    """One that joined and never came: revoked, recorded, its use free, its number not given again."""
+    place = place_of(site.cluster.home, site.cluster.run())
+    token = decode(token_of(site.cluster, "--ephemeral", "1s"))
+
+    def joins() -> str:
+        return asyncio.run(join(token, curve.new_pair(), place.snapshot.config, clock=SystemClock(), host="far")).name
+
+    first = joins()
+    eventually(lambda: first not in [one.name for one in workers_in(site.cluster.home.keys)])
+    eventually(lambda: any(first.endswith(read_body(one).name) for one in site.cluster.entries("KEY_REVOKED")))
+    assert site.tokens()[-1]["used"] == 0
+    assert joins() != first
 
 
 def test_a_second_signal_ends_a_worker_at_once(cluster: Cluster, tmp_path: Path) -> None:
