@@ -27,7 +27,10 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory) / "home"
         (home / "config").mkdir(parents=True)
-        settings = {"mcpServers": {"library": {"command": sys.executable, "args": [__file__, "serve"]}}}
+        settings = {
+            "mcpServers": {"library": {"command": sys.executable, "args": [__file__, "serve"]}},
+            "bus": {"service_grace_ms": 20_000},  # so long the first question waits for the server
+        }
         (home / "config" / "admin_config.json").write_text(json.dumps(settings))
         with Cluster(home, agents=[clerk]) as cluster:
             print(cluster.ask("Use library__find for Dune").text)

@@ -406,8 +406,12 @@ class Supervisor(Actor):
 
         One that only the host has answered so far is started under its agent.
         """
-        if start is not None and self._registry.held(session_id) is None:
-            self._runs.queue.require_room(self._bus.principal)  # before anything is read for it
+        if start is not None and self._registry.held(session_id) is None:  # nothing is read before its turn
+            async with self._runs.queue.place(self._bus.principal):
+                return await self._found(session_id, start, trace)
+        return await self._found(session_id, start, trace)
+
+    async def _found(self, session_id: str, start: StartSession | None, trace: str) -> OwnedSession:
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._take_over.owned(session_id)
             if session.record.state.is_started:

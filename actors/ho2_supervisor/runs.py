@@ -60,7 +60,7 @@ class Runs:
 
         Raises BusError(busy) where it would wait too long for that.
         """
-        has_waited = not session.record.inputs and message.start is None  # as `StartSession` did
+        has_waited = not session.record.inputs  # as its session did
         if not has_waited:
             self.queue.require_room(self._bus.principal)
         submission_id = requested_id(session.session_id, message.input_id)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 def test_a_flood_of_turns_costs_a_polite_client_none_of_its_own() -> None:
     """Its turns are answered in full meanwhile; the flood's wait, are told busy, and are degraded nowhere."""
     with cluster({}) as found:
-        row = asyncio.run(under(found, "turns", 2.0, rounds=1))
+        row = asyncio.run(under(found, "turns", 5.0, rounds=1))
     assert row["flooded"]["turns"] > 1
     assert set(row["flooded"]["outcomes"]) == {"success"}
     assert row["afterwards"]["outcomes"] == {"success": 3}
