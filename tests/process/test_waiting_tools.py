@@ -232,6 +232,19 @@ async def test_a_process_without_a_call_goes(directory: Path, monkeypatch: pytes
         await made.close()
 
 
+@pytest.mark.parametrize("tool", ["waits", "sleeps"])
+async def test_a_process_that_is_being_ended_gets_no_call(
+    runner: ChildToolRunner, monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """A call that comes in the moment in which an idle process is ended has another one."""
+    monkeypatch.setattr(limits, "CHILDREN_IDLE_MS", 0)
+    first = await run(runner, tool, s=0)
+    for _ in range(2):
+        await asyncio.sleep(0)  # behind what the loop's timers do
+    second = await run(runner, tool, s=0)
+    assert second.ok and second.text != first.text
+
+
 async def test_who_forks_them_may_be_killed(runner: ChildToolRunner) -> None:
     """Another one is there for the next process; those that run go on."""
     children = psutil.Process().children()

@@ -151,7 +151,7 @@ class ChildToolRunner:
         """A process that nobody uses. Raises OSError."""
         while self._free:
             child = self._free.pop()
-            if not child.has_ended():
+            if not child.is_spent and not child.has_ended():  # spent: it is being ended, and its keeper goes last
                 return child
             child.kill()
         return self._started(is_shared=False)
