@@ -21,7 +21,6 @@ class SystemClock:
     """Seconds on the base that asyncio's loops use."""
 
     def new_id(self) -> str:
-        """A random UUID."""
         return str(uuid.uuid4())
 
     def random(self) -> float:

@@ -42,17 +42,13 @@ class Shell(Protocol):
         """Who this is, and on the broker's connection what it holds."""
         ...
 
-    def counters(self) -> dict[str, int]:
-        """For the beats to the broker."""
-        ...
+    def counters(self) -> dict[str, int]: ...
 
     def welcomed(self, connection: Connection) -> None:
         """The connection is bound (again)."""
         ...
 
-    def refused(self, connection: Connection, refused: Refused) -> None:
-        """Its server said no."""
-        ...
+    def refused(self, connection: Connection, refused: Refused) -> None: ...
 
     def drained(self) -> None:
         """The broker wants this peer to finish its work and end."""
@@ -107,7 +103,6 @@ class Conversation:
         self._tick()
 
     def close(self) -> None:
-        """Not another word."""
         if self._timer is not None:
             self._timer.cancel()
         for connection in self._connections.values():

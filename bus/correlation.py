@@ -52,7 +52,6 @@ class PendingTable(Generic[W]):
         return len(self._pending)
 
     def get(self, message_id: str) -> OwnRequest[W] | None:
-        """The pending request of this id."""
         return self._pending.get(message_id)
 
     def add(self, pending: OwnRequest[W]) -> None:

@@ -88,7 +88,6 @@ class RealFile:
         os.ftruncate(self._descriptor, size)
 
     def size(self) -> int:
-        """Bytes."""
         return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
@@ -166,5 +165,4 @@ class RealDisk:
         return lambda: os.close(descriptor)
 
     def real_path(self, path: str) -> str:
-        """The file's path for SQLite."""
         return str(self._path(path))

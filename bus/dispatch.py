@@ -93,7 +93,6 @@ class Actor:
         """Finish what was started; bounded by the caller."""
 
     def counters(self) -> dict[str, int]:
-        """Small integers for the heartbeat."""
         return {}
 
 

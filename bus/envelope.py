@@ -94,7 +94,6 @@ def header(  # noqa: PLR0913 - one argument per wire field
     principal: str = "",
     sender: str = "",
 ) -> Header:
-    """A header with the fields that matter to this kind."""
     return Header(
         HEADER_VERSION, int(kind), message_id, correlation_id, causation_id, type, type_version, destination, key,
         deadline_ms, attempt, sensitive, trace, principal, sender,

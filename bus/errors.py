@@ -53,7 +53,6 @@ _WORDS = {
 
 
 def plain_words(fault: RuntimeFault) -> str:
-    """What a person is told of a fault."""
     return _WORDS.get(fault.code, fault.detail)
 
 
@@ -79,7 +78,6 @@ class RuntimeFault(Exception):
         self.facts: dict[str, Any] = facts or {}
 
     def as_failure(self) -> Failure:
-        """This fault as it crosses the wire."""
         return Failure(
             code=self.code,
             retryable=self.retryable,

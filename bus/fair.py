@@ -165,11 +165,9 @@ class Shares(Struct):
     _open: dict[str, Share] = field(default_factory=dict[str, Share])
 
     def of(self, principal: str) -> Share:
-        """What is open of it."""
         return self._open.get(principal) or Share()
 
     def take(self, principal: str, size_bytes: int) -> None:
-        """One more is open."""
         if principal not in self._open:
             self._open[principal] = Share()
         share = self._open[principal]

@@ -370,5 +370,4 @@ class Inbox:
             await self._idle.wait()
 
     def tasks(self) -> list[asyncio.Task[None]]:
-        """The handlers' tasks."""
         return [running.task for running in self._running.values() if running.task is not None]

@@ -38,7 +38,6 @@ class JoinToken:
     secret: bytes = field(repr=False)
 
     def encode(self) -> str:
-        """The word."""
         payload = pack([self.address, self.broker_key, self.secret])
         return _PREFIX + _VERSION + _text_of(payload + _crc(payload))
 

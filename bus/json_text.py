@@ -84,5 +84,4 @@ def _finite(text: str) -> float:
 
 
 def _refuse(name: str) -> NoReturn:
-    """NaN and infinities are no JSON."""
     raise ValueError(name)

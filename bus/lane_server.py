@@ -83,7 +83,6 @@ class LaneServer:
         self._asking, self._refusing = Pace(self.settings), Pace(self.settings)
 
     def bind(self, transport: LaneTransport) -> None:
-        """Frames leave by this transport."""
         self._transport = transport
 
     def attach(
@@ -274,7 +273,6 @@ class LaneServer:
         return [client.instance for client in self._by_routing.values()]
 
     def close(self) -> None:
-        """Closes the socket."""
         if self._transport is not None:
             self._transport.close()
         self.unbind_all()

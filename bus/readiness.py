@@ -54,7 +54,6 @@ class Readiness(Struct):
         self._become("draining", "")
 
     def close(self) -> None:
-        """Nobody asks any more."""
         if self._task is not None:
             self._task.cancel()
 

@@ -58,7 +58,6 @@ class Draft(Struct):
 
     @property
     def is_watched(self) -> bool:
-        """Whether anybody listens."""
         return bool(self._listeners)
 
     @contextmanager

@@ -64,7 +64,6 @@ def candidates(
 
 
 def prompts_of(template: Template) -> tuple[Prompts, ...]:
-    """The contracts of the prompts that it fills."""
     return template.applies_to.contract or (ANSWERS,)
 
 

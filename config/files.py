@@ -73,7 +73,6 @@ class GovernedFile:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether it came with the program."""
         return self.layer == SHIPPED
 
     @property

@@ -89,7 +89,6 @@ class Validator:
             raise SchemaFault(f"cannot be used ({error})"[:100]) from None
 
     def is_valid(self, value: Any) -> bool:
-        """Whether nothing breaks it."""
         return not self.faults(value)
 
     def faults(self, value: Any) -> list[SchemaBreak]:

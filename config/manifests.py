@@ -20,7 +20,6 @@ from hobus.config.parse import BadText, json_value
 
 
 def shipped_layer(root: Path = files.SHIPPED_ROOT) -> Layer:
-    """The layer of these files, held to what holds of those that are shipped."""
     return layer_at("shipped", root, {name: root / name for name in files.governed_names(root)}, max_bytes=None)
 
 

@@ -34,7 +34,6 @@ class Given(NamedTuple):
 
     @property
     def names(self) -> frozenset[str]:
-        """All of them."""
         return self.needed | self.others
 
 

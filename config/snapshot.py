@@ -55,7 +55,6 @@ class Snapshot:
 
     @property
     def manifests(self) -> Manifests:
-        """What its registries are derived from."""
         return Manifests(self.frameworks, self.specs, self.packages, self.files)
 
     def output_schemas(self) -> dict[str, dict[str, Any]]:

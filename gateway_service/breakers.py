@@ -146,6 +146,5 @@ class Passage:
         self.code = self.detail = ""
 
     def ended(self, fault: GatewayError | None) -> None:
-        """How it ended."""
         self.said = breaker.said_by(fault)
         self.code, self.detail = ("", "") if fault is None else (fault.code, fault.detail)

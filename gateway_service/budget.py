@@ -71,7 +71,6 @@ class BudgetState(Struct):
         return BudgetState(self.idle_orders_max, dict(self.scopes), dict(self.open), OrderedDict(self.idle_orders))
 
     def allocate(self, scope: str, limit: int) -> None:
-        """The scope has this limit from now on."""
         known = self.scopes.get(scope)
         self.scopes[scope] = Scope(limit) if known is None else known._replace(limit=limit)
 
@@ -189,7 +188,6 @@ def answer_room(state: BudgetState, prompt: Prompt, estimate: int, mode: BudgetM
 
 
 def is_order(scope: str) -> bool:
-    """Whether a scope is an order's."""
     return scope.startswith(_ORDER)
 
 
@@ -199,7 +197,6 @@ def mode_of(configured: BudgetMode, asked: BudgetMode | None) -> BudgetMode:
 
 
 def row(name: str, scope: Scope) -> ScopeBudget:
-    """A scope as readers get it."""
     figures = scope._asdict()
     del figures["is_over"]
     return ScopeBudget(scope=name, remaining=scope.remaining, **figures)

@@ -32,7 +32,6 @@ class Failed(Struct):
     cost_usd: float | None = 0.0
 
     def add(self, fault: GatewayError, cost_usd: float | None) -> None:
-        """One more of them, which ended with this fault."""
         self.sends += 1
         self.input_tokens = _added(self.input_tokens, fault.facts.get("input_tokens"))
         self.output_tokens = _added(self.output_tokens, fault.facts.get("output_tokens"))
@@ -81,7 +80,6 @@ class Calls:
 
     @property
     def running_count(self) -> int:
-        """Calls in flight."""
         return len(self._running)
 
     async def answer(

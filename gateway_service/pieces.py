@@ -66,7 +66,6 @@ class Pieces:
         return self._now() - self._spoke_at
 
     def flush(self) -> None:
-        """What is held goes out."""
         self._stop()
         held, self._held = self._held, ""
         if held:

@@ -264,7 +264,6 @@ def closed_as_unknown(prompt_sent: Entry, reservation: Reservation, *, at: float
 
 
 def provenance_of(prompt: Prompt) -> Provenance:
-    """Who and what a prompt is about."""
     return made_of(Provenance, prompt)
 
 

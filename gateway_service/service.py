@@ -145,7 +145,6 @@ class GatewayService(Actor):
         await self._ledger.flush()
 
     def counters(self) -> dict[str, int]:
-        """For the heartbeat."""
         counts = {
             "calls": self._calls.running_count,
             "rejected": self._shared.rejections,
@@ -162,7 +161,6 @@ class GatewayService(Actor):
     # --- messages ---------------------------------------------------------------------------------------------------
 
     async def on_prompt(self, message: Prompt, call: Call) -> PromptResponse:
-        """One LLM call of an order."""
         return await self._answer(message, call, is_degraded=False)
 
     async def on_degraded_prompt(self, message: DegradedPrompt, call: Call) -> PromptResponse:
@@ -170,11 +168,9 @@ class GatewayService(Actor):
         return await self._answer(message.prompt, call, is_degraded=True)
 
     async def on_embed(self, message: Embed, call: Call) -> PromptResponse:
-        """Texts as vectors."""
         return await self._answer(vectors.prompt_of(message), call, is_degraded=False)
 
     async def on_read_budget(self, message: ReadBudget, call: Call) -> Budget:
-        """What was allowed and used."""
         await self._until_open(self._deadline(call), is_degraded=False)
         return self._current.account.report(message.session_id)
 

@@ -75,10 +75,8 @@ def advance(head: StreamHead, entry: WriteEntry | Entry, origin: str) -> StreamH
 
 
 def answered(outcome: Literal["committed", "known", "lost"], earlier: Earlier) -> Ack:
-    """The ack that names an earlier entry."""
     return Ack(outcome, earlier.sequence, earlier.submission_id, earlier.origin, earlier.event_type)
 
 
 def refusal(entry: WriteEntry, code: str, head: StreamHead) -> Ack:
-    """The ack of a write that added nothing."""
     return Ack("refused", -1, entry.submission_id, code=code, head=head.head, tenure=head.tenure)

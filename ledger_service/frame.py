@@ -100,7 +100,6 @@ def salted_hash(salt: bytes, data: bytes) -> bytes:
 
 
 def next_chain(chain: bytes, entry: bytes) -> bytes:
-    """The chain value after an entry."""
     return sha256(chain + entry).digest()
 
 

@@ -195,7 +195,6 @@ class Index:
         self._db.execute("BEGIN")
 
     def close(self) -> None:
-        """Close the connection."""
         self._db.close()
 
     def positions(self) -> list[Position]:
@@ -261,7 +260,6 @@ class Index:
                 start = one[-1][0] + 1
 
     def head(self, stream: str) -> StreamHead:
-        """Where a session's stream stands."""
         found = self._asked(_HEADS, (stream,))
         if len(found) not in (0, 2) or len(set(found)) > 1:
             raise self.broken()

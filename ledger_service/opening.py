@@ -68,7 +68,6 @@ class OpenLedger(_Held):
     writer: Writer
 
     def close(self) -> None:
-        """Give everything back."""
         self.writer.close()
         _Held.close(self)  # no `super()` in a class with slots
 
@@ -187,7 +186,6 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
 
 
 def _record_of(removed: BatchSetAside, world: Surroundings) -> WriteEntry:
-    """The record of a recovery: which bytes were set aside, and where they are."""
     submission_id, bodies = f"RECOVERED:{world.origin}/1", [pack_payload(removed)]
     reason = f"{removed.kind}_batch"
     return WriteEntry(submission_id, "governance", "RECOVERED", world.now_us(), reason=reason, bodies=bodies)

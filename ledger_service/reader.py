@@ -26,7 +26,6 @@ class EntryFilter(Struct, frozen=True, kw_only=True):
     session: str | None = None  # a session id or its first characters, with or without `SES-`
 
     def accepts(self, entry: Entry) -> bool:
-        """Whether the entry is meant."""
         if self.stream == EVERY_SESSION:
             if not is_session_stream(entry.stream):
                 return False

@@ -43,7 +43,6 @@ class Whole(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Where the next frame begins."""
         return self.at + len(self.data)
 
 

@@ -119,7 +119,6 @@ class Denials:
         self.total = 0  # since start
 
     def note(self, sender: str, type_name: str, stream: str, event_type: str = "", *, now_us: int) -> None:
-        """One more."""
         self.total += 1
         is_stream = stream in STREAMS or is_session_stream(stream)
         known_type = event_type if event_type in EVENT_TYPES else ""

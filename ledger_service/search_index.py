@@ -113,7 +113,6 @@ class SearchIndex:
         return index
 
     def close(self) -> None:
-        """Close the connection."""
         self._db.close()
 
     def _read_reached(self) -> Reached:
@@ -207,7 +206,6 @@ class Tokens:
         """)
 
     def close(self) -> None:
-        """Close the connection."""
         self._db.close()
 
     def terms(self, words: str, *, limit: int) -> list[str]:
@@ -229,7 +227,6 @@ class Tokens:
         return found
 
     def _term_of(self, word: str) -> str:
-        """A word of a text as the index has it."""
         known = self._terms.get(word)
         if known is None:
             if len(self._terms) >= _TERMS_KEPT:

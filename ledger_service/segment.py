@@ -101,11 +101,9 @@ class SegmentFiles:
         return sorted(first for first in found if first is not None)
 
     def path(self, first: int) -> str:
-        """Path of a segment on the disk port."""
         return f"{DIRECTORY}/{segment_name(first)}"
 
     def source(self, first: int) -> Source:
-        """The segment's bytes, to walk."""
         return Source.of_handle(self.path(first), self._reader(first), self.mask)
 
     def entry(self, place: EntryPlace) -> Entry:
@@ -148,7 +146,6 @@ class SegmentFiles:
         return handle
 
     def close(self) -> None:
-        """Close what was opened for reading."""
         for handle in self._readers.values():
             handle.close()
         self._readers.clear()

@@ -155,7 +155,6 @@ class LedgerService(Actor):
         self._ledger = None
 
     def counters(self) -> dict[str, int]:
-        """For the heartbeat."""
         if self._ledger is None:
             return {}
         writer = self._ledger.writer

@@ -75,7 +75,6 @@ class Source:
 
     @classmethod
     def of_handle(cls, name: str, handle: FileHandle, mask: bytes | None) -> Self:
-        """Behind the disk port."""
         return cls(name, handle.read_at, handle.size, mask)
 
     def refresh(self) -> None:

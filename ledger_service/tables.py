@@ -104,7 +104,6 @@ class Tables:
         return self._compared(self._index.by_once(key), lambda entry: entry.once == key)
 
     def head(self, stream: str) -> StreamHead:
-        """Where a session's stream stands."""
         head = self._heads.get(stream) or self._heads_indexed.get(stream)
         if head is None:
             head = self._index.head(stream)

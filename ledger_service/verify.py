@@ -85,7 +85,6 @@ class Verifier:
         self._reached: dict[Path, tuple[_Progress, list[_Stamp]]] = {}
 
     def __call__(self, path: Path) -> VerifyReport:
-        """What a check found."""
         done, stamps = self._reached.pop(path, (_Progress(), []))
         found = _stamps(path)  # before the segments: what changes meanwhile is another one the next time
         if stamps != found[: len(stamps)]:

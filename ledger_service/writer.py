@@ -88,7 +88,6 @@ class Writer:
 
     @property
     def has_work(self) -> bool:
-        """Whether something is queued."""
         return bool(self._queue)
 
     def submit(

@@ -76,7 +76,6 @@ class Executor(Actor):
         self._counters = {"completed": 0, "failed": 0, "replayed": 0}
 
     async def start(self, bus: Bus) -> None:
-        """Connects the worker to its ports."""
         self._bus = bus
         self._ledger = LedgerClient(bus, self._config.ledger)
         self._ends = OrderEnds(self._ledger, retry_s=SPOOL_RETRY_MS / 1000)

@@ -29,7 +29,6 @@ class Job(Struct, frozen=True):
 
     @property
     def remaining_s(self) -> float:
-        """Seconds that are left to work."""
         return max(0.0, self.deadline - self.bus.clock.monotonic())
 
     @property

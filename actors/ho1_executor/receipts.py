@@ -46,7 +46,6 @@ class OrderUsage(Struct):
 
     @property
     def total_tokens(self) -> int:
-        """Input and output."""
         return self.tokens["input_tokens"] + self.tokens["output_tokens"]
 
     def add_response(self, response: PromptResponse) -> None:
@@ -69,7 +68,6 @@ class OrderUsage(Struct):
         self.cost_usd = None
 
     def cost(self, now_monotonic: float) -> Cost:
-        """The receipt's cost."""
         return Cost(
             **self.tokens,
             total_tokens=self.total_tokens,

@@ -140,7 +140,6 @@ class Supervisor(Actor):
         await self._client.flush()
 
     def counters(self) -> dict[str, int]:
-        """For the heartbeat."""
         return {
             "runs": len(self._registry.runs),
             "runs_waiting": len(self._runs.queue),

@@ -63,7 +63,6 @@ async def end_orders(resources: Resources, session: OwnedSession, memo: RunMemo,
 
 
 async def _take_ends(resources: Resources, session: OwnedSession, memo: RunMemo, trace: str) -> None:
-    """Ends that executors have recorded by now."""
     open_orders = session.record.state.open_orders
     found = await resources.client.lookup(once=[end_key(wo_id) for wo_id in open_orders], with_bodies=True)
     for wo_id, entry in zip(open_orders, found, strict=True):

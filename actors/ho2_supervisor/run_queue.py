@@ -133,7 +133,6 @@ class RunTicket(Struct, eq=False):
 
     @property
     def waits(self) -> bool:
-        """Whether it waits to begin."""
         return self._is_asked and not self.begins.is_set()
 
     @property

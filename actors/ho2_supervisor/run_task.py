@@ -74,7 +74,6 @@ class RunTask:
 
     @property
     def input_id(self) -> str:
-        """What the run answers."""
         return self.requested.input_id
 
     async def change(self) -> None:

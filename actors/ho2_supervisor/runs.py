@@ -191,7 +191,6 @@ class Runs:
     # --- while it goes on ---------------------------------------------------------------------------------------------
 
     def of(self, session: OwnedSession) -> RunTask | None:
-        """The task of the session's active run."""
         return self._registry.runs.get(session.session_id)
 
     def deadline_at(self, remaining_s: float) -> str:

@@ -76,17 +76,14 @@ class Memory(Actor):
             await self._store.checkpoint()
 
     def counters(self) -> dict[str, int]:
-        """For the heartbeat."""
         return {"applied": self._store.applied_seq, "unacknowledged": self._ledger.outstanding}
 
     # --- READ -------------------------------------------------------------------------------------------------------
 
     async def on_read_signals(self, message: m.ReadSignals, call: Call) -> m.Signals:
-        """Accumulators."""
         return answers.signals(message, *await self._asked(message, call), page_max=limits.PAGE_MAX)
 
     async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
-        """Overlays, in append order."""
         said_by(call, message.principal)
         return answers.overlays(message, *await self._asked(message, call), page_max=limits.PAGE_MAX)
 

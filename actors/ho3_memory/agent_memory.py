@@ -68,7 +68,6 @@ class AgentMemory:
 
     @property
     def size_bytes(self) -> int:
-        """Of the working store."""
         return self._database.size_bytes
 
     # --- what is known ----------------------------------------------------------------------------------------------

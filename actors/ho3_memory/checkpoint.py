@@ -120,7 +120,6 @@ class CheckpointFile:
             handle.close()
 
     def discard(self) -> None:
-        """The next frame is the first."""
         self._end, self._digest = 0, NO_FRAME.digest
 
     def _opened(self) -> FileHandle | None:

@@ -108,7 +108,6 @@ class Database:
             raise owner.failed(str(error)) from None
 
     def rows(self, sql: str, *values: object, **named: object) -> list[Any]:
-        """All rows."""
         self._demand_whole()
         try:
             return self._connection.execute(sql, named or values).fetchall()

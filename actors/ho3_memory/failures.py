@@ -18,12 +18,10 @@ class Failures:
         self._database = database
 
     def add(self, fact: Fact) -> bool:
-        """Whether it was new here."""
         row = fact.submission_id, name_of(fact.principal), fact.about, fact.at_us, fact.seq, fact.refused, fact.line
         return self._database.run("INSERT OR IGNORE INTO failures VALUES (?, ?, ?, ?, ?, ?, ?)", *row) > 0
 
     def has(self, submission_id: str) -> bool:
-        """Whether this one is here."""
         return self._database.row("SELECT 1 FROM failures WHERE submission_id = ?", submission_id) is not None
 
     def newest_us(self, whose: Whose, as_of: PointInTime) -> int | None:

@@ -50,7 +50,6 @@ class GateFacts(NamedTuple):
 
 
 def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) -> GateResult:
-    """The gate of one signal as of a time."""
     tally, level = facts.tally, facts.level
     is_consolidated = _is_consolidated(facts.consolidated_us, as_of_us, config)
     closed_by = _closed_by(signal_id, facts, as_of_us, config, is_consolidated=is_consolidated)
@@ -118,7 +117,6 @@ def closed_until_us(failed_us: int, config: Ho3Config) -> int:
 
 
 def _found(tally: EventTally, level: Level | None, config: Ho3Config, *, is_shared: bool) -> str:
-    """What was counted against what is needed."""
     sessions = _of(tally.session_count, config.gate_session_threshold, "sessions")
     if is_shared:
         sessions += f", {_of(tally.principal_count, config.gate_principal_threshold, 'principals')}"

@@ -50,7 +50,6 @@ class OverlayLog:
 
     @property
     def change_count(self) -> int:
-        """Entries about it."""
         return len(self._changes)
 
     @property
@@ -84,7 +83,6 @@ class OverlayLog:
         return any(change.artifact == artifact for change in self._changes)
 
     def has_change(self, submission_id: str) -> bool:
-        """Whether this change is here."""
         return any(change.artifact is None and change.submission_id == submission_id for change in self._changes)
 
     def _counted(self, as_of: PointInTime) -> list[Change]:

@@ -98,7 +98,6 @@ def name_of(principal: str | None) -> str:
 
 
 def signal_entry_id(agent_id: str, event_id: str) -> str:
-    """Under which the record has an event."""
     return entry_id("HO3_SIGNAL", f"{agent_id}/{event_id}")
 
 

@@ -230,7 +230,6 @@ class SignalTable:
         )
 
     def tally(self, whose: Whose, as_of: PointInTime) -> EventTally:
-        """Counts as of then."""
         return self.judged(whose, as_of, with_level=False)[0]
 
     def judged(self, whose: Whose, as_of: PointInTime, *, with_level: bool = True) -> tuple[EventTally, Level | None]:

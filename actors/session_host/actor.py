@@ -84,7 +84,6 @@ class SessionHost(Actor):
         await self._ledger.flush()
 
     def counters(self) -> dict[str, int]:
-        """For the heartbeat."""
         return {"spooled": self._keeper.spooled}
 
     # --- messages ---------------------------------------------------------------------------------------------------

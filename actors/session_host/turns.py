@@ -60,7 +60,6 @@ class Turn(Struct, frozen=True):
 
     @property
     def elapsed_ms(self) -> int:
-        """Since it arrived."""
         return max(0, round((self.now() - self.started) * 1000))
 
 

@@ -95,7 +95,6 @@ class BrokerCore:
 
     @property
     def peers(self) -> list[str]:
-        """Bound instances."""
         return [peer.instance for peer in self._state.names.values()]
 
     def count(self, seen: Mapping[str, int]) -> None:
@@ -108,7 +107,6 @@ class BrokerCore:
         self._state.wall_offset = wall_now - now
 
     def step(self, event: Event, now: float) -> list[Action]:
-        """What to do about one event."""
         state = self._state
         state.now = now
         actions = state.actions = []

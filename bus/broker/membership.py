@@ -163,7 +163,6 @@ class Membership:
                 state.beat(connection)
 
     def bye(self, peer: BoundPeer, frame: Header) -> None:
-        """The peer leaves for good."""
         self._state.tap("control", frame, peer.instance)
         self.lose(peer, "said bye", is_final=True, counted_as="peers_left")
 

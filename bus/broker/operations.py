@@ -265,7 +265,6 @@ class ToolListing:
         yield from self._words
 
     def row(self, key: str) -> SourceRow | ToolRow:
-        """What stands under a key."""
         if key in self._sources:
             instance, source, brought = self._sources[key]
             return SourceRow(instance=instance, tools=brought, **asdict(source))

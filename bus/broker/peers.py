@@ -86,12 +86,10 @@ class BoundPeer:
 
     @property
     def counters(self) -> dict[str, int]:
-        """As its last beat said."""
         return self.beat.counters
 
     @property
     def shown_state(self) -> str:
-        """The state that people are told."""
         if self.is_lost:
             return "lost"
         return "draining" if self.is_drained else self.ready_state

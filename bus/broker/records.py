@@ -64,7 +64,6 @@ class RecordBook:
         self.keep(Noted(event_type, "REJECTED" if event_type == "DENIED" else "", code, facts))
 
     def keep(self, noted: Noted) -> None:
-        """One more of just this."""
         known = self._notes.get(noted)
         if known is not None:
             self._notes[noted] = (known[0], known[1] + 1)

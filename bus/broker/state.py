@@ -72,7 +72,6 @@ class State:
         return counts | {key: value for name, one in self.times.items() for key, value in one.counters(name).items()}
 
     def find(self, instance: str) -> BoundPeer | None:
-        """The bound peer that is this incarnation."""
         peer = self.names.get(instance.partition("@")[0])
         return peer if peer is not None and peer.instance == instance else None
 
@@ -105,7 +104,6 @@ class State:
         code: str = "",
         told: BodyFacts | None = None,
     ) -> None:
-        """Says what became of a frame."""
         self.sequence += 1
         at = self.now + self.wall_offset
         self.actions.append(Tap(self.sequence, at, verdict, frame, sender, worker, body, code, told))

@@ -142,7 +142,6 @@ def direct_order_id(run_id: RunId) -> str:
 
 
 def degraded_order_id(input_id: str) -> str:
-    """Order id of the degraded call that answers this input."""
     return f"WO-DEGRADED-{input_id}"
 
 
@@ -307,12 +306,10 @@ def ended_id(wo_id: str) -> str:
 
 
 def completed_id(run: object) -> str:
-    """The submission id of RunCompleted."""
     return entry_id("RunCompleted", str(run))
 
 
 def snapshot_id(digest: str) -> str:
-    """The submission id of CONFIG_SNAPSHOT."""
     return entry_id("CONFIG_SNAPSHOT", digest)
 
 
@@ -428,7 +425,6 @@ def _second(second: int) -> str:
 
 @lru_cache(maxsize=64)
 def _second_of(text: str) -> int:
-    """The second that these words name."""
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
@@ -446,10 +442,8 @@ def follow_up_input(command_id: str) -> str:
 
 
 def is_follow_up(input_id: str) -> bool:
-    """Whether a follow-up started that input's run."""
     return input_id.startswith(_FOLLOW_UP)
 
 
 def lease_id_of(run_id: RunId, number: int) -> str:
-    """The id of a run's n-th lease."""
     return f"LEASE-{run_id}-{number}"

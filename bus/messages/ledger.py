@@ -50,7 +50,6 @@ EVERY_SESSION = "session"
 
 
 def session_stream(session_id: str) -> str:
-    """The stream that is this session's journal."""
     return f"session/{session_id}"
 
 
@@ -75,13 +74,11 @@ class Write(Message, wire="ledger.write"):
     ] = field(default_factory=list[Part])
 
     def to_bytes(self) -> bytes:
-        """See `Message`."""
         entries = [(entry.packed or packed_entry(entry), entry.bodies) for entry in self.entries]
         return pack((entries, self.urgent, self.parts))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """See `Message`."""
         entries, urgent, parts = _WRITE.decode(data)
         if not entries:
             raise ValueError("entries: there is none")
@@ -101,13 +98,11 @@ class Written(Message, wire="ledger.written"):
     ] = field(default_factory=dict[int, Failure])
 
     def to_bytes(self) -> bytes:
-        """See `Message`."""
         failures = self.failures and [(part, failure.to_bytes()) for part, failure in self.failures.items()]
         return pack((self.acks, failures or ()))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """See `Message`."""
         acks, pairs = _WRITTEN.decode(data)
         failures = {part: Failure.from_bytes(one) for part, one in pairs} if pairs else {}
         return cls(acks=acks, failures=failures)
@@ -127,12 +122,10 @@ class Found(Message, wire="ledger.found"):
     entries: Annotated[list[Entry | None], Meta(description="as asked for")]
 
     def to_bytes(self) -> bytes:
-        """See `Message`."""
         return pack((self.entries,))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """See `Message`."""
         (entries,) = _FOUND.decode(data)
         return cls(entries=entries)
 
@@ -156,12 +149,10 @@ class Entries(Message, wire="ledger.entries"):
     head: Annotated[int, Meta(description="sequence of the last acknowledged entry of the ledger, -1 if empty")]
 
     def to_bytes(self) -> bytes:
-        """See `Message`."""
         return pack((self.entries, self.more, self.head))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """See `Message`."""
         entries, more, head = _ENTRIES.decode(data)
         return cls(entries=entries, more=more, head=head)
 

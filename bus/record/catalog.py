@@ -372,7 +372,6 @@ SEARCHED_TYPES = tuple(sorted({event_type for _, event_type in _SEARCHED}))
 
 @lru_cache(maxsize=_STREAMS_KEPT)
 def is_session_stream(stream: str) -> bool:
-    """Whether the stream is a session's journal."""
     return _SESSION_STREAM.fullmatch(stream) is not None
 
 

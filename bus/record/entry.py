@@ -266,7 +266,6 @@ def spelled_bytes(stored: Entry, length: int) -> int:
 
 
 def to_entry(stored: Entry, sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
-    """The entry as readers get it."""
     fields = (*stored[:7], [*stored.parents], *stored[8:_STORED_FIELDS], sequence, chain, bodies)
     entry: Entry = tuple.__new__(Entry, fields)
     return entry

@@ -32,7 +32,6 @@ class SimClock:
         return str(uuid.uuid5(self._namespace, str(self._ids)))
 
     def random(self) -> float:
-        """The next draw of this process."""
         return self._random.random()
 
 

@@ -101,7 +101,6 @@ class SimMedium:
         self.locks.clear()
 
     def used_bytes(self) -> int:
-        """Bytes of all files."""
         return sum(len(file.content) for file in self.files.values())
 
     def put(self, path: str, file: _File | None) -> None:
@@ -139,7 +138,6 @@ class SimFile:
         return bytes(self.file.content[offset : offset + size])
 
     def write_at(self, offset: int, data: bytes | bytearray) -> None:
-        """All of `data` at `offset`, or OSError."""
         self._check(write=True)
         grown = offset + len(data) - len(self.file.content)
         if grown > 0 and self.disk.free_bytes() < grown:
@@ -153,7 +151,6 @@ class SimFile:
         return offset
 
     def sync(self) -> None:
-        """On the device, or OSError."""
         self._check(write=True)
         medium = self.disk.medium
         if medium.failing_syncs > 0:
@@ -169,7 +166,6 @@ class SimFile:
         self.file.truncate(size)
 
     def size(self) -> int:
-        """Bytes."""
         self._check()
         return len(self.file.content)
 
@@ -214,7 +210,6 @@ class SimDisk:
         return path in self.medium.files or path in self.medium.folders
 
     def list(self, path: str = "") -> list[str]:
-        """Names in the directory, sorted."""
         self.check()
         names = [name for name in [*self.medium.files, *self.medium.folders] if name and _folder(name) == path]
         return sorted(name.rpartition("/")[2] for name in names)
@@ -227,7 +222,6 @@ class SimDisk:
             self.medium.folders.setdefault("/".join(parts[:count]))
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; a file at `target` is replaced."""
         self.check()
         file = self.medium.files.get(source)
         if file is None:

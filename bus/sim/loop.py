@@ -53,11 +53,9 @@ class SimHandle:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """It never runs."""
         self.is_cancelled = True
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
         return self.is_cancelled
 
     def when(self) -> float:
@@ -126,7 +124,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.call_at(self.now + delay, callback, *args, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
-        """As asyncio's."""
         return asyncio.Future(loop=self)
 
     def stop(self) -> None:

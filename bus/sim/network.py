@@ -64,7 +64,6 @@ class SimConnection(Struct, eq=False):
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the process holds its end."""
         return self.is_open and self.process.is_alive
 
 
@@ -75,7 +74,6 @@ class SimLink(Struct):
     connection: SimConnection
 
     def attach(self, on_frames: OnFrames) -> None:
-        """Incoming frames go to `on_frames`."""
         self.connection.on_frames = on_frames
 
     def send(self, header: bytes, body: bytes) -> None:
@@ -287,7 +285,6 @@ class SimNetwork:
     def _on_its_way(
         self, connection: SimConnection, direction: Direction, header: bytes, deliver: Callable[..., None]
     ) -> None:
-        """One frame, by the weather."""
         if self.weather is None:
             self._later(connection, direction, deliver)
             return

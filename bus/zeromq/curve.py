@@ -25,7 +25,6 @@ class KeyPair:
 
     @property
     def fingerprint(self) -> str:
-        """The name of the public half."""
         return fingerprint(self.public)
 
 

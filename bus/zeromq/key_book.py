@@ -67,12 +67,10 @@ class WorkerFile(Record):
 
     @property
     def fingerprint(self) -> str:
-        """The name of its key."""
         return curve.fingerprint(self.public_key.encode())
 
     @property
     def use(self) -> Use:
-        """Of the token that it came by."""
         return Use(_short(self.name), self.token_id, self.fingerprint)
 
 

@@ -96,7 +96,6 @@ class ZapHandler:
         self._socket.send_multipart([asked[0], b"", _VERSION, request_id, status, text, user, b""], zmq.NOBLOCK)
 
     def close(self) -> None:
-        """Nobody is let in any more."""
         self._socket.close(linger=0)
 
 
@@ -207,7 +206,6 @@ class RemoteRouter:
             raise ConfigError(f"the broker does not start: a random key {found} at {self.address} (self-test)")
 
     def close(self) -> None:
-        """Nothing is bound any more."""
         self.callers.close()
         self._router.close(linger=0)
         self._zap.close()

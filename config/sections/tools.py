@@ -97,5 +97,4 @@ class ToolsConfig(Section):
 
     @property
     def python_tools(self) -> dict[str, str]:
-        """Entry by the name of its tool."""
         return {entry_of(entry)[0]: entry for entry in self.entry_points}

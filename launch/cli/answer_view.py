@@ -85,13 +85,9 @@ class Provisional:
 class AnswerView(Protocol):
     """Where one answer is seen; `finish` or `abandon` ends it."""
 
-    def begin(self) -> None:
-        """Something is on its way."""
-        ...
+    def begin(self) -> None: ...
 
-    def on_frame(self, message: Message) -> None:
-        """One stream frame."""
-        ...
+    def on_frame(self, message: Message) -> None: ...
 
     def tell(self, lines: Sequence[Line]) -> None:
         """These lines stand for good, above what is provisional."""
@@ -146,7 +142,6 @@ def streams_to_stdout() -> bool:
 
 
 def view_on_stdout(*, is_live: bool) -> AnswerView:
-    """A view of one answer."""
     if not is_live:
         return PlainView(_write, is_terminal=is_terminal(sys.stdout))
     view: AnswerView = importlib.import_module("hobus.launch.cli.chat.live_view").LiveView()  # by name, as below

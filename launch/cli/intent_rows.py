@@ -16,7 +16,6 @@ _DOUBTS = {
 
 
 def of_view(view: SessionView) -> list[Row]:
-    """As the session's owner tells it."""
     rows = [("intent", f"{_short(one.intent_id)}: {one.objective}") for one in view.active_intents]
     return _with_doubt(rows, view.intent_conflicts, view.newest_conflict)
 

@@ -32,7 +32,6 @@ def configurations_of(home: Home) -> dict[str, Configuration]:
 
 
 def snapshots_of(home: Home) -> Iterable[Entry]:
-    """Their entries, with bodies."""
     return read_entries(home.ledger, EntryFilter(event_type=SNAPSHOT), with_bodies=True)
 
 
@@ -66,7 +65,6 @@ MADE_UNDER = ("MADE UNDER", "ID", "VERSION", "DIGEST", "PACKAGE")
 
 
 def rows_of(used: Sequence[Used]) -> list[tuple[str, ...]]:
-    """A row for each, below `MADE_UNDER`."""
     return [
         (
             _KINDS.get(one.kind, one.kind),
@@ -85,5 +83,4 @@ def show_used(used: Sequence[Used]) -> None:
 
 
 def change_in_words(one: ChangedAsset) -> tuple[str, str]:
-    """Before and after."""
     return short_digest(one.before) or "not there", short_digest(one.after) or "not there"

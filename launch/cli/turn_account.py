@@ -41,7 +41,6 @@ class TurnAccount:
 
     @property
     def taken(self) -> str:
-        """Calls, tokens and money of the turn."""
         totals = totals_of(self.entries)
         again = totals.tool_runs - totals.tool_calls
         begun = f", begun {counted(totals.tool_runs, 'time')}" if again else ""
@@ -55,7 +54,6 @@ class TurnAccount:
         return ", ".join(filter(None, parts))
 
     def document(self) -> dict[str, Any]:
-        """For programs: the same facts."""
         moments = account_of(self.entries)
         begin = moments[0].at_us if moments else 0
         return {

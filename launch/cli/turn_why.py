@@ -44,7 +44,6 @@ class ExplainedTurn:
         return f"{session}-{turn.run}" if turn.run else f"{session}/{turn.input_id}"
 
     def document(self) -> dict[str, Any]:
-        """For programs: everything."""
         turn = self.account.turn
         return {"turn": self.name, "session_id": self.account.session_id} | asdict(turn) | named(asdict(self.why))
 

@@ -25,7 +25,6 @@ BOUND_BY = {"broker": ("broker", "tap"), **{service: (service,) for service in L
 
 
 def socket_of(sockets: Path, name: str) -> Path:
-    """The file of a socket."""
     return sockets / f"{name}.sock"
 
 
@@ -45,12 +44,10 @@ class Place(Struct, frozen=True):
 
     @property
     def broker(self) -> str:
-        """Address of the broker."""
         return self.lane("broker")
 
     @property
     def tap(self) -> str:
-        """Address of the tap."""
         return self.lane("tap")
 
     def lane(self, service: str) -> str:

@@ -71,7 +71,6 @@ _ROLL_ORDER = ("ho3", "ho1", "ho2", "http")
 
 
 def rule_of(path: str) -> EffectRule:
-    """The rule for a setting by its dotted path."""
     found = [rule for rule in RULES if not rule.path or path == rule.path or path.startswith(f"{rule.path}.")]
     return max(found, key=lambda rule: len(rule.path))
 

@@ -25,17 +25,14 @@ class DoctorFinding(Record):
 
 
 def ok(check: str, said: str) -> DoctorFinding:
-    """All is as it should be."""
     return DoctorFinding(check=check, verdict="ok", detail=said)
 
 
 def warn(check: str, said: str, fix: str = "") -> DoctorFinding:
-    """It works, and something is to be said of it."""
     return DoctorFinding(check=check, verdict="warn", detail=said, fix=fix)
 
 
 def fail(check: str, said: str, fix: str = "") -> DoctorFinding:
-    """It does not work."""
     return DoctorFinding(check=check, verdict="fail", detail=said, fix=fix)
 
 

@@ -131,7 +131,6 @@ def joined(*parts: str) -> Styled:
 
 
 def say(*parts: str) -> None:
-    """One line on stdout."""
     from click import echo  # noqa: PLC0415 - as above
 
     echo(joined(*parts), color=colours())
@@ -263,7 +262,6 @@ def _plain_lines(cells: Sequence[Sequence[str]], coloured: int | None) -> list[s
 
 
 def state_colour(cell: str) -> str | None:
-    """Of the state that a cell begins with."""
     return STATE_COLOURS.get(cell.split(" ", 1)[0].split("(", 1)[0])
 
 

@@ -135,7 +135,6 @@ class Operation(NamedTuple):
 
     @property
     def summary(self) -> str:
-        """One line."""
         return self.about or (self.handler.__doc__ or "").partition("\n")[0]
 
 
@@ -177,7 +176,6 @@ OPERATIONS = (
 
 @cache
 def document() -> dict[str, Any]:
-    """OpenAPI 3.1."""
     models = sorted({cls for one in OPERATIONS for cls in (one.body, one.answer) if cls}, key=lambda cls: cls.__name__)
     _, schema = models_json_schema(
         [(cls, "validation") for cls in models if issubclass(cls, BaseModel)],

@@ -49,7 +49,6 @@ class Door:
 
     @property
     def config(self) -> AdminConfig:
-        """All settings."""
         return self.snapshot.config
 
     @property

@@ -188,7 +188,6 @@ class _RequestBody:
 
 
 async def answer(problem: Problem, send: Send) -> None:
-    """The problem as a whole response."""
     headers, body = whole(problem)
     if problem.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
         headers["connection"] = "close"  # as where it came in pieces

@@ -66,11 +66,9 @@ class HttpKey(Record):
 
     @property
     def fingerprint(self) -> str:
-        """By which people and records name it."""
         return self.sha256[:16]
 
     def opens(self, method: str, path: str) -> bool:
-        """Whether it may ask this."""
         return re.fullmatch(_OPENS[self.may], f"{method} {path}", re.DOTALL) is not None
 
 
@@ -83,7 +81,6 @@ class RevokedKey(Record):
 
 
 def directory_of(home: Home) -> Path:
-    """Where the keys lie."""
     return home.keys / "http"
 
 
@@ -120,7 +117,6 @@ def keys_in(home: Home) -> list[HttpKey]:
 
 
 def revoked_in(home: Home) -> list[RevokedKey]:
-    """Every key that was taken back."""
     return _all_in(_revoked(home), RevokedKey)
 
 

@@ -54,7 +54,6 @@ class Metrics:
         self.registry.register(self._told)
 
     def count(self, handler: str, method: str, status: int) -> None:
-        """One request was answered."""
         self.requests.labels(handler, method if method in _METHODS else "other", str(status)).inc()
 
     def exposition(self, peers: Iterable[PeerRow], queues: Iterable[QueueRow]) -> bytes:
@@ -83,16 +82,13 @@ class _ToldHistograms(Collector):
         self._rows: dict[str, list[tuple[tuple[str, str], Durations]]] = {}
 
     def clear(self) -> None:
-        """Nobody has told anything."""
         self._rows.clear()
 
     def take(self, labels: tuple[str, str], histograms: Mapping[str, Durations]) -> None:
-        """What this role and actor told."""
         for name, told in histograms.items():
             self._rows.setdefault(name, []).append((labels, told))
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """A family of histograms for each name, for the registry."""
         for name, rows in sorted(self._rows.items()):
             family = HistogramMetricFamily(
                 f"hobus_{name}_seconds", "As the heartbeats tell it", labels=("role", "actor")

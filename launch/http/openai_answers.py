@@ -122,7 +122,6 @@ class ChatEvents:
         self._usage: dict[str, Any] = {"usage": None} if (body.stream_options or {}).get("include_usage") else {}
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
-        """The answer at once."""
         message: dict[str, Any] = {"role": "assistant", "content": result.response, "refusal": None}
         if is_refusal(result, wants_form=(self._body.response_format or {}).get("type", "text") != "text"):
             message |= {"content": None, "refusal": result.response}
@@ -133,19 +132,15 @@ class ChatEvents:
         return {**about, "choices": [choice], **ours(result)}
 
     def begun(self) -> Iterator[str]:
-        """Before anything is said."""
         yield self._chunk({"role": "assistant", "content": ""}, session_id=self._session_id)
 
     def said(self, new: str, *, is_refusal: bool) -> Iterator[str]:
-        """Some more of the message."""
         yield self._chunk({"refusal" if is_refusal else "content": new})
 
     def failed(self, problem: Problem) -> str:
-        """There is no answer."""
         return frame(problem.body())
 
     def done(self, _text: str, result: TurnResult) -> Iterator[str]:
-        """The calls, and the end."""
         for number, call in enumerate(tool_calls(result.caller_calls)):
             yield self._chunk({"tool_calls": [{"index": number, **call}]})
         yield self._chunk({}, finish_reason(result), **ours(result))
@@ -178,7 +173,6 @@ def session_in(previous: str) -> str:
 
 
 def output_item(identity: str, text: str | None, *, is_refusal: bool = False, is_cut: bool = False) -> dict[str, Any]:
-    """The one message of a response."""
     content = [] if text is None else [output_part(text, is_refusal=is_refusal)]
     return {
         "id": f"msg_{identity[5:]}", "type": "message", "role": "assistant", "content": content,
@@ -187,7 +181,6 @@ def output_item(identity: str, text: str | None, *, is_refusal: bool = False, is
 
 
 def output_part(text: str, *, is_refusal: bool = False) -> dict[str, Any]:
-    """The one part of that message."""
     if is_refusal:
         return {"type": "refusal", "refusal": text}
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
@@ -207,16 +200,13 @@ class ResponseEvents:
         self._is_refusal = False  # it says why there is no answer
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
-        """The answer at once."""
         return self._response(result.response, result)
 
     def begun(self) -> Iterator[str]:
-        """Before anything is said."""
         yield self._event("response.created", response=self._response())
         yield self._event("response.in_progress", response=self._response())
 
     def said(self, new: str, *, is_refusal: bool) -> Iterator[str]:
-        """Some more of the message."""
         self._is_refusal = is_refusal
         yield from self._message_begun()
         if is_refusal:
@@ -225,7 +215,6 @@ class ResponseEvents:
             yield self._event("response.output_text.delta", **self._at, delta=new, logprobs=[])
 
     def failed(self, problem: Problem) -> str:
-        """There is no answer."""
         error = {"code": "server_error", "message": f"{problem.code}: {problem.message}"}
         return self._event("response.failed", response={**self._response(), "status": "failed", "error": error})
 

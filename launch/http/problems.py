@@ -79,7 +79,6 @@ def head_too_large() -> Problem:
 
 
 def whole(problem: Problem) -> tuple[dict[str, str], bytes]:
-    """Headers and body of the answer."""
     body = json.dumps(problem.body(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
     return {"content-type": "application/json", "content-length": str(len(body)), **problem.headers}, body
 
@@ -135,7 +134,6 @@ def of_result(result: TurnResult) -> Problem | None:
 def of_code(
     code: str, said: str, *, retry_after_ms: int | None = None, facts: Mapping[str, Any] | None = None
 ) -> Problem:
-    """The problem behind a verdict."""
     status = STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
     # What passes may be asked again, as soon as its provider may. All else was tried as often as the configuration
     # says: who asks anew pays again. OpenAI's clients go by these headers.

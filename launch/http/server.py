@@ -83,7 +83,6 @@ class Bounded(H11Protocol):
         self._stuck = self.loop.call_later(limits.WRITE_TIMEOUT_MS / 1000, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """He reads."""
         self._forget_stuck()
         self.flow.resume_writing()
 

@@ -74,7 +74,6 @@ class AskedTurn:
         return self.overrides is not None and self.overrides.output_schema is not None
 
     def turn(self, *, stream: bool) -> ProcessTurn:
-        """The message that asks the host for this turn."""
         return ProcessTurn(
             session_id=self.session_id, input_id=self.input_id, text=self.text, results=list(self.results),
             agent_id=self.agent_id, run_overrides=self.overrides, stream=stream, lease=not self.comes_back,
@@ -111,7 +110,6 @@ def timeout_of(headers: Mapping[str, str], config: HostConfig) -> float:
 def session_for(
     principal: str, session_id: str, *, agent_id: str | None, config: SessionConfig | None = None
 ) -> StartSession:
-    """A session of this key's principal."""
     return StartSession(
         session_id=session_id, agent_id=agent_id, session_config=config or SessionConfig(),
         principal=f"{KEY_PREFIX}{principal}",
@@ -292,7 +290,6 @@ class Untaken:
         self._told = 0  # position of the last piece that was taken
 
     def add(self, message: Message) -> None:
-        """One more."""
         last = self._messages[-1] if self._messages else None
         place = self._source.place(message) if isinstance(message, StreamDelta) else "anew"
         if place == "lost":
@@ -304,7 +301,6 @@ class Untaken:
         self._change.set()
 
     def end(self) -> None:
-        """No more."""
         self._is_ended = True
         self._change.set()
 

@@ -234,7 +234,6 @@ def _armed(moment: DrillMoment) -> Generator[None]:
 
 
 async def _timed(ask: _Ask) -> tuple[TurnResult, float]:
-    """The answer, and when it came."""
     result = await ask()
     return result, SystemClock().now()
 

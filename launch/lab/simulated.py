@@ -138,7 +138,6 @@ class SimulatedCluster:
             loop.call_later(for_s, self.world.thaw, victim)
 
     def oldest(self, role: str) -> str | None:
-        """The oldest incarnation of this role that lives."""
         if role == BROKER:
             return self.world.network.broker.instance if self.world.network.is_broker_up else None
         return next((name for name in self.world.processes if name.startswith(f"{role}/")), None)

@@ -81,7 +81,6 @@ def up(home: Home, options: StartOptions) -> RunFile:
 
 
 def left_of(run: RunFile) -> list[str]:
-    """Processes of this run that still live."""
     return [one.actor for one in run.processes() if identity.is_alive(one.pid, one.mark)]
 
 

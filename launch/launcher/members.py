@@ -360,12 +360,10 @@ class Crew:
     # --- processes ----------------------------------------------------------------------------------------------
 
     def kill_all(self) -> None:
-        """SIGKILL to every process."""
         for child in self.children.values():
             child.kill_group()
 
     async def all_gone(self) -> None:
-        """No process of a member is left."""
         for child in list(self.children.values()):
             await child.wait()
         self._changed.clear()  # the run file goes with them

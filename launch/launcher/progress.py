@@ -91,7 +91,6 @@ PROGRESS = Decoder(Progress)
 
 
 def already_up(home: Path, pid: int) -> CommandError:
-    """A second `up` in one home."""
     who = f"pid {pid}" if pid else "another launcher"
     return RefusedFault(
         f"a cluster already runs in {home} ({who})",

@@ -56,13 +56,11 @@ class _Order(Struct):
         self.child.renew_liveness(write_fd)
 
     def stop_waiting(self) -> None:
-        """For whoever was asked."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
     def close(self) -> None:
-        """Answered, one way or the other."""
         self.stop_waiting()
         os.close(self.log_fd)
         os.close(self.read_fd)

@@ -226,7 +226,6 @@ class _Rows:
         self._line = WaitingLine()
 
     def take(self, word: Progress) -> None:
-        """What is to be seen of it."""
         if isinstance(word, StartUnderWay):
             if not self._is_quiet:
                 self._line.show(f"{word.actor} {word.text}", word.at)
@@ -328,7 +327,6 @@ _SOON_S = 0.05
 
 
 def line_of(word: StateChanged | ProgressWord) -> str:
-    """Time, process and what became of it."""
     clock = f"{clock_time(word.at)}  "
     if isinstance(word, ProgressWord):
         return joined(clock, word.text)

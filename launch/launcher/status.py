@@ -100,7 +100,6 @@ class Board:
         self.report(StateChanged(at=now, was=before.state, row=after.row(), about=about))
 
     def report_under_way(self, member: Member, now: float) -> None:
-        """It starts, and has come further."""
         self.report(StartUnderWay(at=now, actor=member.actor, text=member.note))
 
     def say(self, text: str, now: float) -> None:
@@ -108,7 +107,6 @@ class Board:
         self.report(ProgressWord(at=now, text=text))
 
     def _about(self, role: str, peer: PeerRow | None) -> str:
-        """What a process of this role works with."""
         match role:
             case "gateway":
                 route = self._plan.snapshot.config.gateway.default_route

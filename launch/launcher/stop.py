@@ -129,7 +129,6 @@ async def clean_up(home: Home) -> list[str]:
 
 
 def living(run: RunFile | None) -> list[ChildRow]:
-    """The processes of that run that are still there."""
     return [] if run is None else [row for row in run.children if identity.is_alive(row.pid, row.mark)]
 
 

@@ -402,7 +402,6 @@ def plan(counts: Mapping[str, int]) -> list[Member]:
 
 
 def size_of(counts: Mapping[str, int]) -> int:
-    """How many members that are."""
     return sum(_count_of(role, counts) for role in START_ORDER)
 
 

@@ -117,7 +117,6 @@ class Zygotes(Struct, eq=False):
                 os.kill(one.pid, signal.SIGKILL)
 
     async def close(self) -> None:
-        """None is left."""
         self._is_open = False
         if self._retry is not None:
             self._retry.cancel()
@@ -167,7 +166,6 @@ class Zygotes(Struct, eq=False):
     # --- answers and ends ---------------------------------------------------------------------------------------
 
     def _answered(self, held: HeldZygote) -> None:
-        """Everything that it has said."""
         while word := self._heard(held):
             answer = Forked(*json.loads(word))
             held.is_loaded, held.heard_at = True, asyncio.get_running_loop().time()

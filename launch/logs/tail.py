@@ -61,7 +61,6 @@ def _said_in(record: Mapping[str, Any]) -> str:
 
 
 def of_incarnation(path: Path, actor: str, instance: str, lines: int) -> list[str]:
-    """What this incarnation logged last."""
     read = read_lines(tail(path, lines), actor)
     return [for_people(line) for line in since_another(read, instance)]
 

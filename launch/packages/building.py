@@ -112,7 +112,6 @@ def _draft(path: Path, data: bytes) -> dict[str, Any]:
 
 
 def _listed(path: Path, draft: Mapping[str, Any]) -> dict[str, str]:
-    """Name -> classification, of what the draft lists."""
     assets = draft.get("assets", [])
     try:
         return {str(one["path"]): str(one.get("classification", "")) for one in assets}

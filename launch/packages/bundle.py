@@ -55,7 +55,6 @@ class Bundle:
 
 
 def encode(bundle: Bundle) -> bytes:
-    """Return the bytes of the file."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         own = ((MANIFEST, bundle.manifest), (SIGNATURE, bundle.signature))
@@ -135,7 +134,6 @@ SCHEMA_VERSION = "1.2"
 
 
 def manifest_text(value: object) -> bytes:
-    """A manifest as it is written and signed."""
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
 
 

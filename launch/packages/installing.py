@@ -191,7 +191,6 @@ def _own_names(layers: Layers) -> set[str]:
 
 
 def order_of(version: str) -> tuple[int, ...]:
-    """What versions are compared by."""
     return tuple(map(int, version.split(".")))
 
 

@@ -35,7 +35,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 
 
 def file_of(home: Home) -> Path:
-    """Where they are kept, if there are any."""
     return home.packages / "trusted.json"
 
 
@@ -62,7 +61,6 @@ def trusted(home: Home) -> dict[str, str]:
 
 
 def text_of(keys: Mapping[str, str]) -> bytes:
-    """What the file holds for these keys."""
     return f"{as_json({'format': _FORMAT, 'keys': dict(sorted(keys.items()))}, indent=1)}\n".encode()
 
 

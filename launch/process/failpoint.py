@@ -38,7 +38,6 @@ class DrillPoint(Struct, frozen=True):
     number: int
 
     def is_at(self, moment: str, type_name: str, body: bytes) -> bool:
-        """Whether such a frame counts."""
         wanted, _, word = self.type.partition("~")
         return (moment, type_name) == (self.moment, wanted) and word.encode() in body
 
@@ -122,7 +121,6 @@ class DrilledLink:
         self._link.discard()
 
     def close(self) -> None:
-        """Ends the connection."""
         self._link.close()
 
 

@@ -266,7 +266,6 @@ def _of_end(taken: Recorded) -> str:
 
 
 def _of_payload(entry: Entry) -> str:
-    """Of an entry beside the journal."""
     known = _PAYLOADS.get(entry.event_type)
     payload = None if known is None else payload_in(known[0], entry)
     return "" if known is None or payload is None else known[1](payload, entry)

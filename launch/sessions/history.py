@@ -83,7 +83,6 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
 
 
 def about(command: HostCommand, entry: Recorded) -> str:
-    """What a command says beside its kind."""
     match command.command:
         case session.Steer() | session.FollowUp():
             return own_text(entry, body_ref(entry.submission_id, 1)) or ""

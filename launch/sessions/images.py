@@ -31,7 +31,6 @@ class GivenImage(NamedTuple):
 
     @property
     def name(self) -> str:
-        """By its bytes."""
         return f"{self.digest[:IMAGE_NAME_CHARS]}{mimetypes.guess_extension(self.media_type) or ''}"
 
     @property
@@ -40,7 +39,6 @@ class GivenImage(NamedTuple):
         return self.in_session("").told
 
     def in_session(self, session_id: str) -> ToolFile:
-        """What the turn says of it."""
         ref = body_ref(image_id(session_id, self.digest), 1)
         return ToolFile(name=self.name, media_type=self.media_type, size_bytes=len(self.data), ref=ref)
 

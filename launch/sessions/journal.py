@@ -71,7 +71,6 @@ class FromLedger:
         return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
 
     async def configurations(self, digests: Iterable[str]) -> dict[str, Configuration]:
-        """Those that the record has, by digest."""
         question = Lookup(submission_ids=[snapshot_id(one) for one in digests], with_bodies=True)
         found = await self.bus.request("ledger", question, expect=Found, timeout_s=self.timeout_s)
         from hobus.launch.sessions.provenance import configuration_in  # noqa: PLC0415 - reads every payload

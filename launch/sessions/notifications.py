@@ -37,12 +37,10 @@ _ARGUMENTS_CHARS = 400
 
 
 def in_chat(answer: Answer, _session_id: str, call_id: str = "") -> str:
-    """What is typed in the chat."""
     return f"/{answer} {call_id}".rstrip()
 
 
 def in_shell(answer: Answer, session_id: str, call_id: str = "") -> str:
-    """What is typed in a shell."""
     return next_here(f"session {answer} {shown_session(session_id)} {call_id}".rstrip())
 
 

@@ -80,7 +80,6 @@ class Configuration:
     """What of it is not as it should be, in sentences."""
 
     def named(self, kind: str, asset_id: str) -> Version | None:
-        """The version of an asset by its id."""
         return next((one for one in self.versions.values() if (one.kind, one.asset_id) == (kind, asset_id)), None)
 
 
@@ -253,7 +252,6 @@ def meant(given: str, digests: Iterable[str]) -> list[str]:
 
 
 def held(digest: str, known: Iterable[Configuration]) -> RecordedSnapshot:
-    """What there is of one digest."""
     having = [one for one in known if one.digest == digest or _with(one, digest)]
     versions = dict.fromkeys(version for one in having for version in _with(one, digest))
     of_file = (one.contents.get(version.path) for one in having for version in _with(one, digest))

@@ -45,7 +45,6 @@ class Replay:
 
     @property
     def fits(self) -> bool:
-        """Whether nothing is wrong with it."""
         return not self.misfits
 
     @property

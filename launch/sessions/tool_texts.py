@@ -58,7 +58,6 @@ def lines_of(text: ToolText) -> Iterator[str]:
 
 
 def words_of(text: ToolText) -> Iterator[str]:
-    """The tool's own words alone."""
     for name, words in (("printed", text.printed), ("traceback", text.traceback)):
         if words:
             yield f"  {name} by the tool:"

@@ -90,7 +90,6 @@ class Explanation:
 
 
 def explain(found: Evidence) -> Explanation:
-    """The explanation of one turn."""
     by_id = {entry.submission_id: entry for entry in (*found.elsewhere, *found.session, *found.turn)}
     sent = [(entry, said) for entry in found.turn if isinstance(said := body_of(entry), PromptSent)]
     digest = named_by_run(found.turn)

@@ -168,7 +168,6 @@ def _artifacts(found: Evidence, until: int) -> dict[str, _Artifact]:
 
 
 def _shown(one: tuple[str, float | None], line: str, artifact: _Artifact | None, found: Evidence) -> LineShown:
-    """One line with the events behind it."""
     name, score = one
     return LineShown(
         artifact_id=name,
@@ -218,7 +217,6 @@ def _reason(why: str, artifact: _Artifact | None, context: ContextAssembled) -> 
 
 
 def _principal(session: Sequence[Entry]) -> str:
-    """Of a session: its start names it."""
     for entry in session:
         taken = recorded(entry) if entry.event_type == "SESSION_START" else None
         if taken is not None and isinstance(taken.event.event, SessionStarted):

@@ -30,7 +30,6 @@ def resolved(values: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[
 
 
 def environment(values: Mapping[str, str]) -> dict[str, str]:
-    """Of a server's process."""
     return {name: os.environ[name] for name in _INHERITED if name in os.environ} | dict(values)
 
 

@@ -154,7 +154,6 @@ class McpSource:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs now."""
         return None if self._connection is None else self._connection.pid
 
     async def keep(self) -> None:

@@ -147,7 +147,6 @@ class _Link:
         self._relist = asyncio.Event()
 
     def begin(self, session: ClientSession) -> None:
-        """The handshake is over."""
         self._headers = {"headers": {MCP_PROTOCOL_VERSION_HEADER: session.protocol_version or ""}}
         self._who = f"{info.name} {info.version}" if (info := session.server_info) is not None else ""
         about, _is_cut = cut((session.instructions or "").strip(), MCP_INSTRUCTIONS_BYTES)

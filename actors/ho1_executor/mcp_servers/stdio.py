@@ -40,7 +40,6 @@ class Traffic(Struct):
 
     @property
     def last_error_line(self) -> str:
-        """The last line on standard error."""
         lines = self.errors.decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else ""
 

@@ -83,7 +83,6 @@ class ChildToolRunner:
         self._alone.discard(name)
 
     async def close(self) -> None:
-        """No process is left."""
         tasks = list(self._alive.values())
         for child in list(self._alive):
             child.kill()
@@ -93,7 +92,6 @@ class ChildToolRunner:
         self._nursery.close()
 
     def pids(self) -> list[int]:
-        """Of the processes that take calls."""
         return [child.pid for child in self._alive if not child.is_spent]
 
     def available(self) -> Sequence[str]:

@@ -111,7 +111,6 @@ class HostProcess:
         return self._process.pid
 
     async def connected(self, first_frame: bytes) -> Frames:
-        """Its frames."""
         if self.frames is None:
             reader, writer = await asyncio.open_connection(sock=self._socket)
             writer.write(first_frame)

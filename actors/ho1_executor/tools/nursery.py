@@ -67,7 +67,6 @@ class Nursery:
         raise OSError(0, "nobody forks it")
 
     def close(self) -> None:
-        """It is gone."""
         if self._line is not None:
             self._line.close()
             self._line = None

@@ -26,7 +26,6 @@ class BothEnds:
         self._left_out = 0
 
     def add(self, piece: bytes) -> None:
-        """What comes next."""
         room = self._half - len(self._begin)
         self._begin += piece[:room]
         self._end += piece[room:]
@@ -57,7 +56,6 @@ class PrintCaller(NamedTuple):
 
 
 def caller_of(fields: Mapping[str, Any]) -> PrintCaller:
-    """Of what a tool process is asked."""
     return PrintCaller(fields["tool_id"], fields.get("context", {}).get("wo_id", ""))
 
 

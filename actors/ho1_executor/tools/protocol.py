@@ -56,7 +56,6 @@ class BadFrame(ValueError):
 
 
 def pack_frame(op: str, **fields: Any) -> bytes:
-    """Prefix and body of one frame."""
     body = cast("bytes", msgpack.packb({"op": op, **fields}, use_bin_type=True))
     return len(body).to_bytes(PREFIX_BYTES, "big") + body
 
@@ -81,7 +80,6 @@ def unpack_frame(body: bytes) -> dict[str, Any]:
 
 
 def result_fields(number: int, result: ToolResult) -> dict[str, Any]:
-    """What a frame `result` holds."""
     return {"n": number, **{name: getattr(result, name) for name in _RESULT}}
 
 

@@ -81,7 +81,6 @@ class ToolSources:
         self._changed()
 
     async def close(self) -> None:
-        """No task and no process is left."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -96,7 +95,6 @@ class ToolSources:
         return sorted({*self._children.available(), *servers, *packages})
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
-        """One call, where its tool is."""
         tool = self._table.get(call.tool_id)
         if tool is None:
             return not_done("tool_not_found", f"no tool {call.tool_id[:64]}")

@@ -67,7 +67,6 @@ class ToolTable(Mapping[str, ToolDefinition]):
         self._collect()
 
     def of(self, source: str) -> Sequence[ToolDefinition]:
-        """What a source has."""
         return self._by_source.get(source, ())
 
     def _collect(self) -> None:

@@ -38,7 +38,6 @@ class Account:
 
     @property
     def tokens(self) -> int:
-        """Tokens taken, by the estimate."""
         return self.chars // self.chars_per_token
 
     @property
@@ -63,7 +62,6 @@ class Account:
 
     @property
     def elapsed_ms(self) -> int:
-        """Since it began."""
         return max(0, round((self.now() - self.began_at) * 1000))
 
     def charge(self, chars: int) -> None:

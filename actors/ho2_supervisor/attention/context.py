@@ -50,7 +50,6 @@ class AttentionRequest(Struct, frozen=True):
 
     @property
     def purpose(self) -> BudgetPurpose:
-        """The budget that caps it."""
         return USES[self.prompts][0]
 
 
@@ -70,7 +69,6 @@ class Fragment(NamedTuple):
 
     @property
     def content(self) -> str:
-        """Its text."""
         return "".join([part.text for part in self.parts])
 
     @property
@@ -155,12 +153,10 @@ def _pieces(fragments: Sequence[Fragment]) -> list[TextPart]:
 
 
 def plain(source: Source, source_id: str, text: str, *, score: float | None = None, at_us: int = 0) -> Fragment:
-    """A fragment whose text was made here."""
     return Fragment(source, source_id, (TextPart(None, text),), relevance_score=score, at_us=at_us)
 
 
 def chars_of(fragments: Sequence[Fragment]) -> int:
-    """What they take of a context together."""
     return sum([fragment.chars for fragment in fragments])
 
 

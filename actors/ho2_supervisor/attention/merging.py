@@ -40,7 +40,6 @@ class Required(Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Of its items."""
         return len(self.queries) + len(self.frameworks) + len(self.files)
 
     def satisfaction(self, fragments: Sequence[Fragment], answered: Collection[int]) -> float:
@@ -54,7 +53,6 @@ class Required(Struct, frozen=True):
 
 
 def required_of(contract: Contract) -> Required:
-    """What this contract requires, each item once."""
     context = contract.required_context
     queries: list[LedgerQuery] = []
     for query in required_queries(contract):

@@ -59,7 +59,6 @@ class Crossing(Struct, frozen=True):
 
     @property
     def signal_id(self) -> str:
-        """What crossed."""
         return self.gate.signal_id
 
 

@@ -170,7 +170,6 @@ class OwnedSession:
         return await self._client.lookup(ids, once, with_bodies=True)
 
     async def texts(self, refs: Sequence[str], known: Mapping[str, str] = NOTHING_KNOWN) -> dict[str, str]:
-        """The texts behind these refs, one by one."""
         return {ref: known[ref] if ref in known else await self.text(ref, known) for ref in refs}
 
     # --- appending ----------------------------------------------------------------------------------------------------

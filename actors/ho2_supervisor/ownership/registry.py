@@ -72,7 +72,6 @@ class Registry:
         return session
 
     def loading(self, session_id: str) -> asyncio.Task[OwnedSession] | None:
-        """The loading of the session that goes on."""
         loading = self._loadings.get(session_id)
         return None if loading is None or loading.done() else loading
 
@@ -112,7 +111,6 @@ class Registry:
         return OwnedSession(session_id, self._resources, on_lost=self._unowned.give_up)
 
     async def read(self, session: OwnedSession) -> None:
-        """The session as its journal says."""
         await session.read(page=limits.JOURNAL_PAGE)
         if session.loaded is not None:
             self.snapshots_ignored += session.loaded.ignored

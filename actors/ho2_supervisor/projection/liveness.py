@@ -55,7 +55,6 @@ class LivenessState(NamedTuple):
 
     @property
     def open_work_orders(self) -> list[str]:
-        """Ids of those without an end."""
         return [wo_id for wo_id, life in self.work_orders.items() if life.is_open]
 
     @property

@@ -117,7 +117,6 @@ def step(before: SessionState, entry: Entry) -> Step:
 
 
 def steps(entries: Iterable[Entry], state: SessionState = NOTHING) -> Iterator[Step]:
-    """Entries in their order, from this state on."""
     for entry in entries:
         one = step(state, entry)
         state = one.after
@@ -125,7 +124,6 @@ def steps(entries: Iterable[Entry], state: SessionState = NOTHING) -> Iterator[S
 
 
 def state_after(entries: Iterable[Entry], state: SessionState) -> SessionState:
-    """What all of them give."""
     for one in steps(entries, state):
         state = one.after
     return state

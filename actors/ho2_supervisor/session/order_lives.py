@@ -32,7 +32,6 @@ class OrderLife(Struct, frozen=True, array_like=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether it has no end yet."""
         return self.status in _OPEN
 
     @property
@@ -48,7 +47,6 @@ class OrderLives:
         self._lives = {life.wo_id: life for life in known}
 
     def known(self) -> list[OrderLife]:
-        """All of them."""
         return list(self._lives.values())
 
     def dispatched(self, wo_id: str, form: Mapping[str, Any]) -> None:
@@ -57,7 +55,6 @@ class OrderLives:
         self._lives[wo_id] = replace(life, status="dispatched") if life.status == "open" else life
 
     def started(self, wo_id: str) -> None:
-        """Somebody is at it."""
         life = self._of(wo_id)
         if life.is_open:
             self._lives[wo_id] = replace(life, status="executing")

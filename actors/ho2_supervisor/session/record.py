@@ -86,7 +86,6 @@ class RunMemo(Struct):
     given_up: set[str] = field(default_factory=set[str])  # orders that were open or had failed when the run failed
 
     def take(self, entry: Recorded, before: SessionState) -> None:
-        """One more event of the run."""
         event, tenure = entry.event.event, before.tenure
         if key := step_key(event):
             self.steps.add(key)

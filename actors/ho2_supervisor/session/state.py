@@ -49,7 +49,6 @@ class ActiveToolBatch(Record):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every expected call is terminal."""
         return all(self.call_status[call].is_terminal for call in self.expected_call_ids)
 
     def may_run(self, call_id: str) -> bool:
@@ -190,7 +189,6 @@ class SessionState(Struct, frozen=True, array_like=True):
 
 
 def of_run(state: SessionState, run: RunState, **changes: Any) -> SessionState:
-    """The state with its run changed so."""
     return replace(state, run=replace(run, **changes))
 
 
@@ -220,7 +218,6 @@ def epochs_raised(state: SessionState) -> SessionState:
 
 
 def state_bytes(state: SessionState) -> bytes:
-    """The one byte encoding of a state."""
     return canonical_bytes(state)
 
 

@@ -83,7 +83,6 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
     @cached_property
     def chars(self) -> int:
-        """Of that."""
         return sum([len(part.text) for part in self.verbatim])
 
     def missing_refs(self) -> tuple[str, ...]:

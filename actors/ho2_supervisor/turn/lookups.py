@@ -81,7 +81,6 @@ def _is_of_anybody(request: AttentionRequest, config: HorizontalSearch) -> bool:
 
 
 def _rows(run: Run) -> list[Fragment]:
-    """The rows of every registry."""
     rows = [row for registry in FIELDS for row in rows_of(registry, run.resources.snapshot.manifests, {})]
     return [plain("registry", row.row_id, row.text) for row in rows]
 

@@ -18,7 +18,6 @@ class Judgement(Struct, frozen=True):
 
     @property
     def is_accepted(self) -> bool:
-        """Whether every criterion is met."""
         return not self.faults
 
     def note(self) -> str:

@@ -51,7 +51,6 @@ class TokenBudget(Struct, frozen=True):
     chars_per_token: int
 
     def cost(self, text: str) -> int:
-        """The estimate of one text."""
         return len(text) // self.chars_per_token
 
 

@@ -64,7 +64,6 @@ class Run:
 
     @property
     def history(self) -> History:
-        """What was said before this run."""
         return self.session.record.history
 
     @property

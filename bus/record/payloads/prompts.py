@@ -56,17 +56,14 @@ def order_scope(work_order_id: str) -> str:
 
 
 def session_scope(session_id: str) -> str:
-    """The budget of a session."""
     return f"session:{session_id}"
 
 
 def agent_scope(agent_id: str) -> str:
-    """The budget of an agent."""
     return f"agent:{agent_id}"
 
 
 def provider_scope(provider_id: str) -> str:
-    """The budget of a provider."""
     return f"provider:{provider_id}"
 
 

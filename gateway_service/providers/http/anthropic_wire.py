@@ -32,7 +32,6 @@ MODELS_PATH = "/v1/models"
 def request(
     prompt: Prompt, model_id: str, names: ToolNames, config: AnthropicProvider, *, stream: bool
 ) -> dict[str, Any]:
-    """The body of the request."""
     system, rest = _parted(prompt.messages)
     body: dict[str, Any] = {
         "model": model_id,

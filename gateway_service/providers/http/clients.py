@@ -69,7 +69,6 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Every connection is closed."""
         await self._inner.aclose()
 
 

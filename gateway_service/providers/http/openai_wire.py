@@ -33,7 +33,6 @@ EMBEDDINGS_PATH = "/embeddings"
 
 
 def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvider, *, stream: bool) -> dict[str, Any]:
-    """The body of the request."""
     body: dict[str, Any] = {
         "model": model_id,
         "messages": _messages(prompt, model_id, names, config.omit),

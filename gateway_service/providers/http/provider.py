@@ -89,11 +89,9 @@ class SdkClient:
                 yield event
 
     async def get(self, path: str, timeout_s: float) -> Any:
-        """The answer as JSON."""
         return await self.sdk.get(path, cast_to=object, options=self._options(timeout_s))
 
     async def close(self) -> None:
-        """Its connections are closed."""
         await self.sdk.close()
 
     def _options(self, timeout_s: float, read_s: float | None = None) -> dict[str, Any]:

@@ -144,7 +144,6 @@ class AnswerReader:
         return self.response()
 
     def response(self) -> PromptResponse:
-        """What has come."""
         self.content.close()
         finish = FINISH_WORDS.get(self.finish_reason, self.finish_reason)
         if finish in ("length", TOO_LARGE):

@@ -55,7 +55,6 @@ def _of_kind(kind: type[Any], value: Any, where: str) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """What it is, in words."""
     return _KINDS.get(type(value), "a number")
 
 

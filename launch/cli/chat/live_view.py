@@ -52,7 +52,6 @@ class LiveView:
         say_answer(answer)
 
     def abandon(self) -> None:
-        """Nothing of it is left."""
         self._live.stop()
 
     def _in_place(self) -> Live:

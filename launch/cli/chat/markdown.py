@@ -23,7 +23,6 @@ _THEME = Theme({"markdown.code": "cyan", "markdown.link_url": "underline", "mark
 
 
 def markdown_lines(text: str, *, columns: int) -> list[Styled]:
-    """The lines of a printable text."""
     return lines_of(_Shown(text), columns=columns, theme=_THEME)
 
 

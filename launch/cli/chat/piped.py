@@ -35,7 +35,6 @@ class PipedLines:
         return list(self._lines)
 
     def take(self) -> str | None:
-        """The next one of them."""
         return self._lines.popleft()
 
     def read_more(self) -> None:

@@ -72,7 +72,6 @@ class LinePrompt:
         self._is_open = False
 
     async def read(self) -> str:
-        """One line."""
         self._is_open = True
         sys.stdout.write(_YOU)
         sys.stdout.flush()
@@ -173,7 +172,6 @@ class PromptView:
         self._prompt.show(self._provisional)
 
     def tell(self, lines: Sequence[Line]) -> None:
-        """For good."""
         tell(self._prompt, lines)
 
     def finish(self, answer: str) -> None:
@@ -186,13 +184,10 @@ class PromptView:
         self._prompt.say(write)
 
     def abandon(self) -> None:
-        """Nothing of it is left."""
         self._prompt.show(None)
 
 
 def tell(prompt: ChatPrompt, lines: Sequence[Line]) -> None:
-    """These lines stand for good."""
-
     def write() -> None:
         for text, colour in lines:
             say_rows(text, colour or None)

@@ -49,7 +49,6 @@ class TypedLine:
 
     @property
     def text(self) -> str:
-        """The line without what surrounds it."""
         return self.line.strip()
 
     @property
@@ -64,7 +63,6 @@ class TypedLine:
 
 
 def said(line: str) -> TypedLine:
-    """The line, with an id of its own."""
     return TypedLine(line, f"chat-{SystemClock().new_id()}")
 
 
@@ -259,10 +257,8 @@ class Talk:
         return closed.turn_count
 
     async def view(self) -> SessionView:
-        """What the supervisor knows of the session."""
         place = self.place()
         return await view_of(place, self.current_session or "", timeout_s=place.client_timeout_s)
 
     async def budget(self) -> Budget:
-        """What the session was allowed and used."""
         return await asked(self.place(), "gateway", ReadBudget(session_id=self.current_session or ""), Budget)

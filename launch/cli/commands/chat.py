@@ -114,7 +114,6 @@ class _Conversation:
         self._to_confirm = ""  # the statement that the last answer asks about
 
     async def hold(self) -> None:
-        """Until somebody leaves."""
         talk = self._talk
         where = f"continues {shown_session(talk.session_id)}" if talk.session_id else "a new session"
         self._tell([(f"hobus chat · {where} · /help lists commands, Ctrl-D leaves", _DIM)])

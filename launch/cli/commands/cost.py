@@ -183,7 +183,6 @@ class Spent:
     open_calls: int = 0  # sent, without an end yet
 
     def add(self, other: Spent) -> None:
-        """Both together."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -225,7 +224,6 @@ def report(
 
 
 def total(groups: Iterable[Spent]) -> Spent:
-    """All of them together."""
     whole = Spent()
     for group in groups:
         whole.add(group)

@@ -157,7 +157,6 @@ def verify(*, home: Home) -> Output:
 
 
 def verdict_of(report: VerifyReport) -> dict[str, Any]:
-    """For programs: the same."""
     return {
         "ok": report.ok,
         "entries": report.entries,

@@ -60,11 +60,9 @@ class Family(click.Group):
         self._elsewhere = elsewhere or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names, in order."""
         return sorted({*super().list_commands(ctx), *self._elsewhere})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name."""
         if cmd_name not in self._elsewhere:
             return super().get_command(ctx, cmd_name)
         module = importlib.import_module(f"hobus.launch.cli.commands.{self._elsewhere[cmd_name]}")
@@ -72,7 +70,6 @@ class Family(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of them."""
         members = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         rows = [(name, one.get_short_help_str(limit=sys.maxsize)) for name, one in members if one is not None]
         with formatter.section("Commands"):

@@ -18,7 +18,6 @@ from hobus.launch.packages.judging import config_of
 
 
 def agents_of(one: Installed) -> list[str]:
-    """Ids of the agents that it brings."""
     return [name.removeprefix("agents/").removesuffix(".json") for name in one.files if name.startswith("agents/")]
 
 
@@ -98,7 +97,6 @@ def _is_known(home: Home, about: Installed) -> bool:
 
 
 def say_findings(findings: Sequence[Finding], colour: str) -> None:
-    """The first of them, each with its mend, in this colour."""
     for one in findings[:SHOWN_MAX]:
         say_prose(styled(f"  {one.severity}  {one.gate}  ", colour), in_one_line(f"{one.file}: {one.reason}"))
         if one.mend:

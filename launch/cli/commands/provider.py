@@ -248,7 +248,6 @@ def _stored(home: Home, path: Path, secret: str) -> Generator[None]:
 
 
 def _settings_of(kind: str, base_url: str, entry_point: str, options: tuple[str, ...]) -> dict[str, Any]:
-    """What only this kind of provider has."""
     if kind == "plugin":
         return {"entry_point": entry_point, "options": dict(_option(text) for text in options)}
     return wire_settings(kind, base_url)

@@ -118,7 +118,6 @@ class LookedAt(NamedTuple):
 
     @property
     def row(self) -> SessionRow:
-        """As a list has it."""
         named = next((one for one in self.entries if agent_in(one)), self.entries[0])
         return SessionRow.of(named, self.standing)
 
@@ -128,7 +127,6 @@ class LookedAt(NamedTuple):
 
 
 def document_of(found: LookedAt, limit: int) -> dict[str, Any]:
-    """For programs: the same facts."""
     standing = found.standing
     commands, turns, texts = found.last(limit)
     return found.row.model_dump(mode="json") | {

@@ -69,7 +69,6 @@ def compared(one: ExplainedTurn, other: ExplainedTurn) -> Compared:
 
 
 def document_of(found: Compared) -> dict[str, Any]:
-    """For programs: the same."""
     return found._asdict() | {
         "assets": [asset._asdict() for asset in found.assets],
         "stretches": [asdict(difference) for difference in found.stretches],

@@ -39,7 +39,6 @@ class TurnBook:
                     self._runs.popitem(last=False)
 
     def turn_of(self, record: TapRecord) -> TurnRef:
-        """The turn of a frame."""
         turn = turn_in(ids_of(record))
         if turn.input_id and not turn.run_seq:
             return turn._replace(run_seq=self._runs.get((turn.session_id, turn.input_id), 0))
@@ -124,17 +123,14 @@ class SeenLives:
 
     @property
     def shown(self) -> int:
-        """In all lives."""
         return sum(one.shown for one in self.epochs)
 
     @property
     def filtered(self) -> int:
-        """In all lives."""
         return sum(one.filtered for one in self.epochs)
 
     @property
     def lost(self) -> int:
-        """In all lives."""
         return sum(one.lost for one in self.epochs)
 
     def lines(self) -> list[str]:
@@ -197,7 +193,6 @@ class Chooser:
     """Sessions of what was chosen: a prefix may have more than one."""
 
     def choose(self, batch: TapBatch) -> Choice:
-        """The frames of this batch that are wanted."""
         self.book.learn(batch.records)
         now, chosen, taken = self.now(), list[Chosen](), list[bool]()
         for record in batch.records:

@@ -84,7 +84,6 @@ class Table:
         return self._line(cells, {}, bold=True)
 
     def row(self, record: TapRecord, turn: TurnRef, latency_ms: float | None) -> str:
-        """One frame."""
         to = (record.worker or record.destination) if record.kind in _ASKS else record.destination
         verdict = f"{record.verdict}:{record.code}" if record.code else record.verdict
         cells = [

@@ -49,7 +49,6 @@ class SeedTally:
     failed: list[SeedVerdict] = field(default_factory=list[SeedVerdict])
 
     def add(self, verdict: SeedVerdict, cpu_s: float) -> None:
-        """One more seed."""
         self.seeds += 1
         self.events += verdict.events
         self.entries += verdict.entries

@@ -54,7 +54,6 @@ class Model:
         return self.inner.provider_id
 
     async def prepare(self) -> None:
-        """What the one behind it needs."""
         await self.inner.prepare()
 
     async def complete(

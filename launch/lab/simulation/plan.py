@@ -55,7 +55,6 @@ class PlannedStrike:
     by_s: float = 0.0  # clock-jump
 
     def __str__(self) -> str:
-        """For people."""
         where = "the broker" if self.role == "broker" else self.role
         match self.kind:
             case "crash" | "torn-disk":

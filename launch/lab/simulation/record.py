@@ -34,7 +34,6 @@ def must(holds: bool, what: str) -> None:
 
 
 def known_payload(cls: type[P], entry: Entry) -> P:
-    """Body 0 as its class."""
     found = payload_in(cls, entry)
     must(found is not None, f"{entry.submission_id} is erased, and nothing erases here")
     assert found is not None  # noqa: S101 - the same
@@ -309,7 +308,6 @@ def check_record(entries: Sequence[Entry]) -> None:
 
 
 def answers_of(entries: Sequence[Entry], input_id: str) -> list[str]:
-    """Submission ids of the entries that answer this input."""
     return [
         entry.submission_id
         for entry in entries

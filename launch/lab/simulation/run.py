@@ -273,7 +273,6 @@ def _broken_in(group: BaseExceptionGroup[BaseException]) -> Broken | None:
 
 @functools.lru_cache(maxsize=32)
 def _snapshot(layers: Layers, token_limit: int | None) -> Snapshot:
-    """The configuration with a limit of tokens that is enforced."""
     snapshot = _frozen(layers)
     config = snapshot.config.model_dump(mode="json")
     if token_limit is not None:

@@ -199,7 +199,6 @@ class EventWatch:
             self.report(broken)
 
     def last(self) -> list[str]:
-        """The events before the end."""
         return [_line(number, at, tell()) for number, at, tell in self._last]
 
     def is_sent(self, call_key: str, calls: int) -> bool:
