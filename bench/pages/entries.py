@@ -19,9 +19,7 @@ def lists() -> str:
         kinds = [kind for kind in KINDS if kind.stream == stream]
         name = "session/<session>" if stream == SESSION else stream
         writers = Counter(_writers(kind) for kind in kinds).most_common(1)[0][0]
-        named = Counter(_named(kind) for kind in kinds).most_common(1)[0][0]
-        head = f"`{name}`, by {writers}, id {named}:\n"
-        parts.append("\n".join((head, *(_line(kind, writers, named) for kind in kinds))))
+        parts.append("\n".join((f"`{name}`, by {writers}:\n", *(_line(kind, writers) for kind in kinds))))
     return "\n\n".join(parts)
 
 
@@ -29,18 +27,12 @@ def _writers(kind: EntryKind) -> str:
     return ", ".join(kind.writers)
 
 
-def _named(kind: EntryKind) -> str:
-    return f"`{kind.named.text}`" + ("" if kind.has_type_in_id else " alone")
-
-
-def _line(kind: EntryKind, writers: str, named: str) -> str:
+def _line(kind: EntryKind, writers: str) -> str:
     searched = {body.number for body in kind.searched}
     texts = ", ".join(f"*{text}*" if number in searched else text for number, text in enumerate(kind.texts, start=1))
     said = (
         kind.means.removeprefix(f"Entry {kind.event_type}: ").replace(f" (entry {kind.event_type})", "").rstrip("."),
         f"by {_writers(kind)}" if _writers(kind) != writers else "",
-        f"id {_named(kind)}" if _named(kind) != named else "",
-        f"once `{kind.once.text}`" if kind.once else "",
         f"texts: {texts}" if texts else "",
     )
     return f"- {kind.event_type}{' **!**' if kind.is_barrier else ''}: {'; '.join(filter(None, said))}"

@@ -50,12 +50,9 @@ Payload = type[tuple[Any, ...]]
 """A class of named tuples (`bus.record.payload`)."""
 
 
-class Form(NamedTuple):
-    """What an id or a key is made of: as people read it, and as the ledger holds entries against it."""
-
-    text: str
-    fits: Callable[[str, WriteEntry, str], bool]
-    """Of what follows `<event type>:` in the entry's id, the entry, and the stamped instance that writes it."""
+Fits = Callable[[str, WriteEntry, str], bool]
+"""Whether an id or a once key is as it must be: of what follows `<event type>:` in the entry's id, the entry, and the
+stamped instance that writes it."""
 
 
 class SearchedBody(NamedTuple):
@@ -71,9 +68,9 @@ class EntryKind(NamedTuple):
     event_type: str
     stream: str  # a named stream, or SESSION
     writers: tuple[str, ...]  # roles
-    named: Form  # of the submission id
+    named: Fits  # of the submission id
     payload: Payload | None = None  # of its body 0; None: an event of a session, or bytes of another kind
-    once: Form | None = None  # of the once key that it may claim; None: it claims none
+    once: Fits | None = None  # of the once key that it may claim; None: it claims none
     behind: tuple[Payload | None, ...] = ()  # of the bodies behind it; None: plain text
     rests_on: Callable[[str, str], str] | None = (
         None  # of that and the writer: the once key that must be claimed before
@@ -130,23 +127,13 @@ def _image_of_session(about: str, entry: WriteEntry, _sender: str) -> bool:
 
 
 def _anything(about: str, _entry: WriteEntry, _sender: str) -> bool:
+    """Of an entry that no other writer makes: a repeat is meant to add nothing."""
     return about != ""
 
 
-_COUNTED = Form("<writer>/<its counter>", _counted)
-_BY_ORDER = Form("<wo_id>/<writer>", _order_of_writer)
-_IN_SESSION = Form("<session>/... or <session>-<run>", _of_session)
-_ORDER_ID = Form("<wo_id of the session>", _order_of_session)
-_INPUT_ID = Form("<session>/<input>, or that and /delivered", _input_of_session)
-_CONSOLIDATION_ID = Form("<wo_id>", _matching(r"WO-CONS-[A-Za-z0-9-]+"))
-_TRANSCRIPT_ID = Form(
-    "<key>[/<user>]/<SHA-256 of what was said>", _matching(r"([a-z0-9][a-z0-9_-]{0,39}/){1,2}[0-9a-f]{64}")
-)
-_IMAGE_ID = Form("<session>/<SHA-256 of the image>", _image_of_session)
-_HTTP_KEY_ID = Form("<principal>/<fingerprint>", _matching(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}"))
-# Of which no other writer makes entries: a repeat is meant to add nothing.
-_ATTEMPT = Form("<call key>/<attempt>", _anything)
-_OWN = Form("<what it is about>", _anything)
+_consolidation = _matching(r"WO-CONS-[A-Za-z0-9-]+")
+_transcript = _matching(r"([a-z0-9][a-z0-9_-]{0,39}/){1,2}[0-9a-f]{64}")  # key, perhaps user, and what was said
+_http_key = _matching(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}")  # principal and fingerprint
 
 
 # --- what once keys are made of ---------------------------------------------------------------------------------------
@@ -174,24 +161,28 @@ def _ends_in_input(key: str | None, stem: str) -> bool:
     return key is not None and key.startswith(stem) and _INPUT.fullmatch(key[len(stem) :]) is not None
 
 
-def _form(text: str, fits: Callable[[str, WriteEntry, str], bool]) -> Form:
-    return Form(text, fits)
+def _starts_session(_about: str, entry: WriteEntry, _sender: str) -> bool:
+    return entry.once == session_key(entry.stream[_JOURNAL_CHARS:])
 
 
-_START = _form("start:<wo_id>, of a tool that may run again start:<wo_id>/<try>", _starts)
-_END = _form("end:<wo_id>", lambda about, entry, sender: entry.once == _end_of_order(about, sender))
-_SENT = _form("sent:<call key>/<attempt>", lambda about, entry, _: entry.once == sent_key(about))
-_GOT = _form("got:<call key>/<attempt>", lambda about, entry, _: entry.once == got_key(about))
-_TURN = _form(
-    "turn:<session>/<input>",
-    lambda _, entry, __: _ends_in_input(entry.once, turn_key(entry.stream[_JOURNAL_CHARS:], "")),
-)
-_DEGRADED = _form("turn:<session>/<input>, or delivered:<session>/<input>", _is_degraded_turn)
-_SESSION = _form("session:<session>", lambda _, entry, __: entry.once == session_key(entry.stream[_JOURNAL_CHARS:]))
-_CANDIDATES = _form(
-    "candidates:<session>/<input>",
-    lambda _, entry, __: _ends_in_input(entry.once, candidates_key(entry.provenance.session_id, "")),
-)
+def _is_sent(about: str, entry: WriteEntry, _sender: str) -> bool:
+    return entry.once == sent_key(about)
+
+
+def _is_got(about: str, entry: WriteEntry, _sender: str) -> bool:
+    return entry.once == got_key(about)
+
+
+def _ends_turn(_about: str, entry: WriteEntry, _sender: str) -> bool:
+    return _ends_in_input(entry.once, turn_key(entry.stream[_JOURNAL_CHARS:], ""))
+
+
+def _ends_order(about: str, entry: WriteEntry, sender: str) -> bool:
+    return entry.once == _end_of_order(about, sender)
+
+
+def _names_candidates(_about: str, entry: WriteEntry, _sender: str) -> bool:
+    return _ends_in_input(entry.once, candidates_key(entry.provenance.session_id, ""))
 
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
@@ -219,7 +210,7 @@ _EVENT_SEARCHED = {
 }
 
 
-_ONCE = {"TurnDegraded": _DEGRADED, "SESSION_START": _SESSION}
+_ONCE = {"TurnDegraded": _is_degraded_turn, "SESSION_START": _starts_session}
 
 
 def _journal() -> list[EntryKind]:
@@ -234,9 +225,9 @@ def _journal() -> list[EntryKind]:
                 event_type,
                 SESSION,
                 ("host",) if is_hosts else ("ho2",),
-                _INPUT_ID if is_hosts else _ORDER_ID if is_order else _IN_SESSION,
+                _input_of_session if is_hosts else _order_of_session if is_order else _of_session,
                 said=(cls.__doc__ or "").partition("\n")[0],
-                once=_ONCE.get(event_type, _TURN if event_type in RUN_ENDS else None),
+                once=_ONCE.get(event_type, _ends_turn if event_type in RUN_ENDS else None),
                 texts=_EVENT_TEXTS.get(event_type, ()),
                 searched=_EVENT_SEARCHED.get(event_type, ()),
                 is_barrier=event_type in _BARRIERS,
@@ -248,75 +239,75 @@ def _journal() -> list[EntryKind]:
 KINDS: tuple[EntryKind, ...] = (
     *_journal(),
     # HO2, beside journals
-    EntryKind("WO_CHAIN_COMPLETE", "ho2m", ("ho2",), _COUNTED, orders.ChainComplete),
-    EntryKind("WO_QUALITY_GATE", "ho2m", ("ho2",), _COUNTED, orders.QualityGate),
-    EntryKind("ESCALATION", "ho2m", ("ho2",), _COUNTED, orders.Escalation),
-    EntryKind("BUDGET_WARNING", "ho2m", ("ho2",), _COUNTED, orders.RunBudget),
+    EntryKind("WO_CHAIN_COMPLETE", "ho2m", ("ho2",), _counted, orders.ChainComplete),
+    EntryKind("WO_QUALITY_GATE", "ho2m", ("ho2",), _counted, orders.QualityGate),
+    EntryKind("ESCALATION", "ho2m", ("ho2",), _counted, orders.Escalation),
+    EntryKind("BUDGET_WARNING", "ho2m", ("ho2",), _counted, orders.RunBudget),
     EntryKind(
-        "MEMORY_WARNING", "ho2m", ("ho2",), _COUNTED, orders.SignalsNamed,
+        "MEMORY_WARNING", "ho2m", ("ho2",), _counted, orders.SignalsNamed,
         said="A turn went on without its memory, and why.",
     ),
     EntryKind(
-        "CONSOLIDATION_DUE", "ho2m", ("ho2",), _COUNTED, orders.SignalsNamed,
-        said="Signals crossed the gate in this turn, or it stated something.", once=_CANDIDATES,
+        "CONSOLIDATION_DUE", "ho2m", ("ho2",), _counted, orders.SignalsNamed,
+        said="Signals crossed the gate in this turn, or it stated something.", once=_names_candidates,
         texts=("what was stated",),
     ),
-    EntryKind("OWNERS_SETTLED", "ho2m", ("ho2",), _COUNTED, orders.OwnersSettled),
+    EntryKind("OWNERS_SETTLED", "ho2m", ("ho2",), _counted, orders.OwnersSettled),
     EntryKind(
-        "WO_DISPATCHED", "ho2m", ("ho2",), _CONSOLIDATION_ID, orders.ConsolidationDispatched,
+        "WO_DISPATCHED", "ho2m", ("ho2",), _consolidation, orders.ConsolidationDispatched,
         texts=("texts of the order",),
     ),
     EntryKind(
-        "CONTEXT_ASSEMBLED", "ho2_context_authority", ("ho2",), _COUNTED, orders.ContextAssembled,
+        "CONTEXT_ASSEMBLED", "ho2_context_authority", ("ho2",), _counted, orders.ContextAssembled,
         texts=("a learned line each",),
     ),
     EntryKind(
-        "PROJECTION_COMPUTED", "ho2_context_authority", ("ho2",), _COUNTED, projection.ProjectionComputed,
+        "PROJECTION_COMPUTED", "ho2_context_authority", ("ho2",), _counted, projection.ProjectionComputed,
     ),
     EntryKind(
-        "PROJECTION_SHADOW_COMPARE", "ho2_context_authority", ("ho2",), _COUNTED, projection.ShadowCompare,
+        "PROJECTION_SHADOW_COMPARE", "ho2_context_authority", ("ho2",), _counted, projection.ShadowCompare,
         texts=("the context that the model was shown", "the projection"),
     ),
     # HO1
-    EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, orders.ToolStarted, once=_START, is_barrier=True),
+    EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _order_of_writer, orders.ToolStarted, once=_starts, is_barrier=True),
     EntryKind(
-        "WO_COMPLETED", "ho1m", ("ho1",), _BY_ORDER, orders.OrderEnd, once=_END,
+        "WO_COMPLETED", "ho1m", ("ho1",), _order_of_writer, orders.OrderEnd, once=_ends_order,
         texts=("the text of its result", "what its tool told people"), said="An order brought something.",
     ),
     EntryKind(
-        "WO_FAILED", "ho1m", ("ho1", "ho2"), _BY_ORDER, orders.OrderEnd, once=_END,
+        "WO_FAILED", "ho1m", ("ho1", "ho2"), _order_of_writer, orders.OrderEnd, once=_ends_order,
         texts=("what its tool told people",), said="An order failed, or was lost.",
     ),
     EntryKind(
-        "WO_LATE", "ho1m", ("ho1",), _BY_ORDER, orders.OrderEnd, rests_on=_end_of_order,
+        "WO_LATE", "ho1m", ("ho1",), _order_of_writer, orders.OrderEnd, rests_on=_end_of_order,
         texts=("the text of its result", "what its tool told people"),
         said="An end that came behind another one of its order.",
     ),
     # gateway
     EntryKind(
-        "PROMPT_SENT", "prompts", ("gateway",), _ATTEMPT, prompts.PromptSent,
-        once=_SENT, behind=(prompts.SentRequest,), texts=("the request",), is_barrier=True,
+        "PROMPT_SENT", "prompts", ("gateway",), _anything, prompts.PromptSent,
+        once=_is_sent, behind=(prompts.SentRequest,), texts=("the request",), is_barrier=True,
     ),
     EntryKind(
-        "PROMPT_RECEIVED", "prompts", ("gateway",), _ATTEMPT, prompts.PromptReceived,
-        once=_GOT, behind=(None, prompts.AnswerCalls), texts=("content", "tool calls"),
+        "PROMPT_RECEIVED", "prompts", ("gateway",), _anything, prompts.PromptReceived,
+        once=_is_got, behind=(None, prompts.AnswerCalls), texts=("content", "tool calls"),
     ),
-    EntryKind("PROMPT_FAILED", "prompts", ("gateway",), _ATTEMPT, prompts.PromptFailed, once=_GOT),
-    EntryKind("PROMPT_REJECTED", "prompts", ("gateway",), _OWN, prompts.PromptRejected),
-    EntryKind("BUDGET_ALLOCATED", "prompts", ("gateway",), _OWN, prompts.BudgetAllocated),
-    EntryKind("BUDGET_RELEASED", "prompts", ("gateway",), _OWN, prompts.BudgetReleased),
-    EntryKind("BUDGET_WARNING", "prompts", ("gateway",), _OWN, prompts.BudgetCrossed),
-    EntryKind("BUDGET_SNAPSHOT", "prompts", ("gateway",), _OWN, prompts.BudgetSnapshot),
-    EntryKind("BREAKER_CHANGED", "prompts", ("gateway",), _OWN, prompts.BreakerChanged),
+    EntryKind("PROMPT_FAILED", "prompts", ("gateway",), _anything, prompts.PromptFailed, once=_is_got),
+    EntryKind("PROMPT_REJECTED", "prompts", ("gateway",), _anything, prompts.PromptRejected),
+    EntryKind("BUDGET_ALLOCATED", "prompts", ("gateway",), _anything, prompts.BudgetAllocated),
+    EntryKind("BUDGET_RELEASED", "prompts", ("gateway",), _anything, prompts.BudgetReleased),
+    EntryKind("BUDGET_WARNING", "prompts", ("gateway",), _anything, prompts.BudgetCrossed),
+    EntryKind("BUDGET_SNAPSHOT", "prompts", ("gateway",), _anything, prompts.BudgetSnapshot),
+    EntryKind("BREAKER_CHANGED", "prompts", ("gateway",), _anything, prompts.BreakerChanged),
     # HO3
-    EntryKind("HO3_SIGNAL", "signals", ("ho3",), _OWN, memory.SignalLogged),
+    EntryKind("HO3_SIGNAL", "signals", ("ho3",), _anything, memory.SignalLogged),
     EntryKind(
-        "HO3_OVERLAY", "overlays", ("ho3",), _OWN, memory.OverlayWritten,
+        "HO3_OVERLAY", "overlays", ("ho3",), _anything, memory.OverlayWritten,
         texts=("its line",), searched=(SearchedBody(1, "line"),),
     ),
     *(
         EntryKind(
-            f"HO3_OVERLAY_{name}", "overlays", ("ho3",), _OWN, memory.OverlayChange, texts=("the reason",),
+            f"HO3_OVERLAY_{name}", "overlays", ("ho3",), _anything, memory.OverlayChange, texts=("the reason",),
             searched=(SearchedBody(1, "reason"),), said=f"A person {what}.",
         )
         for name, what in (
@@ -327,36 +318,36 @@ KINDS: tuple[EntryKind, ...] = (
         )
     ),
     EntryKind(
-        "HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, memory.ConsolidationFailed,
+        "HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _anything, memory.ConsolidationFailed,
         texts=("why its line was refused", "the line"),
     ),
     # everybody else
-    EntryKind("DEGRADATION", "governance", ("host",), _OWN, governance.Degradation),
-    EntryKind("DENIED", "governance", ("broker",), _COUNTED, governance.Denied, has_type_in_id=False),
-    EntryKind("DENIED", "governance", ("ledger",), _OWN, governance.Denied),
+    EntryKind("DEGRADATION", "governance", ("host",), _anything, governance.Degradation),
+    EntryKind("DENIED", "governance", ("broker",), _counted, governance.Denied, has_type_in_id=False),
+    EntryKind("DENIED", "governance", ("ledger",), _anything, governance.Denied),
     EntryKind(
-        "DEAD_LETTER", "governance", ("broker",), _COUNTED, governance.Denied, has_type_in_id=False,
+        "DEAD_LETTER", "governance", ("broker",), _counted, governance.Denied, has_type_in_id=False,
         said="A message that nobody took.",
     ),
-    EntryKind("TOKEN_CREATED", "governance", ("broker",), _OWN, governance.TokenMade),
-    EntryKind("KEY_ENROLLED", "governance", ("broker",), _OWN, governance.KeyEnrolled),
-    EntryKind("KEY_REFUSED", "governance", ("broker",), _COUNTED, governance.KeyRefused, has_type_in_id=False),
-    EntryKind("KEY_REVOKED", "governance", ("broker",), _OWN, governance.KeyRevoked),
+    EntryKind("TOKEN_CREATED", "governance", ("broker",), _anything, governance.TokenMade),
+    EntryKind("KEY_ENROLLED", "governance", ("broker",), _anything, governance.KeyEnrolled),
+    EntryKind("KEY_REFUSED", "governance", ("broker",), _counted, governance.KeyRefused, has_type_in_id=False),
+    EntryKind("KEY_REVOKED", "governance", ("broker",), _anything, governance.KeyRevoked),
     EntryKind(
-        "CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, texts=("the governed files that it was made from",),
+        "CONFIG_SNAPSHOT", "governance", ("launcher",), _anything, texts=("the governed files that it was made from",),
         said="The whole configuration that a cluster runs under.",
     ),
-    EntryKind("OPERATOR_COMMAND", "governance", ("launcher",), _COUNTED, governance.OperatorCommand),
-    EntryKind("TAP_BODIES_READ", "governance", ("operator",), _OWN, governance.BodiesRead),
-    EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, governance.BodiesClosed),
-    EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, governance.TranscriptDelivered),
+    EntryKind("OPERATOR_COMMAND", "governance", ("launcher",), _counted, governance.OperatorCommand),
+    EntryKind("TAP_BODIES_READ", "governance", ("operator",), _anything, governance.BodiesRead),
+    EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _anything, governance.BodiesClosed),
+    EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _transcript, governance.TranscriptDelivered),
     EntryKind(
-        "TURN_IMAGE", "governance", ("http",), _IMAGE_ID, governance.TurnImage, texts=("the image",)
+        "TURN_IMAGE", "governance", ("http",), _image_of_session, governance.TurnImage, texts=("the image",)
     ),
-    EntryKind("HTTP_KEY_CREATED", "governance", ("http",), _HTTP_KEY_ID, governance.HttpKeyCreated),
-    EntryKind("HTTP_KEY_REVOKED", "governance", ("http",), _HTTP_KEY_ID, governance.HttpKeyRevoked),
-    EntryKind("RECOVERED", "governance", ("ledger",), _OWN, governance.BatchSetAside),
-    EntryKind("WRITE_CONFLICT", "governance", ("ledger",), _OWN, governance.WriteConflict),
+    EntryKind("HTTP_KEY_CREATED", "governance", ("http",), _http_key, governance.HttpKeyCreated),
+    EntryKind("HTTP_KEY_REVOKED", "governance", ("http",), _http_key, governance.HttpKeyRevoked),
+    EntryKind("RECOVERED", "governance", ("ledger",), _anything, governance.BatchSetAside),
+    EntryKind("WRITE_CONFLICT", "governance", ("ledger",), _anything, governance.WriteConflict),
 )  # fmt: skip
 
 EVENT_TYPES = frozenset(row.event_type for row in KINDS)
@@ -420,8 +411,8 @@ def may_write_entry(
         about = about.removeprefix(f"{entry.event_type}:")
         if about == entry.submission_id:
             return False
-    if not row.named.fits(about, entry, sender):
+    if not row.named(about, entry, sender):
         return False
-    if entry.once is not None and (row.once is None or not row.once.fits(about, entry, sender)):
+    if entry.once is not None and (row.once is None or not row.once(about, entry, sender)):
         return False
     return row.rests_on is None or is_claimed(row.rests_on(about, sender))
