@@ -80,18 +80,15 @@ class RealFile:
         return offset
 
     def sync(self) -> None:
-        """On the device, or OSError."""
         os.fdatasync(self._descriptor)
 
     def truncate(self, size: int) -> None:
-        """The file has `size` bytes; new ones are zero."""
         os.ftruncate(self._descriptor, size)
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
-        """Closed; closing twice is allowed."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -111,12 +108,10 @@ class RealDisk:
         return self._root / path
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
-        """An open file; FileNotFoundError if it is not there and not to be made."""
         flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
         return RealFile(os.open(self._path(path), flags | (os.O_CREAT if create else 0), _FILE_MODE))
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of this name."""
         return self._path(path).exists()
 
     def list(self, path: str = "") -> list[str]:
@@ -127,14 +122,12 @@ class RealDisk:
             return []
 
     def make_dir(self, path: str) -> None:
-        """The directory and those above it are there."""
         made = self._root
         for part in path.split("/"):
             made = made / part
             made.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; a file at `target` is replaced."""
         self._path(source).rename(self._path(target))
 
     def remove(self, path: str) -> None:

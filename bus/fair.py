@@ -92,7 +92,6 @@ class FairQueue(Generic[K, T]):
         flow.items[key] = (item, cost)
 
     def remove(self, principal: str, key: K) -> None:
-        """Is not in the queue any more."""
         flows = self._flows if principal in self._flows else self._held
         items = flows[principal].items
         del items[key]
@@ -138,7 +137,6 @@ class FairQueue(Generic[K, T]):
 
     @property
     def has_turn(self) -> bool:
-        """Whether somebody who is not held waits."""
         return bool(self._flows)
 
     def __iter__(self) -> Iterator[T]:
@@ -176,7 +174,6 @@ class Shares(Struct):
         self.size_bytes += size_bytes
 
     def give_back(self, principal: str, size_bytes: int) -> None:
-        """One that was taken with this size is open no longer."""
         share = self._open[principal]
         share.count -= 1
         share.size_bytes -= size_bytes

@@ -41,7 +41,6 @@ class Histogram:
         self._sum_ms += elapsed_ms
 
     def counters(self, name: str) -> dict[str, int]:
-        """The counters of this histogram, whose names begin with `name`."""
         totals = list(accumulate(self._counts))
         found = {f"{name}_ms_le_{bound}": total for bound, total in zip(BOUNDS_MS, totals, strict=False)}
         return found | {f"{name}_ms_sum": round(self._sum_ms), f"{name}_ms_count": totals[-1]}

@@ -52,11 +52,9 @@ class Callback(Generic[R]):
     is_told: bool = False
 
     def done(self) -> bool:
-        """Whether it was told."""
         return self.is_told
 
     def set_result(self, outcome: Outcome) -> None:
-        """A reply or a failure came."""
         self.is_told = True
         try:
             reply = self.decoded(*outcome, self.expect)
@@ -66,7 +64,6 @@ class Callback(Generic[R]):
             self.on_outcome(reply)
 
     def set_exception(self, fault: BaseException) -> None:
-        """None will come."""
         self.is_told = True
         self.on_outcome(fault if isinstance(fault, RuntimeFault) else BusError("internal", type(fault).__name__))
 

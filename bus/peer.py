@@ -267,7 +267,6 @@ class Peer:
             self._conversation.say(self._broker, Kind.TOOLS, part)
 
     def hello(self, connection: Connection, now: float) -> Hello:
-        """Who this is; to the broker also what it holds."""
         if connection is not self._broker:
             return self._hello
         self._held.clear()  # what was answered so far, this hello tells
@@ -324,7 +323,6 @@ class Peer:
             self._readiness.starts(self._actor.starting())
 
     def heard(self, connection: Connection, head: Header, body: bytes) -> None:
-        """One frame of a server that is not about the connection."""
         kind = head.kind
         if kind in _ANSWERS:
             self._outbox.settle(connection, head, body)
@@ -435,7 +433,6 @@ class Peer:
                 self._arm(earliest)
 
     def counters(self) -> dict[str, int]:
-        """What the beats carry."""
         counters = dict(self._outbox.counters) | {"at_work": len(self._inbox), "waiting": len(self._outbox)}
         counters[LAG] = self._conversation.lag_ms
         counters |= {f"inbox_{name}": value for name, value in self._inbox.counters.items()}

@@ -49,7 +49,6 @@ class Readiness(Struct):
         self._judge()
 
     def drain(self) -> None:
-        """The last state."""
         self.close()
         self._become("draining", "")
 

@@ -45,7 +45,6 @@ def attention_faults(
     contracts: Mapping[str, Contract],
     frameworks: Mapping[str, Framework],
 ) -> list[str]:
-    """Every fault of templates, and of what agents and contracts say about contexts."""
     faults = [
         f"attention/{template_id}.json: {fault}"
         for template_id, template in templates.items()

@@ -275,5 +275,4 @@ class Template(Asset):
 
 
 def template_schema() -> dict[str, Any]:
-    """The JSON Schema of a template's file, for editors."""
     return Template.model_json_schema()

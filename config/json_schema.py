@@ -198,7 +198,6 @@ _TOLD_WHOLE = frozenset(
 
 
 def _place(path: list[str | int]) -> str:
-    """As a JSONPath."""
     return "$" + "".join(_step(part) for part in path)
 
 

@@ -197,7 +197,6 @@ def written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...
 
 
 def _shown(value: Any) -> str:
-    """A value as a fault may show it."""
     if value is None or isinstance(value, (bool, int, float)):
         return json.dumps(value)
     if isinstance(value, str):

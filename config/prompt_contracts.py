@@ -64,7 +64,6 @@ def purposes_of(agent: AgentFile, contract_id: str) -> list[ContractPurpose]:
 
 
 def contract_faults(agent: AgentFile, contracts: Mapping[str, Contract]) -> Iterator[str]:
-    """Every fault of the contracts that an agent names, in words with the fix."""
     for purpose, contract_id in agent.contracts.items():
         path, contract = f"contracts.{purpose}", contracts.get(contract_id)
         if contract is None:

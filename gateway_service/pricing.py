@@ -131,7 +131,6 @@ def settle_unusable(answer: PromptResponse, reserved_tokens: int, model: ModelCo
 
 
 def unknown(reserved_tokens: int) -> Settlement:
-    """Nobody can say what was used."""
     return Settlement(tokens=reserved_tokens, cost_usd=None, is_unknown=True, was_sent=True)
 
 

@@ -175,13 +175,11 @@ class GatewayService(Actor):
         return self._current.account.report(message.session_id)
 
     async def on_read_breakers(self, message: ReadBreakers, call: Call) -> Breakers:  # noqa: ARG002 - a handler's shape
-        """The breakers of the models that were ever called."""
         return Breakers(breakers=self._breakers.rows())
 
     # --- pipelines --------------------------------------------------------------------------------------------------
 
     async def _answer(self, prompt: Prompt, call: Call, *, is_degraded: bool) -> PromptResponse:
-        """By the pipeline of the configuration that the prompt names."""
         try:
             await self._until_open(self._deadline(call), is_degraded=is_degraded)
             pipeline = await self._pipeline_of(prompt, is_degraded=is_degraded)

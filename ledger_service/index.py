@@ -135,7 +135,6 @@ class IndexConnection(sqlite3.Connection):
             raise sqlite3.DatabaseError("the index holds no text any more") from error
 
     def executemany(self, *arguments: Any) -> sqlite3.Cursor:
-        """As `execute`, once for each row of values."""
         try:
             return super().executemany(*arguments)
         except UnicodeDecodeError as error:

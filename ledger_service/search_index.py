@@ -215,7 +215,6 @@ class Tokens:
         return sorted([term for (term,) in self._db.execute(question, (limit,))])
 
     def words(self, text: str, terms: Sequence[str]) -> list[Word]:
-        """Where these words stand in a text, in order."""
         self._put(text)
         found: list[Word] = []
         at = 0

@@ -60,7 +60,6 @@ def places_of(  # noqa: PLR0913 - of each entry, and of the frame
 
 
 def segment_name(first_sequence: int) -> str:
-    """File name of the segment that begins with this entry."""
     return f"{first_sequence:0{_DIGITS}d}{SUFFIX}"
 
 

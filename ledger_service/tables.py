@@ -34,7 +34,6 @@ class Known:
         self._size = size_bytes * 8
 
     def add(self, hashes: Iterable[int]) -> None:
-        """From now on these are perhaps here."""
         bits, size = self._bits, self._size
         for value in hashes:
             one, other = value % size, (value >> 32) % size
@@ -42,7 +41,6 @@ class Known:
             bits[other >> 3] |= 1 << (other & 7)
 
     def is_new(self, value: int) -> bool:
-        """Whether this certainly is none of the keys that there are."""
         if not self.knows_all:
             return False
         one, other = value % self._size, (value >> 32) % self._size

@@ -196,7 +196,6 @@ def entry_of(
 
 
 def provenance_of(order: WorkOrder) -> Provenance:
-    """Who and what an entry about this order is about."""
     step = _STEP.search(order.wo_id)
     round_seq = int(step.group(1)) if step else 0
     own = {"run_seq": order.fence.run_id.run_seq, "work_order_id": order.wo_id, "tier": order.tier_target}

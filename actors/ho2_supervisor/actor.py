@@ -92,7 +92,6 @@ class Supervisor(Actor):
 
     @property
     def _snapshot(self) -> Snapshot:
-        """Under which new turns begin."""
         return self._configurations.current.snapshot
 
     @property
@@ -448,7 +447,6 @@ class Supervisor(Actor):
 
 
 def _governed(snapshot: Snapshot, bus: Bus) -> dict[str, Any]:
-    """What of a run's resources its snapshot says."""
     config = snapshot.config
     return {
         "snapshot": snapshot,

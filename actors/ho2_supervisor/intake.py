@@ -39,11 +39,9 @@ class RunIntake(Generic[K]):
         self._owed = 0.0  # beginnings, for runs that have ended
 
     def __len__(self) -> int:
-        """How many wait to begin."""
         return len(self._waiting_of)
 
     def is_slow(self, now: float) -> bool:
-        """Whether new runs wait for others to end."""
         return self._way_s > limits.ORDER_SLOW_S and not self._is_stale(now)
 
     def wait_s(self, principal: str, now: float) -> float:

@@ -55,7 +55,6 @@ class RunQueue:
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        """How many wait to begin."""
         return len(self._intake)
 
     def ahead(self, principal: str) -> int:

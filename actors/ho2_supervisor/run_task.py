@@ -39,7 +39,6 @@ async def waiting_told(task: RunTask) -> AsyncGenerator[None]:
 
 
 def standstill_of(lifecycle: Lifecycle) -> Standstill | None:
-    """The state if a run waits in it."""
     return lifecycle if lifecycle in ("Paused", "WaitingInput") else None
 
 
@@ -81,7 +80,6 @@ class RunTask:
         await self._change.wait()
 
     def changed(self) -> None:
-        """Wakes everybody who waits now."""
         self._change.set()
         self._change = asyncio.Event()
 

@@ -46,7 +46,6 @@ class AgentMemory:
     # --- growing ----------------------------------------------------------------------------------------------------
 
     def apply(self, fact: Fact) -> bool:
-        """Whether it was new here."""
         return self.apply_all([fact])[0]
 
     def apply_all(self, facts: Iterable[Fact]) -> list[bool]:
@@ -77,11 +76,9 @@ class AgentMemory:
         return self._signals.origins(event_ids)
 
     def has_failure(self, submission_id: str) -> bool:
-        """Whether this entry of a failed consolidation is here."""
         return self._failures.has(submission_id)
 
     def has_change(self, artifact_id: str, submission_id: str) -> bool:
-        """Whether this entry of a change of that artifact is here."""
         log = self.artifacts.log(artifact_id)
         return log is not None and log.has_change(submission_id)
 

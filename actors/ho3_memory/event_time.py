@@ -40,12 +40,10 @@ def timestamp_of(at_us: int) -> str:
 
 
 def micros_of_clock(now_s: float) -> int:
-    """The clock's reading (seconds) as event time."""
     return micros(iso(now_s))
 
 
 def hours_us(hours: float) -> int:
-    """A length of time from the configuration."""
     return round(hours * HOUR_US)
 
 

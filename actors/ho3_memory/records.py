@@ -182,7 +182,6 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
 
 
 def packed_artifact(artifact: Artifact) -> bytes:
-    """The artifact in few bytes, as an entry would have it."""
     return pack((pack_payload(_logged(artifact)), artifact.context_line))
 
 

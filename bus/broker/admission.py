@@ -52,7 +52,6 @@ def refusal_of(hello: Hello) -> Refused | None:
 
 
 def row_for(service: str, frame: Header) -> Row | None:
-    """The catalog's row for this message to this service."""
     if frame.type == _PROBE:
         return PROBE_ROW
     return row_of(service, frame.type)

@@ -90,7 +90,6 @@ class BrokerCore:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Alarms and refusals since start."""
         return dict(self._state.counts)
 
     @property

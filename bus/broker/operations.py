@@ -56,7 +56,6 @@ class Operations:
         }
 
     def handle(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """An admitted frame to the broker itself is answered."""
         if frame.type == control.LaneFrame.TYPE:
             self._mirror(peer, frame, body)
             return

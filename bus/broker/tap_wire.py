@@ -88,7 +88,6 @@ class TapAssembler:
 
     @property
     def is_ring_done(self) -> bool:
-        """Whether nothing more is expected from the ring."""
         return not self._wants_ring
 
     def feed(self, payload: bytes) -> list[TapBatch]:

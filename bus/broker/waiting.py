@@ -93,5 +93,4 @@ class WaitingRoom(Generic[T]):
         ]
 
     def everything(self) -> list[T]:
-        """All that wait, queue by queue in order."""
         return [pending for queue in self._queues.values() for pending in queue]

@@ -104,7 +104,6 @@ class Record(Struct, metaclass=RecordMeta, frozen=True, forbid_unknown_fields=Tr
         return dumped
 
     def model_dump_json(self, *, indent: int | None = None) -> str:
-        """Its fields as a JSON text."""
         text = json.encode(self)
         return (text if indent is None else json.format(text, indent=indent)).decode()
 
@@ -273,5 +272,4 @@ def metas_in(hint: Any) -> Iterator[Meta]:
 
 
 def digest_of(data: bytes) -> str:
-    """`sha256:<64 hex>` of some bytes."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -437,7 +437,6 @@ _FOLLOW_UP = "followup:"
 
 
 def follow_up_input(command_id: str) -> str:
-    """The input id of the run that this follow-up starts."""
     return f"{_FOLLOW_UP}{command_id}"
 
 

@@ -240,7 +240,6 @@ class TurnResult(Message, wire="session.turn_result"):
 
     @property
     def text(self) -> str:
-        """As `response`."""
         return self.response
 
 

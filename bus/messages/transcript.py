@@ -34,7 +34,6 @@ _SHORTENED = "Earlier in this conversation, shortened:\n"
 
 
 def begins(role: str, call_id: str = "") -> str:
-    """What stands before the text of a message."""
     return f"{_MARK}{role} {call_id}".rstrip() + _END
 
 

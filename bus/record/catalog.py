@@ -214,7 +214,6 @@ _ONCE = {"TurnDegraded": _is_degraded_turn, "SESSION_START": _starts_session}
 
 
 def _journal() -> list[EntryKind]:
-    """A row for each event of a session."""
     rows: list[EntryKind] = []
     for cls in SESSION_FACTS:
         event_type = cls.entry_name

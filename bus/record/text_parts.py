@@ -58,12 +58,10 @@ def merged(parts: Iterable[TextPart]) -> list[TextPart]:
 
 
 def whole(name: str, parts: Sequence[TextPart]) -> Segment:
-    """One segment with the text of all parts."""
     return Segment(name=name, text="".join([part.text for part in parts]))
 
 
 def body_of(parts: Sequence[TextPart]) -> bytes:
-    """The body that lists these parts."""
     return _listed(_forms(parts))
 
 
@@ -125,7 +123,6 @@ def of_part(stretch: str, text: str) -> str:
 
 
 def joined(parts: Sequence[Part], texts: Mapping[str, str]) -> str:
-    """The text that these parts make; `texts`: those behind their refs."""
     return "".join([text if ref is None else of_part(text, texts[ref]) for ref, text in parts])
 
 

@@ -45,5 +45,4 @@ def seeded(seed: int, name: str) -> Draw:
 
 
 def digest_of(seed: int, name: str) -> bytes:
-    """What stands for this name under this seed."""
     return hashlib.sha256(f"{seed}\n{name}".encode()).digest()

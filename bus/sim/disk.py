@@ -133,7 +133,6 @@ class SimFile:
             raise OSError(errno.EBADF, "the file is closed or not open for writing")
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer at the end of the file."""
         self._check()
         return bytes(self.file.content[offset : offset + size])
 
@@ -145,7 +144,6 @@ class SimFile:
         self.file.write(offset, bytes(data))
 
     def append(self, data: bytes) -> int:
-        """Written at the end; returns the offset."""
         offset = len(self.file.content)
         self.write_at(offset, data)
         return offset
@@ -161,7 +159,6 @@ class SimFile:
             medium.on_sync(self.path)
 
     def truncate(self, size: int) -> None:
-        """The file has `size` bytes; new ones are zero."""
         self._check(write=True)
         self.file.truncate(size)
 
@@ -170,7 +167,6 @@ class SimFile:
         return len(self.file.content)
 
     def close(self) -> None:
-        """Nothing is read or written afterwards."""
         self.is_closed = True
 
 
@@ -192,7 +188,6 @@ class SimDisk:
         self.medium.locks = {path: disk for path, disk in self.medium.locks.items() if disk is not self}
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> SimFile:
-        """An open file; FileNotFoundError if it is not there and not to be made."""
         self.check()
         file = self.medium.files.get(path)
         if file is None:
@@ -205,7 +200,6 @@ class SimDisk:
         return SimFile(self, path, file, write)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of this name."""
         self.check()
         return path in self.medium.files or path in self.medium.folders
 
@@ -242,7 +236,6 @@ class SimDisk:
         self.medium.unsynced_names = [entry for entry in self.medium.unsynced_names if entry[0] != path]
 
     def free_bytes(self) -> int:
-        """What is left of the capacity."""
         self.check()
         return self.medium.capacity_bytes - self.medium.used_bytes()
 

@@ -59,7 +59,6 @@ class SimHandle:
         return self.is_cancelled
 
     def when(self) -> float:
-        """Virtual seconds at which it is due."""
         return self.when_s
 
 
@@ -78,7 +77,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_task_factory(self._create)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
         return self.now
 
     def advance(self, seconds: float) -> None:

@@ -77,7 +77,6 @@ class SimLink(Struct):
         self.connection.on_frames = on_frames
 
     def send(self, header: bytes, body: bytes) -> None:
-        """On its way to the server."""
         if not self.connection.is_reachable:
             return
         if self.connection.link:
@@ -86,11 +85,9 @@ class SimLink(Struct):
             self.connection.waiting.append((header, body))
 
     def discard(self) -> None:
-        """Frames that never left are forgotten."""
         self.connection.waiting.clear()
 
     def close(self) -> None:
-        """Nothing arrives any more."""
         self.connection.is_open = False
 
 
@@ -115,7 +112,6 @@ class LaneEnd(Struct):
         return {}
 
     def close(self) -> None:
-        """Nothing is taken or given afterwards."""
         self.is_open = False
 
 

@@ -39,7 +39,6 @@ class SimProcess:
         self._held: list[Callable[[], object]] = []
 
     def adopt(self, number: int, task: asyncio.Task[Any]) -> None:
-        """This task ends with the process."""
         self._tasks[number] = task
 
     def end_behind_step(self) -> None:

@@ -238,7 +238,6 @@ class World:
         return self.network.trace_digest()
 
     def close(self) -> None:
-        """Everybody is killed, the loop closed."""
         if self.loop.is_closed():
             return
         for instance in list(self.processes):

@@ -198,7 +198,6 @@ class BrokerLoop:
             wait_ms = 0 if more or self._taps or tap.has_sent else self._wait_ms(now, at, tap.next_answer_at)
 
     def close(self) -> None:
-        """All sockets are closed and the context ended."""
         if self._remote is not None:
             self._remote.close()
         self._router.close(linger=0)

@@ -63,7 +63,6 @@ def raw(key: bytes) -> bytes:
 
 
 def text(key: bytes) -> bytes:
-    """The Z85 text of 32 bytes."""
     return z85.encode(key)
 
 

@@ -145,7 +145,6 @@ Receive = Callable[[], list[bytes]]
 
 
 def option_of(socket: zmq.Socket[bytes]) -> Option:
-    """Reads a socket's numeric options."""
     return cast("Option", socket.get)
 
 

@@ -52,7 +52,6 @@ class DealerLink:
         """There is a frame to send, and no socket."""
 
     def attach(self, on_frames: OnFrames) -> None:
-        """Incoming frame pairs go to `on_frames`."""
         self._on_frames = on_frames
 
     def send(self, header: bytes, body: bytes) -> None:
@@ -81,7 +80,6 @@ class DealerLink:
             self.garbage += 1
 
     def discard(self) -> None:
-        """Frames that never left are forgotten."""
         self._waiting.clear()
 
     def close(self) -> None:

@@ -120,7 +120,6 @@ class TapPublisher:
             return  # every reader is behind; each sees the gap in the sequence
 
     def close(self) -> None:
-        """Closed without another word."""
         self.socket.close(linger=0)
 
 

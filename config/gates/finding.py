@@ -56,5 +56,4 @@ def more(findings: Sequence[Finding]) -> list[str]:
 
 
 def failed(findings: Sequence[Finding]) -> list[Finding]:
-    """Those that keep a cluster from starting."""
     return [finding for finding in findings if finding.severity == "fail"]

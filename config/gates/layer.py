@@ -57,7 +57,6 @@ class Layer(NamedTuple):
 
     @property
     def packages(self) -> list[str]:
-        """Ids of the layer's packages that list something."""
         return sorted({one.package_id for one in self.listed})
 
 

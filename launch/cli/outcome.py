@@ -43,7 +43,6 @@ def exit_code_of(result: TurnResult) -> int:
 
 
 def worst(codes: Iterable[int]) -> int:
-    """The exit code of several turns."""
     return max(codes, key=_BY_WEIGHT.index, default=exit_codes.OK)
 
 
@@ -111,7 +110,6 @@ def told_of(remembered: Remembered) -> tuple[str, str]:
 
 
 def failed(error: RuntimeFault | CommandError) -> list[Line]:
-    """What went wrong, and what to do next."""
     known = error if isinstance(error, CommandError) else as_command_error(error)
     if known is None:
         return [(str(error), "red")]

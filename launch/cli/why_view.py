@@ -49,7 +49,6 @@ Part = Heading | Said | Aside | Rows
 
 
 def show(parts: Iterator[Part]) -> None:
-    """Printed, each as soon as it is there."""
     for part in parts:
         match part:
             case Heading(text):

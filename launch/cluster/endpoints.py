@@ -51,7 +51,6 @@ class Place(Struct, frozen=True):
         return self.lane("tap")
 
     def lane(self, service: str) -> str:
-        """Address of a service's own socket."""
         return f"ipc://{socket_of(self.sockets, service)}"
 
     def links(self, zeromq: ZeroMQ, lanes: Sequence[str]) -> dict[str, Link]:

@@ -200,7 +200,6 @@ class HomeLock:
             return False
 
     def release(self) -> None:
-        """Somebody else may take it."""
         self._file.close()
 
 
@@ -260,7 +259,6 @@ def sockets_directory(home: Home) -> Path:
 
 
 def longest_socket(directory: Path) -> Path:
-    """The longest path that a socket in this directory has."""
     return directory / _LONGEST_SOCKET_NAME
 
 

@@ -92,6 +92,5 @@ def end(pid: int, mark: str, sig: signal.Signals) -> bool:
 
 
 def children() -> list[int]:
-    """The pids of this process's own children."""
     psutil = importlib.import_module("psutil")
     return [child.pid for child in psutil.Process().children()]

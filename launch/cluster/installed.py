@@ -24,7 +24,6 @@ DIRECTORY = re.compile(rf"PKG-[A-Z0-9]+(-[A-Z0-9]+)*-[0-9]+\.[0-9]+\.[0-9]+-[0-9
 
 
 def pointer_of(home: Home) -> Path:
-    """Where the pointer is, if anything was ever installed."""
     return home.packages / "installed.json"
 
 

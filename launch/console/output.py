@@ -197,7 +197,6 @@ _PROSE_CELLS = 20
 
 
 def note_coloured(text: str, colour: str | None) -> None:
-    """One line on stderr, in this colour where colours are shown there."""
     note(styled(text, colour, to_stderr=True))
 
 

@@ -231,7 +231,6 @@ class OneLine:
         self._live.refresh()
 
     def hide(self) -> None:
-        """Something else is said now."""
         self._live.stop()
 
 

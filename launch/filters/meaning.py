@@ -61,7 +61,6 @@ class Filter(Generic[S]):
     test: Test[S]
 
     def accepts(self, subject: S) -> bool:
-        """Whether all of them hold."""
         return self.test(subject)
 
 

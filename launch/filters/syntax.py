@@ -41,7 +41,6 @@ class FilterError(ValueError):
         self.at = at
 
     def pointed(self) -> str:
-        """The text with a caret below the place."""
         shown = re.sub(r"\s", " ", self.text)
         return f"  {shown}\n  {' ' * self.at}^"
 

@@ -58,7 +58,6 @@ class Door:
 
     @property
     def turns_under_way(self) -> int:
-        """How many are waited for."""
         return len(self._waiting)
 
     def require_room(self, principal: str) -> None:

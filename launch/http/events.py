@@ -104,7 +104,6 @@ class FollowedJournals:
 
     @property
     def readers(self) -> int:
-        """How many read now."""
         return sum(journal.readers for journal in self._journals.values())
 
     def close(self) -> None:

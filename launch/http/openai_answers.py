@@ -60,7 +60,6 @@ def is_refusal(result: TurnResult, *, wants_form: bool) -> bool:
 
 
 def called(calls: Iterable[CallerCall]) -> tuple[Called, ...]:
-    """The calls as a transcript has them."""
     return tuple(Called(call.tool_call_id, call.name, arguments_of(call)) for call in calls)
 
 
@@ -70,7 +69,6 @@ def arguments_of(call: CallerCall) -> str:
 
 
 def tool_calls(calls: Iterable[CallerCall]) -> list[dict[str, Any]]:
-    """Of a message of a chat completion."""
     return [
         {
             "id": call.tool_call_id, "type": "function",

@@ -74,7 +74,6 @@ DEFECT = Problem(500, "internal", "a defect of the door; its log says where")
 
 
 def head_too_large() -> Problem:
-    """A head beyond its bound, whoever finds it."""
     return Problem(431, "head_too_large", "request line and headers are too large")
 
 
@@ -113,7 +112,6 @@ def of_error(error: Exception) -> Problem:
 
 
 def of_fault(fault: RuntimeFault) -> Problem:
-    """The problem behind a fault of the bus or of a service."""
     if fault.code == "cancelled":  # this process ends
         return door_closing()
     status = STATUS.get(fault.code, HTTPStatus.INTERNAL_SERVER_ERROR)

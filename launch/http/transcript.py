@@ -79,7 +79,6 @@ class TranscriptPlace:
 
 
 def transcript_id(principal: str, messages: Iterable[TranscriptMessage]) -> str:
-    """The submission id of what is known of this transcript."""
     alike = [(said.role, said.text, tuple(call.alike() for call in said.calls), said.call_id) for said in messages]
     words = json.dumps([principal, *alike], ensure_ascii=False, separators=(",", ":"))
     return f"{EVENT}:{principal}/{sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()}"

@@ -239,7 +239,6 @@ async def _timed(ask: _Ask) -> tuple[TurnResult, float]:
 
 
 async def _asked(door: Bus, timeout_s: float) -> TurnResult:
-    """The answer to the drill's question, over the bus."""
     turn = ProcessTurn(session_id=None, input_id=_INPUT_ID, text=QUESTION)
     retry_s = limits.RETRY_INTERVAL_MS / 1000
     return await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=retry_s)

@@ -121,7 +121,6 @@ class SimulatedCluster:
                 return SessionHost(snapshot=snapshot, spool=disk), {}
 
     def kill_now(self, victim: str) -> None:
-        """SIGKILL to this incarnation."""
         if role_of(victim) == BROKER:
             self.world.network.kill_broker()
         else:

@@ -187,14 +187,12 @@ class Crew:
             self.happened(actor, LeaveAsked("remove", self._clock.now()))
 
     def add(self, role: str, actors: Sequence[str]) -> None:
-        """New places of this role, which are started."""
         for actor in actors:
             self.members[actor] = Member(actor=actor, role=role)
         self._in_order()
         self.begin(actors)
 
     def has_room(self) -> bool:
-        """Whether the cluster may have one more process."""
         return not too_many(len(self.members) + 1, self._config)
 
     def _in_order(self) -> None:
@@ -280,7 +278,6 @@ class Crew:
                     self._tell(word)
 
     def _words(self, actor: str, effect: Effect) -> list[Message]:
-        """What the broker is to know."""
         role = self.members[actor].role
         if effect.kind == "lost":
             return [InstanceLost(instance=effect.instance, exit=effect.detail)]

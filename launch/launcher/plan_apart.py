@@ -64,7 +64,6 @@ class PlanApart:
 
 
 def refusal(error: CommandError | RuntimeFault | OSError, home: Home) -> CommandError:
-    """Why a cluster is not started, for a person."""
     if isinstance(error, CommandError):
         return error
     if isinstance(error, OSError):

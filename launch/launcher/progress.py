@@ -71,7 +71,6 @@ class StartSettled(Record, tag_field="event", tag="settled"):
 
     @property
     def is_ready(self) -> bool:
-        """Whether every process is ready."""
         return not self.tails and not self.damaged
 
 
@@ -120,6 +119,5 @@ class WaitingLine:
             note(text)
 
     def hide(self) -> None:
-        """Something else is said now."""
         if self._line is not None:
             self._line.hide()

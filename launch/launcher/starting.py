@@ -240,7 +240,6 @@ class _Rows:
             self._show(word.row, word.about or word.row.note)
 
     def hide(self) -> None:
-        """Something else is said now."""
         self._line.hide()
 
     def rest(self, run: RunFile) -> None:

@@ -53,7 +53,6 @@ class Board:
         self._print: tuple[int, ...] = ()
 
     def use(self, plan: Plan) -> None:
-        """The run goes by this plan from now on."""
         self._plan = plan
 
     def write(self, members: Iterable[Member], phase: run_file.Phase | None = None) -> run_file.RunFile:

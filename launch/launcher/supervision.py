@@ -107,7 +107,6 @@ class Member(Struct, frozen=True):
     """It is to be started for the first time, as soon as fewer others are starting."""
 
     def row(self) -> ChildRow:
-        """This member as the run file shows it."""
         row = made_of(ChildRow, self)
         return row.model_copy(update=_QUEUED) if self.is_queued else row
 

@@ -79,7 +79,6 @@ class Zygotes(Struct, eq=False):
         return self._is_open and not self._is_given_up
 
     def shown(self) -> ShownZygote:
-        """What the run file says of the zygote."""
         if self.present is None:
             return ShownZygote(restarts=self._replacements, state="failed" if self._is_given_up else "backoff")
         state = "ready" if self.present.is_loaded else "starting"

@@ -138,7 +138,6 @@ def manifest_text(value: object) -> bytes:
 
 
 def manifest_name(package_id: str) -> str:
-    """Where the manifest lies in the package's directory."""
     return f"packages/{package_id}/manifest.json"
 
 

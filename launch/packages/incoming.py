@@ -35,7 +35,6 @@ class Incoming(NamedTuple):
 
     @property
     def files(self) -> dict[str, bytes]:
-        """Everything that its directory holds, by name."""
         own = {manifest_name(self.package.package_id): self.bundle.manifest, SIGNATURE: self.bundle.signature}
         return {**self.bundle.files, **own}
 

@@ -61,7 +61,6 @@ class PackageChange(NamedTuple):
 
     @property
     def is_change(self) -> bool:
-        """Whether anything is otherwise than before."""
         return self.is_repair or self.now != self.before
 
 

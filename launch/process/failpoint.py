@@ -102,8 +102,6 @@ class DrilledLink:
         self._drill = drill
 
     def attach(self, on_frames: OnFrames) -> None:
-        """Frames reach `on_frames` after the drill saw them."""
-
         def received(header: bytes, body: bytes) -> None:
             self._drill.passed("on-receive", header, body)
             on_frames(header, body)
@@ -117,7 +115,6 @@ class DrilledLink:
         self._drill.passed("after-send", header, body)
 
     def discard(self) -> None:
-        """Forgets the frames that wait for a connection."""
         self._link.discard()
 
     def close(self) -> None:

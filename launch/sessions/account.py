@@ -231,7 +231,6 @@ def _detail(entry: Entry) -> str:
 
 
 def _of_event(taken: Recorded) -> str:
-    """Of an entry of the session's journal."""
     event = taken.event.event
     match event:
         case events.RunRequested(input_ref=ref) | events.IntentDeclared(objective_ref=ref):

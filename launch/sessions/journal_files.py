@@ -22,7 +22,6 @@ class FromDirectory:
         self._path = path
 
     async def named(self, given: str) -> str:
-        """From the record's own entries."""
         return session_in(self._path, given, called="SESSION")
 
     async def starts(self) -> list[Entry]:

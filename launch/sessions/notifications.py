@@ -75,7 +75,6 @@ class Noticed:
         return lines or self.how_it_stands()
 
     def take(self, entry: Entry) -> list[Line]:
-        """One more entry; what is to be told about it."""
         return self._told(self.standing.take(entry))
 
     def how_it_stands(self) -> list[Line]:

@@ -40,7 +40,6 @@ class Replay:
     misfits: list[Misfit] = field(default_factory=list[Misfit])
 
     def add(self, kind: str, entry: Entry, what: str) -> None:
-        """One more thing that does not fit."""
         self.misfits.append(Misfit(kind, entry.sequence, entry.submission_id, what))
 
     @property
@@ -49,7 +48,6 @@ class Replay:
 
     @property
     def state_hash(self) -> str:
-        """SHA-256 of the canonical state bytes."""
         return state_hash(self.state)
 
 

@@ -58,7 +58,6 @@ class SessionRow(Record):
 
     @classmethod
     def of(cls, start: Entry, standing: SessionStanding) -> SessionRow:
-        """By its first entry, and the fold of its last ones."""
         state = standing.state
         return made_of(
             cls,

@@ -52,7 +52,6 @@ def the_one(given: str, sessions: Iterable[str], *, called: str) -> str:
 
 
 def no_such(given: str, *, called: str) -> UsageFault:
-    """The record knows no session of this name."""
     return UsageFault(f"{called} {given}: no such session in the record", hint=next_here("session list --all"))
 
 

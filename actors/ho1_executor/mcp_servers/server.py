@@ -108,7 +108,6 @@ class ServerProcess(HostProcess):
 
 
 def _is_listed(frame: Mapping[str, Any]) -> bool:
-    """Whether it is a well-formed listing."""
     return frame["op"] == "listed" and isinstance(frame.get("server"), str) and is_listing(frame.get("tools"))
 
 
@@ -267,7 +266,6 @@ class McpSource:
         return held
 
     def _let_go(self, holder: str) -> None:
-        """Its process ends, and what it holds is gone."""
         held = self._held.pop(holder)
         if held.idle is not None:
             held.idle.cancel()

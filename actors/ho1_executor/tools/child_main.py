@@ -179,7 +179,6 @@ class ChildHost(Struct, frozen=True):
     context: Mapping[str, Any]
 
     async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply that the worker got."""
         return await self.process.ask(self.number, service=service, type=type_name, body=dict(body))
 
     async def check(self, name: str) -> Mapping[str, Any]:
@@ -233,7 +232,6 @@ def serve(descriptor: int, streams: StandardStreams) -> None:
 
 
 def described(entry: str, max_bytes: int) -> ToolResult:
-    """What an entry point is, or why it is none."""
     module = importlib.import_module(ENTRY_POINTS)
     try:
         return ToolResult(ok=True, code="", text=module.description_of(entry, max_bytes))

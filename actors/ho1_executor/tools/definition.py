@@ -178,7 +178,6 @@ def _is_ours(frames: TracebackType) -> bool:
 async def run_tool(
     tools: Mapping[str, ToolDefinition], tool_id: str, arguments: Mapping[str, Any], host: ToolHost, bounds: Bounds
 ) -> ToolResult:
-    """The result of one call, whatever the tool did."""
     tool = tools.get(tool_id)
     if tool is None:
         return not_done("tool_not_found", f"no tool {tool_id[:64]}")

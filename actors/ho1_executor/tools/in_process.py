@@ -36,11 +36,9 @@ class InProcessHost(Struct, frozen=True):
     checks: Mapping[str, Check]
 
     async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The reply to one message of the executor."""
         return await self.ask(service, type_name, body)
 
     async def check(self, name: str) -> Mapping[str, Any]:
-        """What the wiring's check of this name says."""
         if name not in self.checks:
             raise ToolFault(NO_HOME)
         return await self.checks[name]()
@@ -63,7 +61,6 @@ class InProcessToolRunner:
         self._checks = checks
 
     def available(self) -> Sequence[str]:
-        """Ids of the tools it can run, sorted."""
         return sorted(self._tools)
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:

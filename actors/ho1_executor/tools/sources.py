@@ -179,7 +179,6 @@ def bounded(words: Sequence[ToolWord]) -> tuple[list[ToolWord], dict[str, list[s
 
 
 def shown(refused: Sequence[str]) -> list[str]:
-    """Reasons as an announcement takes them."""
     named = [cut(words, REASON_MAX_CHARS) for words in refused[: REFUSED_SHOWN_MAX - 1]]
     more = len(refused) - len(named)
     return [*named, f"and {more} more"] if more else named

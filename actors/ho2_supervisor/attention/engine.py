@@ -57,7 +57,6 @@ class Engine(Struct, frozen=True):
 
     @classmethod
     def of(cls, snapshot: Snapshot, *, now: Callable[[], float]) -> Engine:
-        """The engine of this snapshot, which has assembled nothing yet."""
         return cls(snapshot.config, snapshot.templates, snapshot.template_hashes(), now)
 
     def template_for(self, request: AttentionRequest) -> Template | None:

@@ -160,7 +160,6 @@ def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int, *, room: int) ->
 
 
 def segments_of(excerpts: Sequence[Fragment]) -> list[Segment]:
-    """The excerpts as the prompt pack names them."""
     parts = [part for fragment in excerpts for part in fragment.parts]
     return [Segment(name="recent_events", ref=part.ref, text=part.text) for part in parts]
 

@@ -236,7 +236,6 @@ class Learned(Struct, frozen=True):
 
 
 def code_of(fault: TimeoutError | RuntimeFault) -> str:
-    """The closed code under which a record names it."""
     return fault.code if isinstance(fault, RuntimeFault) else "expired"
 
 

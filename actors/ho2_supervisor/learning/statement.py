@@ -67,7 +67,6 @@ def artifact_of(stated: Stated, signal: Signal, memory: Ho3Config) -> Artifact:
 
 
 def remembered(made: Artifact, state: Literal["active", "pending", "refused", "unanswered"]) -> Remembered:
-    """What an answer says of it."""
     return Remembered(statement=made.context_line, artifact_id=made.artifact_id, state=state)
 
 

@@ -114,7 +114,6 @@ class OwnedSession:
         self._provenance = Provenance()
 
     def is_under(self, resources: Resources) -> bool:
-        """Whether it was read under this configuration."""
         return self._resources is resources
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -362,7 +361,6 @@ class OwnedSession:
         return self._resources.packages.get(self.record.state.agent_id or "", "")
 
     def provenance(self, run_seq: int, work_order_id: str = "") -> Provenance:
-        """Who and what an entry of this moment is about."""
         state = self.record.state
         about = (
             state.agent_id or "",

@@ -42,7 +42,6 @@ class Registry:
 
     @property
     def _resources(self) -> Resources:
-        """With which sessions are read from now on."""
         return self._configurations.current
 
     def __len__(self) -> int:

@@ -90,7 +90,6 @@ class Unowned:
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def close(self) -> None:
-        """Others look from now on."""
         if self._task is not None:
             self._task.cancel()
 

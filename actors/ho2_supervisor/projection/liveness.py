@@ -64,7 +64,6 @@ class LivenessState(NamedTuple):
 
     @property
     def escalations(self) -> list[Item]:
-        """Those whose answer was given up."""
         return [_item(life) for life in self.work_orders.values() if life.is_escalated]
 
 

@@ -55,7 +55,6 @@ def received(state: SessionState, command: HostCommand, principal: str) -> Verdi
 
 
 def rejected(state: SessionState, command_id: str) -> Verdict:
-    """The state without the command; nothing else changes."""
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")

@@ -52,7 +52,6 @@ def derived_id(session_id: str, event: SessionFact, run: object) -> str | None:
 
 
 def envelope(state: SessionState, event: SessionFact) -> SessionEvent:
-    """The event with the correlation fields of this moment."""
     session_id, run = state.session_id, state.run
     if run is None:
         return SessionEvent(session_id, state.session_epoch, state.step_epoch, event)
@@ -106,7 +105,6 @@ class Step(NamedTuple):
 
 
 def step(before: SessionState, entry: Entry) -> Step:
-    """What one entry does to the state that the entries before it gave."""
     taken = recorded(entry)
     if taken is None:
         return Step(entry, None, before, before)

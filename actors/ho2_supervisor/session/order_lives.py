@@ -65,7 +65,6 @@ class OrderLives:
         self._lives[wo_id] = replace(self._of(wo_id), status=status, ended_at=at, reason=failure)
 
     def escalated(self, wo_id: str, at: str, form: Mapping[str, Any] | None = None) -> None:
-        """The answer that it brought was given up."""
         self._lives[wo_id] = replace(self._of(wo_id, form), status="failed", ended_at=at, reason=ESCALATED)
 
     def forget(self, kept_max: int, active_intent_ids: Collection[str]) -> None:

@@ -96,12 +96,10 @@ class RunState(Struct, frozen=True, array_like=True):
 
     @property
     def next_turn_seq(self) -> int:
-        """The number of the round that comes next."""
         return 1 if self.turn_id is None else self.turn_id.turn_seq + 1
 
     @property
     def next_step_seq(self) -> int:
-        """The number of the step that comes next in this round."""
         return 1 if self.step_id is None else self.step_id.step_seq + 1
 
     @property

@@ -86,7 +86,6 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
         return sum([len(part.text) for part in self.verbatim])
 
     def missing_refs(self) -> tuple[str, ...]:
-        """Refs of the texts that are still to be read."""
         pairs = ((self.input_ref, self.input_text), (self.reply_ref, self.reply_text))
         rounds = refs_in(self.rounds) if self.texts is None else ()
         return (*(ref for ref, text in pairs if text is None), *rounds)

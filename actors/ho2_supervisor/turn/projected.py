@@ -37,7 +37,6 @@ def fragments(run: Run) -> list[Fragment]:
 
 
 def computed(run: Run, mode: Mode, projection: AssembledContext) -> WriteEntry:
-    """PROJECTION_COMPUTED of this turn; `projection`: the context with what is alive in it."""
     session_id, config, state = run.session.session_id, run.config, alive(run)
     told = projection.of("liveness", "memory")
     intents, orders = f"INT-{session_id}-", f"WO-{session_id}-"

@@ -62,7 +62,6 @@ class CallRead:
 
     @property
     def text(self) -> str:
-        """Its arguments so far."""
         return "".join(self.pieces)
 
     def is_followed_by(self, call_id: str, name: str, arguments: str) -> bool:
@@ -170,12 +169,10 @@ class AnswerReader:
     # --- what a wire says -------------------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
-        """Some of the answer's text, with the thinking that stands in it."""
         self.has_begun = self.has_begun or bool(text)
         self._news.append(self.content.add(text))
 
     def think(self, text: str) -> None:
-        """Some of what the model only thinks."""
         self.has_begun = self.has_begun or bool(text)
         self.thought.append(text)
 
@@ -211,7 +208,6 @@ class AnswerReader:
 
     @property
     def thought_chars(self) -> int:
-        """How much the model only thought."""
         return sum(map(len, (*self.thought, *self.content.thought)))
 
     def _begun(self, index: object, call_id: str, name: str) -> CallRead | None:

@@ -92,7 +92,6 @@ class ToolNames:
 
     @staticmethod
     def of(prompt: Prompt) -> ToolNames:
-        """Of the tools that a prompt offers, and those of the calls in its transcript."""
         asked = [call.tool_id for message in prompt.messages for call in message.tool_calls]
         return _names_of((*[tool.tool_id for tool in prompt.tools], *asked))
 

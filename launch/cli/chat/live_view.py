@@ -24,7 +24,6 @@ class LiveView:
         self._live = self._in_place()
 
     def begin(self) -> None:
-        """The notice that it is waited for."""
         self._live.start(refresh=True)
 
     def on_frame(self, message: Message) -> None:

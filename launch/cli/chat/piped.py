@@ -31,14 +31,12 @@ class PipedLines:
 
     @property
     def ahead(self) -> list[str | None]:
-        """The lines that were read and not taken."""
         return list(self._lines)
 
     def take(self) -> str | None:
         return self._lines.popleft()
 
     def read_more(self) -> None:
-        """Waits for more of the pipe."""
         data = self._read(_READ_AT_ONCE)
         if not data:
             self.is_over = True

@@ -126,7 +126,6 @@ class EditedPrompt:
         return line
 
     def show(self, provisional: Provisional | None) -> None:
-        """At once."""
         self._provisional = provisional
         self._session.app.invalidate()
 
@@ -163,11 +162,9 @@ class PromptView:
         self._provisional = Provisional()
 
     def begin(self) -> None:
-        """The notice that it is waited for."""
         self._prompt.show(self._provisional)
 
     def on_frame(self, message: Message) -> None:
-        """Grows, or is taken back."""
         self._provisional.take(message)
         self._prompt.show(self._provisional)
 

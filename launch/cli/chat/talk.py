@@ -53,12 +53,10 @@ class TypedLine:
 
     @property
     def is_message(self) -> bool:
-        """Whether it is for the agent, and begins a turn."""
         return not is_command(self.line)
 
     @property
     def is_run_command(self) -> bool:
-        """Whether it acts on the turn that runs."""
         return is_run_command(self.line)
 
 
@@ -74,7 +72,6 @@ class Sayings:
         self._is_news = asyncio.Event()
 
     def add(self, line: str) -> None:
-        """One more; blank ones are none."""
         if line.strip():
             self.lines.append(said(line))
             self._is_news.set()

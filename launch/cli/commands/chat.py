@@ -141,7 +141,6 @@ class _Conversation:
             self._waiting.reschedule(0)
 
     async def _handle(self, said: TypedLine) -> None:
-        """One line, and the answers to what was said meanwhile."""
         try:
             async with asyncio.timeout(None) as self._waiting:
                 await self._do(said)

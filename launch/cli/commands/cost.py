@@ -70,7 +70,6 @@ def spent_in(home: Home, keys: Sequence[str], *, session: str | None, since_us: 
 
 
 def document_of(keys: Sequence[str], groups: Mapping[Group, Spent]) -> dict[str, Any]:
-    """For programs: a row for each group, and all of them together."""
     rows = [{**dict(zip(keys, group, strict=True)), **_document(spent)} for group, spent in groups.items()]
     return {"by": list(keys), "rows": rows, "total": _document(total(groups.values()))}
 
@@ -188,7 +187,6 @@ class Spent:
 
     @property
     def cost_is_known(self) -> bool:
-        """Whether `cost_usd` is all of it."""
         return not self.unknown_prices
 
 

@@ -139,7 +139,6 @@ class _Developed:
                     _show_turn(entry)
 
     def end(self) -> None:
-        """A cluster that was started here is down."""
         keep_on()
         if self._is_ours and holder(self._home) is not None:
             stop(self._home)

@@ -117,7 +117,6 @@ class ChosenMemory(NamedTuple):
         return cluster_options.ask(self.place, "ho3", question, expect)
 
     def all_pages(self, question: m.ReadSignals | m.ReadOverlays, expect: type[P], rows: str) -> P:
-        """The whole answer, of one moment."""
         found = self.ask(question, expect)
         whole: list[Any] = [*getattr(found, rows)]
         while after := found.next:

@@ -335,7 +335,6 @@ def shown(row: ActorRow) -> tuple[str, ...]:
 
 
 def elsewhere(row: ActorRow) -> str:
-    """What a worker on another host brings."""
     return f"{counted(row.slots or 0, 'slot')}, {counted(len(row.tools), 'tool')}, hobus {row.version}"
 
 

@@ -63,7 +63,6 @@ def _show(home: Home, done: Reloaded, *, no_wait: bool) -> None:
 
 
 def document(done: Reloaded) -> Any:
-    """What `--json` shows."""
     return {
         "before": done.before,
         "digest": done.digest,

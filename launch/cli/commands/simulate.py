@@ -104,7 +104,6 @@ def _seeds(seed: int | None, range_: str | None) -> range | None:
 
 
 def _replay(seed: int, wanted: SeedOptions, event: int | None = None) -> str:
-    """The command that does the same again."""
     parts = [f"simulate --seed {seed}"]
     if wanted.turns != _TURNS:
         parts.append(f"--turns {wanted.turns}")

@@ -107,7 +107,6 @@ class SeenLives:
         current.last += batch.lost + batch.beats + left_out
 
     def one(self, *, shown: bool) -> None:
-        """One more record of the last batch."""
         current = self.epochs[-1]
         current.last += 1
         if shown:

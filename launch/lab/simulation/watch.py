@@ -117,7 +117,6 @@ class RecordTail:
 
     @property
     def entries(self) -> int:
-        """How many are durable."""
         return self._sequence
 
     def synced(self, path: str) -> None:
