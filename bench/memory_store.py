@@ -88,7 +88,7 @@ class Ours:
         self._budget = shipped_budget()
         self._ledger = ledger
         self._call = Call("ho3/1@bench", "ho3", "m", 1, "", "", None, "ledger")
-        self.memory = AgentMemory(AGENT, config.ho3, Databases(RealDisk(directory / "memory")))
+        self.memory = AgentMemory(AGENT, config.ho3, Databases(RealDisk(directory / "memory")).open())
         self._seq = 0
         self._now_us = DAYS * DAY_US
 

@@ -13,7 +13,7 @@ from functools import cache
 from operator import itemgetter
 
 from hobus.actors.ho3_memory.artifacts import Artifacts
-from hobus.actors.ho3_memory.database import Databases
+from hobus.actors.ho3_memory.database import Database, Databases
 from hobus.actors.ho3_memory.event_time import PointInTime, decay
 from hobus.actors.ho3_memory.evidence import Level, reach_us
 from hobus.actors.ho3_memory.failures import Failures
@@ -32,12 +32,12 @@ Origin = tuple[str, str]
 class AgentMemory:
     """Grows by `apply`; a fact that is here already changes nothing."""
 
-    def __init__(self, agent_id: str, config: Ho3Config, databases: Databases | None = None) -> None:
-        """`databases`: of the process; None: this one's is in memory."""
+    def __init__(self, agent_id: str, config: Ho3Config, database: Database | None = None) -> None:
+        """`database`: its working store; None: one of its own, in memory."""
         self.agent_id = agent_id
         self._config = config
         self._event_prefix = signal_entry_id(agent_id, "")
-        self._database = (databases or Databases()).open()
+        self._database = database or Databases().open()
         self._signals = SignalTable(config, self._database)
         self._failures = Failures(self._database)
         self._reach_us = reach_us(config)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -22,7 +23,7 @@ import structlog
 from hobus.actors.ho3_memory import limits
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
 from hobus.actors.ho3_memory.checkpoint import CheckpointFile, RecordPosition
-from hobus.actors.ho3_memory.database import DatabaseFailed, Databases
+from hobus.actors.ho3_memory.database import Database, DatabaseFailed, Databases
 from hobus.actors.ho3_memory.records import NO_SEQUENCE, STREAMS, Fact, fact_of
 from hobus.bus.errors import IN_DOUBT, LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
@@ -69,7 +70,12 @@ class Store:
 
     def memory(self, agent_id: str) -> AgentMemory:
         """An agent's memory; an empty one if it has none."""
-        return self._agents.get(agent_id) or AgentMemory(agent_id, self._config)
+        return self._agents.get(agent_id) or AgentMemory(agent_id, self._config, self._nothing)
+
+    @cached_property
+    def _nothing(self) -> Database:
+        """What every agent without a memory is asked about: a store of its own for each question would cost 170 KB."""
+        return Databases().open()
 
     def demand_whole(self) -> None:
         """Raises DatabaseFailed when a part of it all is lost: nothing can be answered or written from the rest."""
@@ -160,7 +166,7 @@ class Store:
         for agent_id, together in groupby(facts, attrgetter("agent_id")):
             memory = self._agents.get(agent_id)
             if memory is None:
-                memory = self._agents[agent_id] = AgentMemory(agent_id, self._config, self._databases)
+                memory = self._agents[agent_id] = AgentMemory(agent_id, self._config, self._databases.open())
             is_new += memory.apply_all(together)
         return is_new
 

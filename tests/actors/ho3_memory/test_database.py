@@ -34,7 +34,7 @@ def answers(memory):
 def test_in_a_file_it_answers_as_in_memory(tmp_path, monkeypatch):
     """With next to no pages in RAM; and the file has no name while it is used."""
     monkeypatch.setattr(database, "PAGE_CACHE_KB", 16)
-    memory = filled(AgentMemory(AGENT, config(), Databases(RealDisk(tmp_path))))
+    memory = filled(AgentMemory(AGENT, config(), Databases(RealDisk(tmp_path)).open()))
     assert list(tmp_path.iterdir()) == []
     assert answers(memory) == answers(filled(AgentMemory(AGENT, config())))
 
@@ -45,7 +45,7 @@ def test_a_link_in_its_place_is_replaced_and_what_it_leads_to_left_alone(tmp_pat
     place.mkdir()
     other.write_text("kept")
     (place / FILE).symlink_to(other)
-    filled(AgentMemory(AGENT, config(), Databases(RealDisk(place))), 3)
+    filled(AgentMemory(AGENT, config(), Databases(RealDisk(place)).open()), 3)
     assert other.read_text() == "kept"
 
 
@@ -53,7 +53,7 @@ def test_after_a_failure_nothing_is_answered():
     """The fault is told once; each further question ends with it."""
     faults = []
     databases = Databases(None, faults.append)
-    memory = AgentMemory(AGENT, config(), databases)
+    memory = AgentMemory(AGENT, config(), databases.open())
     memory._database._connection.execute("DROP TABLE windows")
     with pytest.raises(DatabaseFailed):
         memory.apply(logged(artifact(), 0))
@@ -83,3 +83,15 @@ def test_a_failed_store_ends_the_process_which_starts_anew_from_the_record():
         made.restart_memory()
         assert made.ask(message, m.SignalsLogged).new_count == 0
         assert (made.stats().events, made.stats().overlays) == (2, 1)
+
+
+def test_questions_about_agents_that_have_learned_nothing_open_one_empty_store_for_all_of_them(monkeypatch):
+    """A store of its own for each question would be kept until the next collection of cycles."""
+    opened = []
+    monkeypatch.setattr(database, "_opened", lambda disk, of=database._opened: opened.append(disk) or of(disk))
+    with cluster() as made:
+        for agent_id in ("CLERK", "CLERK", "SCRIBE"):
+            assert made.ask(m.ReadOverlays(agent_id=agent_id, active_only=False), m.Overlays).overlays == []
+        assert opened == [None]
+        made.log(signal(0, 0))
+        assert len(opened) == 2
