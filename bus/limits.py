@@ -62,10 +62,6 @@ TAP_RING = 4096
 """Recent frames kept for --since."""
 TAP_RING_MAX_BYTES = 32 * 1024 * 1024
 """The same ring, bounded in bytes."""
-TAP_REPLAY_MS = 100
-"""Of each second of the broker's, what answers from that ring take together; one alone may take what the second
-before left.
-"""
 HIGH_WATER_MARK = 100_000
 """ZeroMQ high-water mark of what is sent; credit stays far below."""
 RECEIVE_MAX = 256

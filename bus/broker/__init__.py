@@ -15,5 +15,5 @@ waiting.py      bounded fair queues; sticky.py: key -> owner
 peers.py        peers, services, pending requests: on whose behalf, of whose share
 state.py        all of them, and the list of actions of the running step
 tap_record.py   what is said about every frame; tap_wire.py: batches, losses
-ring.py         recent frames, and answers from them within their share of the broker's time
+ring.py         recent frames, and answers from them piece by piece
 """

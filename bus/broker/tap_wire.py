@@ -18,8 +18,6 @@ from hobus.bus.messages.base import pack, unpack
 TAP_VERSION = 2
 LIVE, BODIES = b"t", b"b"
 _RING, _RING_BODIES = b"r", b"R"
-_SHORT_ARRAY = 0x90
-"""MessagePack: an array of less than sixteen begins with this and its length."""
 
 
 class TapBatch(NamedTuple):
@@ -48,8 +46,11 @@ class RingQuestion(NamedTuple):
 def live_batch(epoch: str, taps: Sequence[Tap], next_sequence: int, *, with_bodies: bool = False) -> bytes:
     """Consecutive records; an empty batch only says which sequence number comes next."""
     first = taps[0].sequence if taps else next_sequence
-    records = [list(record_of(tap, epoch, with_body=with_bodies)) for tap in taps]
-    return pack(["live", TAP_VERSION, epoch, first, records])
+    return pack(["live", TAP_VERSION, epoch, first, _records(taps, epoch, with_bodies=with_bodies)])
+
+
+def _records(taps: Sequence[Tap], epoch: str, *, with_bodies: bool) -> list[Any]:
+    return [list(record_of(tap, epoch, with_body=with_bodies)) for tap in taps]
 
 
 def ring_topic(nonce: str, since_s: float, *, with_bodies: bool = False) -> bytes:
@@ -69,10 +70,9 @@ def question_of(topic: bytes) -> RingQuestion | None:
     return RingQuestion(value, topic[:1] == _RING_BODIES) if 0 <= value < math.inf else None
 
 
-def ring_piece(head: Sequence[Any], records: bytes) -> bytes:
-    """One piece of a ring's answer; `records` are an array that is packed already, for several answers."""
-    fields = ["ring", TAP_VERSION, *head]
-    return bytes([_SHORT_ARRAY | len(fields) + 1]) + pack(fields)[1:] + records
+def ring_piece(head: Sequence[Any], taps: Sequence[Tap], epoch: str, *, with_bodies: bool) -> bytes:
+    """One piece of a ring's answer."""
+    return pack(["ring", TAP_VERSION, *head, _records(taps, epoch, with_bodies=with_bodies)])
 
 
 class TapAssembler:

@@ -195,7 +195,8 @@ class BrokerLoop:
                 self._listen(ready)
                 if self._told and any(may_stop(core.peers) for may_stop in self._told):
                     return
-            wait_ms = 0 if more or self._taps or tap.has_sent else self._wait_ms(now, at, tap.next_answer_at)
+            is_idle = not (more or self._taps or tap.has_sent or tap.is_answering)
+            wait_ms = self._wait_ms(now, at) if is_idle else 0
 
     def close(self) -> None:
         if self._remote is not None:

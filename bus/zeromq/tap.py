@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import zmq
 
 from hobus.bus import limits
-from hobus.bus.broker.ring import Replays, Ring
+from hobus.bus.broker.ring import Ring
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
 from hobus.bus.clock import SystemClock
@@ -34,7 +34,7 @@ class TapPublisher:
         self._clock = clock
         self._batch_max = limits.BATCH_MAX
         self._ring = Ring(frames_max=limits.TAP_RING, bytes_max=limits.TAP_RING_MAX_BYTES)
-        self._replays = Replays(self._ring, ms_per_s=limits.TAP_REPLAY_MS, answers_max=limits.TAP_HWM)
+        self._answers: dict[bytes, Iterator[bytes]] = {}  # on their way, by the topic that asks
         self._listened: set[bytes] = set()
         self._newly: set[bytes] = set()
         self._next_sequence = 1
@@ -47,9 +47,9 @@ class TapPublisher:
         private_ipc(endpoint)
 
     @property
-    def next_answer_at(self) -> float | None:
-        """When a ring's answer goes on (monotonic clock); None if there is none on its way."""
-        return self._replays.next_at
+    def is_answering(self) -> bool:
+        """Whether an answer of the ring is on its way."""
+        return bool(self._answers)
 
     def publish(self, taps: list[Tap]) -> None:
         """These frames, in order, are on their way to live readers and in the ring."""
@@ -70,44 +70,35 @@ class TapPublisher:
         """Whether there may be more: asked again before the loop waits."""
         for _ in range(self._batch_max):
             try:
-                message = self.socket.recv(zmq.NOBLOCK, copy=False)
+                data = self.socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return False
-            data = message.bytes
             if data:
-                self._subscription(data[0], data[1:], is_said=_is_said(message))
+                self._subscription(data[0], data[1:])
         return True
 
     def answer_some(self) -> None:
-        """One more piece of one ring's answer is sent, if there is one and it is time."""
-        if not self._replays:
-            return
-        began = self._clock.monotonic()
-        piece = self._replays.next_piece(began)
-        if piece is not None:
-            self._send(*piece)
-            ended = self._clock.monotonic()
-            self._replays.took(ended - began, ended)
+        """One more piece of an answer of the ring is sent, if there is one: of who asked first, then of the next."""
+        for topic in list(self._answers):
+            piece = next(self._answers[topic], None)
+            if piece is not None:
+                self._send(topic, piece)
+                return
+            del self._answers[topic]
 
-    def _subscription(self, verb: int, topic: bytes, *, is_said: bool) -> None:
-        """That nobody listens any more is believed of ZeroMQ alone, which tells it once the last reader is gone.
-
-        It passes on as well what somebody says who never listened. One that says it, and did, is paid for until another
-        has gone.
-        """
+    def _subscription(self, verb: int, topic: bytes) -> None:
+        """A reader has come, or the last one of a topic has left."""
         if verb == _UNSUBSCRIBE:
-            if not is_said:
-                self._listened.discard(topic)
-            self._replays.drop(topic)
+            self._listened.discard(topic)
+            self._answers.pop(topic, None)
         elif verb == _SUBSCRIBE and topic in (LIVE, BODIES):
             self._listened.add(topic)
             self._newly.add(topic)
-        elif verb == _SUBSCRIBE and (question := question_of(topic)) is not None:
+        elif verb == _SUBSCRIBE and (question := question_of(topic)) and len(self._answers) < limits.TAP_HWM:
             since = self._clock.now() - question.since_s
-            answer = self._ring.answer(
+            self._answers[topic] = self._ring.answer(
                 self._epoch, since=since, next_sequence=self._next_sequence, with_bodies=question.with_bodies
             )
-            self._replays.begin(topic, answer)
 
     def _send_live(self, topic: bytes, taps: list[Tap]) -> None:
         self._send(topic, live_batch(self._epoch, taps, self._next_sequence, with_bodies=topic == BODIES))
@@ -121,14 +112,6 @@ class TapPublisher:
 
     def close(self) -> None:
         self.socket.close(linger=0)
-
-
-def _is_said(message: zmq.Frame) -> bool:
-    """Whether it came by a connection, and is not ZeroMQ's own word."""
-    try:
-        return int(message.get(zmq.SRCFD)) >= 0
-    except zmq.ZMQError:
-        return False
 
 
 class TapReader:

@@ -35,14 +35,6 @@ def check(tmp_path: Path, who: str, during: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(("who", "during"), [("ho1", "tool"), ("launcher", "reply")])
-def test_a_kill_at_a_moment_costs_nothing(tmp_path: Path, who: str, during: str):
-    """One answer, the same again, a whole record; what had to be done once more is counted."""
-    counts = check(tmp_path, who, during)["counts"]
-    assert counts["answers"] == 1 and counts["model_calls"] == 3
-    assert counts["tool_runs"] == 1 + (who == "ho1")
-
-
 def _drills() -> list[ParameterSet]:
     """Everybody at every moment; `.ci/run` takes those whom no other kill test hits, each at one moment, and leaves the rest."""
     return [

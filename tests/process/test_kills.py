@@ -33,16 +33,6 @@ def test_a_kill_costs_no_answer_and_doubles_no_effect(tmp_path: Path, process: s
     assert faults_of(cell) == [], cell
 
 
-@pytest.mark.parametrize(
-    "point",
-    [pytest.param(one, marks=pytest.mark.slow if one == "tool_effect" else pytest.mark.matrix) for one in POINTS],
-)
-def test_an_undisturbed_turn_is_what_the_kills_are_compared_with(tmp_path: Path, point: str):
-    """The same turn without a kill: the holding at its point changes nothing."""
-    cell = run_cell(tmp_path, "nobody", point, "charge_unkeyed")
-    assert faults_of(cell) == [], cell
-
-
 @pytest.mark.parametrize(("tool", "runs", "code"), [("charge_keyed", 2, ""), ("charge_unkeyed", 1, "unknown_outcome")])
 def test_an_executor_that_dies_behind_an_effect_leaves_one_effect(tmp_path: Path, tool: str, runs: int, code: str):
     """With our key the tool runs again and the outside knows the key; without one it is in doubt, said, and not run."""

@@ -1,11 +1,10 @@
-"""MCP servers in turns of a whole cluster: the reference servers, their deaths, and the deaths of who uses them."""
+"""MCP servers in turns of a whole cluster: the reference servers, where they run, and who stops them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -112,56 +111,6 @@ def test_the_reference_everything_server_over_http(cluster: Cluster):
     finally:
         server.kill()
         server.wait()
-
-
-@pytest.mark.parametrize(
-    ("whom", "kind"),
-    [("server", "writes"), ("worker", "idempotent")],
-)
-def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, kind: str):
-    """SIGKILL to the server, or to the worker: what may run twice does, what may not is unknown_outcome.
-
-    Never run again in silence, and no process is left of what died.
-    """
-    servers = {"s": scripted(tmp_path, idempotent=["slow"] if kind == "idempotent" else [])}
-    words = configure(cluster, servers, tools=["s__slow"], permitted=["s__slow"])
-    cluster.up(*words)
-    wait_ready(cluster, "s")
-    asked = cluster.start_ask(use("s__slow"))
-    effects = tmp_path / "effects"
-    eventually(lambda: effects.exists() and effects.read_text().count("slow") == 1)
-    server = psutil.Process(int((tmp_path / "pid").read_text()))
-    if whom == "worker":
-        cluster.kill("ho1/1")
-    else:
-        server.send_signal(signal.SIGKILL)
-    eventually(lambda: not psutil.pid_exists(server.pid) or server.status() == psutil.STATUS_ZOMBIE)
-    if kind == "idempotent":
-        eventually(lambda: effects.read_text().count("slow") == 2)
-        keys = {line.split()[1] for line in effects.read_text().splitlines()}
-        assert len(keys) == 1
-        asked.kill()
-        asked.communicate()
-        return
-    out, err = asked.communicate(timeout=120)
-    assert b"unknown_outcome" in out, (out, err)
-    assert effects.read_text().count("slow") == 1
-    (failed,) = cluster.entries("WO_FAILED")
-    assert failed.reason == "unknown_outcome"
-    wait_ready(cluster, "s")
-    assert cluster.verify().tail == "clean"
-
-
-def test_two_workers_have_a_server_each_and_the_tools_are_told_once(cluster: Cluster, tmp_path: Path):
-    """Killing one worker's server takes nothing from the other."""
-    words = configure(cluster, {"s": scripted(tmp_path, reads=["*"])}, tools=["s__*"], permitted=["s__*"])
-    cluster.up(*words, "--scale", "ho1=2")
-    wait_ready(cluster, "s", workers=2)
-    (row,) = [row for row in tools_of(cluster)["tools"] if row["tool_id"] == "s__effect"]
-    assert [worker.partition("@")[0] for worker in row["workers"]] == ["ho1/1", "ho1/2"]
-    psutil.Process(int((tmp_path / "pid").read_text())).kill()
-    for _ in range(6):
-        assert "did effect" in cluster.ask(use("s__effect"))["response"]
 
 
 def count_in(cluster: Cluster, session: str = "") -> tuple[str, int, bool, str]:

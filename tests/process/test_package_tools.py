@@ -1,15 +1,13 @@
-"""Tools of an installed Python package in a whole cluster: a turn, a death while one runs, and packages that are none."""
+"""Tools of an installed Python package in a whole cluster: a turn, and packages that are none."""
 
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from bench.cluster import Cluster, cluster_in, eventually
@@ -67,31 +65,15 @@ def invite(size: Size, at: datetime.datetime, guest: Guest, seats: Annotated[int
     "Invites a guest."
     return {"types": [type(one).__name__ for one in (size, at, guest)], "guest": guest, "size": size, "at": at}
 
-def _effect(directory, call):
-    with open(os.path.join(directory, "effects"), "a") as file:
-        file.write(call.idempotency_key + "\\n")
-    with open(os.path.join(directory, "pid"), "w") as file:
-        file.write(str(os.getpid()))
-    if os.path.exists(os.path.join(directory, "quick")):
-        time.sleep(0.2)
-    else:
-        until = time.monotonic() + 60
-        while not os.path.exists(os.path.join(directory, "release")) and time.monotonic() < until:
-            time.sleep(0.01)
-    return "done"
-
 @tool(idempotent=False, writes=True)
 def pay(directory: str, *, call: Invocation) -> str:
     "Pays, once."
-    return _effect(directory, call)
-
-@tool(idempotent=True, writes=True)
-def put(directory: str, *, call: Invocation) -> str:
-    "Puts something to its place."
-    return _effect(directory, call)
+    with open(os.path.join(directory, "effects"), "a") as file:
+        file.write(call.idempotency_key + "\\n")
+    return "done"
 """
 
-NAMES = ["double", "refuse", "blunder", "invite", "pay", "put", "repeat", "draw"]
+NAMES = ["double", "refuse", "blunder", "invite", "pay", "repeat", "draw"]
 
 
 def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:
@@ -146,25 +128,6 @@ def test_the_author_of_a_tool_sees_what_it_printed_and_raised_and_the_model_does
     offline = cluster("session show", answer["session_id"], "--json").json["tool_texts"]
     assert offline == [text]
     assert cluster.verify().tail == "clean"
-
-
-@pytest.mark.parametrize("tool", ["pay", "put"])
-def test_a_death_while_a_tool_runs(tested: Cluster, tmp_path: Path, tool: str):
-    """SIGKILL to its process: it is not tried again by the worker itself; in doubt is what may not run twice."""
-    before = len(tested.entries("WO_FAILED"))
-    asked = tested.start_ask(use(tool, directory=str(tmp_path)))
-    effects, pid = tmp_path / "effects", tmp_path / "pid"
-    eventually(lambda: pid.exists() and pid.read_text() and effects.read_text().count("\n") == 1)
-    (tmp_path / "quick").touch()
-    running = psutil.Process(int(pid.read_text()))
-    running.send_signal(signal.SIGKILL)
-    eventually(lambda: not psutil.pid_exists(running.pid) or running.status() == psutil.STATUS_ZOMBIE)
-    out, err = asked.communicate(timeout=120)
-    keys = effects.read_text().split()
-    assert len(keys) == 1
-    (failed,) = tested.entries("WO_FAILED")[before:]
-    assert failed.reason == ("unknown_outcome" if tool == "pay" else "tool_failed")
-    assert failed.reason.encode() in out, (out, err)
 
 
 def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Path):

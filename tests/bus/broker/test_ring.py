@@ -1,8 +1,6 @@
-"""Answers of the ring: shared by who asks at the same time, exact whatever happens meanwhile, nothing held for them."""
+"""Answers of the ring: exact whatever happens meanwhile, nothing held for them."""
 
 from __future__ import annotations
-
-from itertools import zip_longest
 
 import pytest
 from hypothesis import strategies as st
@@ -12,7 +10,6 @@ from hobus.bus.broker.ring import Ring
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.broker.tap_wire import TapAssembler, live_batch
 from hobus.bus.envelope import Kind, header
-from hobus.bus.messages.base import pack, unpack
 from tests.laws import law
 
 
@@ -26,60 +23,6 @@ def sequences(pieces):
     assembler = TapAssembler(wants_ring=True)
     (batch,) = [batch for piece in pieces for batch in assembler.feed(piece)]
     return [record.sequence for record in batch.records], batch.lost
-
-
-@pytest.fixture
-def encoded(monkeypatch):
-    """The numbers of the frames that were encoded, in order."""
-    numbers, encode = [], ring_module.record_of
-
-    def counted(one, epoch, *, with_body):
-        numbers.append(one.sequence)
-        return encode(one, epoch, with_body=with_body)
-
-    monkeypatch.setattr(ring_module, "record_of", counted)
-    return numbers
-
-
-def test_sixteen_that_ask_at_once_cost_little_more_than_one(encoded):
-    """Also from different times on: but for the ends of an answer, each frame is encoded once with and once without bodies."""
-    ring = Ring(frames_max=4096, bytes_max=10**7)
-    ring.add([tap(n) for n in range(4000)])
-    answers = [
-        (since, ring.answer("e", since=float(since), next_sequence=4000, with_bodies=since % 2 == 0))
-        for since in range(100, 116)
-    ]
-    arrived = {since: [] for since, _ in answers}
-    for pieces in zip_longest(*(answer for _, answer in answers)):
-        for (since, _), piece in zip(answers, pieces, strict=True):
-            arrived[since] += [piece] if piece is not None else []
-    for since, pieces in arrived.items():
-        assert sequences(pieces) == (list(range(since, 4000)), 0)
-    assert len(encoded) <= 2 * 4000 + 16 * 2 * 64
-
-
-def test_what_was_encoded_is_given_back_once_nobody_asks(encoded):
-    """The next one who asks pays for itself."""
-    ring = Ring(frames_max=4096, bytes_max=10**7)
-    ring.add([tap(n) for n in range(128)])
-    first = list(ring.answer("e", since=0.0, next_sequence=128))
-    assert list(ring.answer("e", since=0.0, next_sequence=128)) == first
-    assert len(encoded) == 128 + 64  # the last piece may still grow
-    ring.forget_encoded()
-    assert list(ring.answer("e", since=0.0, next_sequence=128)) == first
-    assert len(encoded) == 128 + 64 + 128
-
-
-def test_what_is_kept_encoded_leaves_with_its_frames():
-    """A ring that is asked for ever holds no more than what is in it, encoded once of each kind."""
-    ring = Ring(frames_max=128, bytes_max=10**7)
-    endless = ring.answer("e", since=0.0, next_sequence=1)
-    for start in range(1, 20_000, 100):
-        ring.add([tap(n, body=b"x" * 1000) for n in range(start, start + 100)])
-        answer = ring.answer("e", since=0.0, next_sequence=start + 100, with_bodies=True)
-        assert sum(map(len, answer)) < 128 * 1500
-        assert sum(map(len, ring._encoded.values())) < 2 * 128 * 1500
-    assert sequences(endless) == ([], 0)
 
 
 def test_an_answer_reaches_to_the_question_whatever_comes_before_its_first_piece():
@@ -119,15 +62,6 @@ def test_frames_that_leave_the_ring_before_their_turn_are_counted_as_lost(sizes,
     assert set(seen) <= set(wanted)
     assert len(seen) + lost == len(wanted)
     assert number > 301 or lost == 0
-
-
-def test_a_piece_is_the_message_that_it_would_be_if_it_was_packed_whole():
-    """Head and records are joined as bytes."""
-    ring = Ring(frames_max=9, bytes_max=999)
-    ring.add([tap(1), tap(2)])
-    (piece,) = ring.answer("e", since=0.0, next_sequence=3)
-    assert pack(unpack(piece)) == piece
-    assert unpack(piece)[:8] == ["ring", 2, "e", 1.0, 1, 3, 2, True]
 
 
 @pytest.mark.parametrize("between", [0, 40])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -70,7 +68,6 @@ def test_while_nobody_listens_nothing_is_encoded_hashed_or_sent(publisher, monke
         raise AssertionError("a record was made for nobody")
 
     monkeypatch.setattr("hobus.bus.broker.tap_wire.record_of", never)
-    monkeypatch.setattr("hobus.bus.broker.ring.record_of", never)
     for first in range(1, 300, 3):
         publisher.publish(taps(first))
     assert (publisher.sent, publisher.encoded) == ([], 0)
@@ -80,20 +77,16 @@ def test_while_nobody_listens_nothing_is_encoded_hashed_or_sent(publisher, monke
 def test_each_kind_of_reader_costs_one_encoding_and_bodies_go_where_they_are_asked_for(publisher):
     """Ten readers of headers are one encoding; that the last one has left ends it."""
     for _ in range(10):
-        publisher._subscription(1, LIVE, is_said=True)
+        publisher._subscription(1, LIVE)
     publisher.publish(taps(1))
     assert (publisher.encoded, [topic for topic, _ in publisher.sent]) == (1, [LIVE])
     assert SECRET not in publisher.sent[0][1]
-    publisher._subscription(1, BODIES, is_said=True)
+    publisher._subscription(1, BODIES)
     publisher.sent.clear()
     publisher.publish(taps(4))
     assert sorted((topic, SECRET in payload) for topic, payload in publisher.sent) == [(BODIES, True), (LIVE, False)]
-    publisher._subscription(0, LIVE, is_said=True)  # somebody's word, who may never have listened
-    publisher.sent.clear()
-    publisher.publish(taps(7))
-    assert len(publisher.sent) == 2
-    publisher._subscription(0, LIVE, is_said=False)
-    publisher._subscription(0, BODIES, is_said=False)
+    publisher._subscription(0, LIVE)
+    publisher._subscription(0, BODIES)
     publisher.sent.clear()
     publisher.publish(taps(10))
     assert publisher.sent == []
@@ -104,8 +97,8 @@ def test_the_ring_answers_on_the_topic_that_asked_piece_by_piece(publisher, with
     """With bodies only where the topic says so; then it is done."""
     publisher.publish(taps(1, 100))
     topic = ring_topic("n", 60.0, with_bodies=with_bodies)
-    publisher._subscription(1, topic, is_said=True)
-    while publisher.next_answer_at is not None:
+    publisher._subscription(1, topic)
+    while publisher.is_answering:
         publisher.answer_some()
     assert [sent for sent, _ in publisher.sent] == [topic, topic]
     assert [SECRET in payload for _, payload in publisher.sent] == [with_bodies, with_bodies]
@@ -114,10 +107,10 @@ def test_the_ring_answers_on_the_topic_that_asked_piece_by_piece(publisher, with
 def test_what_is_tapped_between_a_question_and_its_answer_is_shown_once(publisher):
     """The loop hears a question, publishes what it has forwarded, and answers then: the answer reaches to the question."""
     publisher.publish(taps(1))
-    publisher._subscription(1, LIVE, is_said=True)
-    publisher._subscription(1, ring_topic("n", 60.0), is_said=True)
+    publisher._subscription(1, LIVE)
+    publisher._subscription(1, ring_topic("n", 60.0))
     publisher.publish(taps(4))
-    while publisher.next_answer_at is not None:
+    while publisher.is_answering:
         publisher.answer_some()
     assembler = TapAssembler(wants_ring=True)
     batches = [batch for _, payload in publisher.sent for batch in assembler.feed(payload)]
@@ -125,16 +118,27 @@ def test_what_is_tapped_between_a_question_and_its_answer_is_shown_once(publishe
     assert sum(batch.beats + batch.lost for batch in batches) == 0
 
 
-@pytest.mark.parametrize("is_said", [True, False])
-def test_a_reader_that_left_is_answered_no_more(publisher, is_said):
-    """The rest of its answer is dropped, whether it said so or is gone."""
+def test_who_asked_first_is_answered_first_and_not_more_than_so_many_are(publisher, monkeypatch):
+    """Those who ask and leave, again and again, take nothing from it; beyond the bound a question has no answer."""
+    monkeypatch.setattr(limits, "TAP_HWM", 2)
+    publisher.publish(taps(1, 100))
+    first, second, third = (ring_topic(name, 60.0) for name in ("1", "2", "3"))
+    for topic in (first, second, third):
+        publisher._subscription(1, topic)
+    while publisher.is_answering:
+        publisher.answer_some()
+    assert [topic for topic, _ in publisher.sent] == [first, first, second, second]
+
+
+def test_a_reader_that_left_is_answered_no_more(publisher):
+    """The rest of its answer is dropped."""
     publisher.publish(taps(1, 300))
     topic = ring_topic("n", 60.0)
-    publisher._subscription(1, topic, is_said=True)
+    publisher._subscription(1, topic)
     publisher.answer_some()
-    publisher._subscription(0, topic, is_said=is_said)
+    publisher._subscription(0, topic)
     publisher.answer_some()
-    assert (len(publisher.sent), publisher.next_answer_at) == (1, None)
+    assert (len(publisher.sent), publisher.is_answering) == (1, False)
 
 
 def test_readers_that_come_together_are_greeted_together(publisher):
@@ -144,97 +148,8 @@ def test_readers_that_come_together_are_greeted_together(publisher):
     def receive(*_arguments, **_options):
         if not waiting:
             raise zmq.Again
-        return zmq.Frame(waiting.pop())
+        return waiting.pop()
 
     publisher.socket = SimpleNamespace(recv=receive, close=publisher.socket.close)
     publisher.hear()
     assert sorted(topic for topic, _ in publisher.sent) == [BODIES, LIVE]
-
-
-def test_nonsense_of_a_connection_that_is_gone_already_is_nobodys(publisher):
-    """ZeroMQ cannot say any more by which descriptor it came."""
-    waiting = [b"nonsense"] * 3
-
-    class Orphan:
-        bytes = b"nonsense"
-
-        def get(self, _option):
-            raise zmq.ZMQError(zmq.EINVAL)
-
-    def receive(*_arguments, **_options):
-        if not waiting:
-            raise zmq.Again
-        waiting.pop()
-        return Orphan()
-
-    publisher.socket = SimpleNamespace(recv=receive, close=publisher.socket.close)
-    publisher.hear()
-    assert not waiting and not publisher.sent
-
-
-def test_a_replay_takes_its_share_of_the_brokers_time_and_says_when_it_goes_on(publisher, monkeypatch):
-    """Each piece takes ten milliseconds here; after those of the last second there is a pause (`limits.TAP_REPLAY_MS`)."""
-    publisher.publish(taps(1, 64 * 30))
-    publisher._subscription(1, ring_topic("n", 60.0), is_said=True)
-
-    def slow(topic, payload):
-        publisher.sent.append((topic, payload))
-        publisher._clock.at += 0.01
-
-    monkeypatch.setattr(publisher, "_send", slow)
-    for _ in range(100):
-        publisher.answer_some()
-    at_once = limits.TAP_REPLAY_MS // 10
-    assert at_once <= len(publisher.sent) <= at_once + 2
-    publisher._clock.at = publisher.next_answer_at
-    publisher.answer_some()
-    publisher.answer_some()
-    assert len(publisher.sent) <= at_once + 3
-    assert publisher.next_answer_at - publisher._clock.at == pytest.approx(
-        0.01 / (limits.TAP_REPLAY_MS / 1000), rel=0.2
-    )
-
-
-GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" * 32
-READY = b"\x04\x19\x05READY\x0bSocket-Type\0\0\0\x03SUB"
-
-
-@pytest.mark.process
-def test_nobody_but_the_last_reader_ends_what_is_sent_to_readers(tmp_path):
-    """Over real sockets: not one of two that leaves, nor a stranger that unsubscribes from what it never had."""
-    tmp_path.chmod(0o700)
-    settings = settings_with()
-    zeromq, clock = ZeroMQ(settings), HandClock()
-    made = TapPublisher(zeromq, f"ipc://{tmp_path}/t", epoch="e", clock=clock)
-    readers, stranger = [zeromq.feed(zmq.SUB) for _ in range(2)], socket.socket(socket.AF_UNIX)
-
-    def settle(*listened):
-        for _ in range(30):
-            made.hear()
-            time.sleep(0.01)
-        assert made._listened == set(listened)
-
-    try:
-        for reader, topic in zip(readers, (LIVE, BODIES), strict=True):
-            reader.setsockopt(zmq.SUBSCRIBE, LIVE)
-            reader.setsockopt(zmq.SUBSCRIBE, topic)
-            reader.connect(f"ipc://{tmp_path}/t")
-            clock.at += 1.0
-            settle(LIVE, topic)
-        clock.at += 1.0
-        stranger.connect(f"{tmp_path}/t")
-        stranger.sendall(GREETING + READY)
-        settle(LIVE, BODIES)
-        stranger.sendall(b"\0\x02\0" + LIVE + b"\0\x02\0" + BODIES)
-        settle(LIVE, BODIES)
-        stranger.close()
-        readers[0].close(linger=0)
-        settle(LIVE, BODIES)
-        readers[1].close(linger=0)
-        settle()
-    finally:
-        stranger.close()
-        for reader in readers:
-            reader.close(linger=0)
-        made.close()
-        zeromq.close()
