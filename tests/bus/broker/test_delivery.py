@@ -53,30 +53,6 @@ def test_a_reply_goes_to_the_requester_stamped_with_the_worker(rig):
     assert (got.header.destination, got.body, got.header.type) == ("ho2/1@a", b"done", "wo.receipt")
 
 
-def test_a_workers_failure_passes_and_ends_the_request(rig):
-    """A typed failure of the handler reaches the requester unchanged; a second answer finds nobody."""
-    ho2, ho1 = pair(rig)
-    rig.order(ho2, "WO-1")
-    body = encode(Failure(code="rejected", retryable=False, detail="no"), BIG)
-    rig.frame(ho1, header(Kind.FAILURE, "f", correlation_id="WO-1", type=Failure.TYPE), body)
-    rig.reply(ho1, "WO-1")
-    assert rig.answers(ho2) == [("WO-1", "rejected")]
-
-
-def test_stream_frames_pass_without_ending_the_request(rig):
-    """Any number of stream frames may precede the one reply."""
-    ho2, ho1 = pair(rig)
-    rig.order(ho2, "WO-1")
-    for part in (b"a", b"b"):
-        rig.frame(ho1, header(Kind.STREAM, "s", correlation_id="WO-1", type="stream.delta"), part)
-    rig.reply(ho1, "WO-1")
-    assert [(got.header.kind, got.body) for got in rig.got(ho2)] == [
-        (Kind.STREAM, b"a"),
-        (Kind.STREAM, b"b"),
-        (Kind.REPLY, b"receipt"),
-    ]
-
-
 def test_a_reply_of_another_type_than_the_catalogs_is_an_internal_failure(rig):
     """A worker cannot answer with something the requester did not ask for; its slot is free again."""
     ho2, ho1 = pair(rig, slots=1)
@@ -123,33 +99,6 @@ def test_a_published_frame_is_denied_while_the_catalog_publishes_nothing(rig):
     ho1 = rig.client("ho1/1@a")
     rig.frame(ho1, header(Kind.PUBLISH, "p1", type="ledger.entry_committed"))
     assert [tap.code for tap in rig.taps if tap.verdict == "denied"] == ["unknown_type"]
-
-
-def test_a_service_that_nobody_offers_fails_after_the_grace(rig):
-    """Within bus.service_grace_ms of nobody offering it a request waits, then it is no_route and retryable."""
-    ho2 = rig.client("ho2/1@a")
-    rig.order(ho2, "WO-1")
-    rig.advance(2.99)
-    assert rig.answers(ho2) == []
-    rig.advance(0.02)
-    (got,) = rig.got(ho2)
-    assert (got.failure.code, got.failure.retryable) == ("no_route", True)
-    rig.order(ho2, "WO-2")
-    assert rig.answers(ho2) == [("WO-2", "no_route")]  # nobody has offered it for the grace: at once
-
-
-def test_a_restart_within_the_grace_recovers_the_request(rig):
-    """The worker is lost and comes back as a new incarnation within the grace: the caller gets its reply."""
-    ho2, ho1 = pair(rig)
-    rig.order(ho2, "WO-1")
-    rig.lost(ho1)
-    rig.advance(2.0)
-    again = rig.worker("ho1/1@b", b"new", state="starting")
-    rig.ready(again)
-    (got,) = [got for got in rig.got(again) if got.header.kind == Kind.REQUEST]
-    assert (got.header.message_id, got.header.attempt) == ("WO-1", 2)
-    rig.reply(again, "WO-1")
-    assert rig.answers(ho2) == [("WO-1", "")]
 
 
 def test_a_full_queue_is_busy_at_once(monkeypatch: pytest.MonkeyPatch):
@@ -237,19 +186,6 @@ def test_a_huge_deadline_is_only_a_long_one(rig):
     assert rig.requests(ho1) == ["WO-1"]
 
 
-def test_a_lost_worker_is_answered_by_another_with_the_next_attempt(rig):
-    """Redeliverable work moves on; the first worker's late reply does not count."""
-    ho2, first = pair(rig)
-    rig.order(ho2, "WO-1")
-    second = rig.worker("ho1/2@a")
-    rig.lost(first)
-    (got,) = rig.got(second)
-    assert (got.header.message_id, got.header.attempt) == ("WO-1", 2)
-    rig.reply(first, "WO-1", b"late")
-    rig.reply(second, "WO-1", b"mine")
-    assert [got.body for got in rig.got(ho2)] == [b"mine"]
-
-
 def test_attempts_are_bounded_and_end_as_a_dead_letter():
     """After bus.attempts_max deliveries the caller is told peer_lost; a dead letter is counted and tapped."""
     rig = Rig(attempts_max=3)
@@ -306,17 +242,6 @@ def test_an_instance_that_comes_within_the_grace_gets_what_waits_for_it(rig):
     late = rig.worker("ho1/7@a", state="starting")
     rig.ready(late)
     assert rig.requests(late) == ["WO-1"]
-
-
-def test_a_cancel_takes_a_waiting_request_out_of_the_queue(rig):
-    """It is answered as cancelled and never delivered."""
-    ho2, ho1 = pair(rig, slots=1)
-    rig.order(ho2, "WO-1")
-    rig.order(ho2, "WO-2")
-    rig.cancel(ho2, "WO-2")
-    rig.reply(ho1, "WO-1")
-    assert rig.answers(ho2) == [("WO-2", "cancelled"), ("WO-1", "")]
-    assert rig.requests(ho1) == ["WO-1"]
 
 
 def test_a_cancel_follows_the_request_to_its_worker_whose_answer_counts(rig):
@@ -396,18 +321,6 @@ def test_only_the_requester_may_cancel(rig):
     rig.cancel(stranger, "WO-1")
     assert [got.header.kind for got in rig.got(ho1)] == [Kind.REQUEST]
     assert rig.core.counts["denied"] == 1
-
-
-def test_the_loss_of_a_requester_does_not_cancel_and_its_successor_gets_the_answer(rig):
-    """A successor of the same role asks with the same id and joins; the worker, told so, does the work once."""
-    ho2, ho1 = pair(rig)
-    rig.order(ho2, "WO-1")
-    rig.lost(ho2)
-    successor = rig.client("ho2/1@b", b"next")
-    rig.order(successor, "WO-1")
-    rig.reply(ho1, "WO-1")
-    assert rig.answers(successor) == [("WO-1", "")]
-    assert rig.requests(ho1) == ["WO-1", "WO-1"]  # that somebody else asks, so that it says again what it streamed
 
 
 def test_an_answer_for_a_lost_requester_is_late_and_goes_nowhere(rig):

@@ -47,18 +47,6 @@ def test_full_slots_and_a_full_mailbox_are_two_limits():
     assert least_loaded([boxed], slotted=True, mailbox_max=1) is boxed
 
 
-def test_credit_is_never_exceeded_and_returns_with_each_answer(rig):
-    """A worker with two slots has at most two orders; each answer brings the next, in order."""
-    ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=2)
-    for number in range(4):
-        rig.order(ho2, f"WO-{number}")
-    assert rig.requests(ho1) == ["WO-0", "WO-1"]
-    rig.reply(ho1, "WO-1")
-    assert rig.requests(ho1) == ["WO-2"]
-    rig.reply(ho1, "WO-0")
-    assert rig.requests(ho1) == ["WO-3"]
-
-
 def test_credit_frames_change_the_number_of_slots(rig):
     """More credit delivers what waits; credit 0 stops delivery without harming what runs."""
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=0)
@@ -98,16 +86,6 @@ def test_a_worker_that_is_not_routable_gets_nothing_until_it_is_ready(rig, state
     assert rig.requests(ho1) == []
     rig.ready(ho1, "degraded")
     assert rig.requests(ho1) == ["WO-1"]
-
-
-def test_a_key_stays_with_its_first_owner_whatever_the_load(rig):
-    """Once assigned, all requests of a key go to the owner, which others' idleness does not change."""
-    host = rig.client("host/1@a")
-    workers = [rig.worker(f"ho2/{n}@a") for n in range(3)]
-    for number in range(5):
-        rig.ask(host, f"t{number}", "ho2", "ho2.turn", key="session-1")
-    holders = {worker: rig.requests(worker) for worker in workers}
-    assert sorted(map(len, holders.values())) == [0, 0, 5]
 
 
 def test_keys_spread_over_the_workers(rig):
@@ -173,23 +151,6 @@ def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on(monkeypatch):
     rig.reply(gateway, "WO-2", type_name="gateway.response")
     rig.advance(11)
     assert not rig.core._state.services["gateway"].sticky._owners
-
-
-def test_senders_take_turns(monkeypatch):
-    """One sender with a long queue does not keep another waiting behind all of it."""
-    monkeypatch.setattr(limits, "SERVICE_WEIGHT", 1)
-    rig = Rig()
-    first, second = rig.client("ho2/1@a"), rig.client("ho2/2@a")
-    ho1 = rig.worker("ho1/1@a", slots=1)
-    for number in range(4):
-        rig.order(first, f"A{number}")
-    for number in range(2):
-        rig.order(second, f"B{number}")
-    seen = []
-    while wanted := rig.requests(ho1):
-        seen += wanted
-        rig.reply(ho1, wanted[-1])
-    assert seen == ["A0", "A1", "B0", "A2", "B1", "A3"]
 
 
 def test_low_priority_waits_behind_other_work(rig, monkeypatch):
