@@ -26,7 +26,8 @@ from tests.process.test_tool_children import make
 pytestmark = pytest.mark.process
 
 PACKAGE = """
-import asyncio, os, subprocess, time
+import asyncio, os, subprocess, sys, time
+HAD = "hobus.launch.app.cluster" in sys.modules
 from hobus import tool
 
 @tool(idempotent=True, writes=False, timeout=300)
@@ -72,8 +73,13 @@ def sleeps(s: float) -> str:
     "A def, which may run a loop of its own."
     asyncio.run(asyncio.sleep(s))
     return str(os.getpid())
+
+@tool(idempotent=True, writes=False)
+def had() -> bool:
+    "Whether what a file with an agent imports was loaded before its process was made."
+    return HAD
 """
-TOOLS = ("waits", "blocks", "deaf", "program", "sleeps")
+TOOLS = ("waits", "blocks", "deaf", "program", "sleeps", "had")
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +105,7 @@ async def runner(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     """Nothing of it is left afterwards."""
     monkeypatch.setenv("PYTHONPATH", f"{directory}:{ROOT}")
     made = runner_of()
-    for name in TOOLS[:-1]:
+    for name in TOOLS[:-2]:
         made.share(name)
     pids = [int((await run(made, "waits", s=0)).text.strip('"')), int((await run(made, "sleeps", s=0)).text.strip('"'))]
     yield made
@@ -123,6 +129,11 @@ async def test_sixty_four_that_wait_take_as_long_as_one(runner: ChildToolRunner,
     assert took_s < 40  # the machine may be busy; one after the other it would be 128 s
     if tool == "waits":
         assert {result.printed for result in results} == {"waits 2.0\nwaited 2.0\n"}
+
+
+async def test_what_a_file_with_an_agent_imports_is_loaded_once_for_all_processes(runner: ChildToolRunner) -> None:
+    """Each process would do ten times its work for it."""
+    assert (await run(runner, "had")).text == "true"
 
 
 async def test_beyond_children_max_a_def_waits_its_turn(runner: ChildToolRunner) -> None:

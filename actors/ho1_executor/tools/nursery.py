@@ -1,8 +1,9 @@
 """Makes tool processes by forking: a process that holds no loop, no socket of its worker's and no secret of anybody's.
 
-Forked while its worker is being made, or a fresh interpreter where that is over; it loads nothing more, so that a tool
-process costs milliseconds whenever one is needed. Each is forked twice, the process between ending at once: so the
-kernel gives it to the worker, which is subreaper, and the worker alone ends it and learns of its end.
+Forked while its worker is being made, or a fresh interpreter where that is over; it loads, once, what any of them would
+and nothing of anybody else's, so that a tool process costs milliseconds whenever one is needed. Each is forked twice,
+the process between ending at once: so the kernel gives it to the worker, which is subreaper, and the worker alone ends
+it and learns of its end.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
 
 _ANSWER_S = 10.0
 """A fork takes milliseconds, a fresh interpreter a second; who does not answer by then is stopped, and is replaced."""
+_APP_NAMES = ("Agent", "Cluster")
+"""What a file with an agent and its tools imports beside `tool`: ten times the work of a tool process without it."""
 _PID_BYTES = 4
 _REPARENTED_S = 0.0005
 """Between two looks at whether the process between has ended."""
@@ -93,6 +96,8 @@ def _serve(worker: int) -> None:
     [descriptor] = keeper.only_sockets(worker, is_kept=False)
     line = socket.socket(fileno=descriptor)
     importlib.import_module(child_main.ENTRY_POINTS)  # what every process would load for packages' tools
+    for name in _APP_NAMES:
+        getattr(importlib.import_module("hobus"), name)
     while True:
         _word, descriptors, _flags, _address = socket.recv_fds(line, 1, 2)
         if len(descriptors) != 2:  # noqa: PLR2004 - frames, and the line for pipes
