@@ -35,6 +35,7 @@ from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
+from hobus.gateway_service.told_tools import ToldTools
 from hobus.gateway_service.vectors import VectorPrompt
 
 _log = structlog.get_logger("gateway")
@@ -58,6 +59,7 @@ class Shared(Struct):
     breakers: BreakerDesk
     last_faults: routing.LastFaults
     histories: Histories
+    told_tools: ToldTools
     on_call_over: Callable[[], None]
     rejections: int = 0
 
@@ -95,6 +97,7 @@ class Pipeline(Struct, frozen=True):
                 validation.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, config)
             validation.authorise(prompt, call.role, route, agents, is_degraded=is_degraded)  # 3 authorise
+            self.shared.told_tools.share(prompt)
             prompt = self.shared.histories.whole(prompt)
             prompt = routing.with_profile(prompt, route, config)
             ask = records.ask_of(

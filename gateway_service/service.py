@@ -44,6 +44,7 @@ from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PackTexts
 from hobus.gateway_service.recovery import Recovery
 from hobus.gateway_service.sending import Sender, unavailable
+from hobus.gateway_service.told_tools import ToldTools
 
 _log = structlog.get_logger("gateway")
 
@@ -104,7 +105,8 @@ class GatewayService(Actor):
         self._recovery = Recovery(bus, self._ledger, self._spool)
         self._shared = Shared(
             bus=bus, keeper=self._keeper, calls=self._calls, breakers=self._breakers, last_faults=self._last_faults,
-            histories=Histories(chars_max=limits.HISTORIES_MAX_CHARS), on_call_over=self._take_snapshot_sometimes,
+            histories=Histories(chars_max=limits.HISTORIES_MAX_CHARS), told_tools=ToldTools(),
+            on_call_over=self._take_snapshot_sometimes,
         )  # fmt: skip
 
     async def ready(self) -> str:
