@@ -29,7 +29,7 @@ class Bench:
 
     def __init__(self, home: Path, **changes: object) -> None:
         self.home = home
-        self.endpoint, self.tap = f"ipc://{home}/broker.sock", f"ipc://{home}/tap.sock"
+        self.endpoint = f"ipc://{home}/broker.sock"
         shipped = json.loads((ROOT / "config/admin_config.json").read_bytes())["bus"]
         self.settings = BusSettings.model_validate(shipped | changes)
         self.context = zmq.Context()
@@ -55,15 +55,10 @@ class Bench:
         assert worker.stdout.readline() == "up\n"
         return worker
 
-    def stranger(self):
-        """A connection that has said nothing yet."""
-        peer = RawPeer(self.context, self.endpoint)
-        self.peers.append(peer)
-        return peer
-
     def peer(self, instance, **fields):
         """A welcome raw peer."""
-        peer = self.stranger()
+        peer = RawPeer(self.context, self.endpoint)
+        self.peers.append(peer)
         token = mint(self.home, instance, instance.partition("/")[0], None)
         assert peer.hello(instance, token, **fields).type == "bus.welcome"
         return peer
