@@ -53,7 +53,7 @@ def test_a_journals_end_is_folded_from_the_state_before_it() -> None:
     assert last.after == whole.after
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 20))])
+@pytest.mark.parametrize("seed", range(8))
 def test_whoever_reads_sees_the_state_that_its_owner_has(seed: int) -> None:
     """After every entry of any life."""
     rng = random.Random(seed)

@@ -41,12 +41,12 @@ def verdict_of(
 
 
 @cache
-def digest_without_faults(seed: int, turns: int) -> str:
-    """Of the calm run of this seed."""
-    return verdict_of(seed, "none", turns=turns).digest
+def digest_without_faults() -> str:
+    """Of the calm run of the same seed."""
+    return verdict_of(11, "none", turns=1).digest
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_few_seeds_hold(seed: int) -> None:
     """`hobus simulate --seeds` does many."""
     verdict = verdict_of(seed, turns=2)
@@ -59,12 +59,11 @@ def test_a_few_seeds_hold(seed: int) -> None:
     ["loss=0.05", "duplicate=0.5", "delay=20ms,reorder=0.3,slow-link=50ms", "partition=3", "torn-disk=3", "freeze=2",
      "disk-full,sync-error=2", "provider-error=0.5,slow-provider=3s", "clock-jump=2h", "crash=4"],
 )  # fmt: skip
-@pytest.mark.parametrize("turns", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_each_fault_alone_does_something_and_breaks_nothing(faults: str, turns: int) -> None:
+def test_each_fault_alone_does_something_and_breaks_nothing(faults: str) -> None:
     """Another run than without it, and every invariant holds."""
-    verdict = verdict_of(11, faults, turns=turns)
+    verdict = verdict_of(11, faults, turns=1)
     assert verdict.holds, verdict.broken
-    assert verdict.digest != digest_without_faults(11, turns)
+    assert verdict.digest != digest_without_faults()
 
 
 def test_the_run_stops_behind_the_event_that_is_named() -> None:
