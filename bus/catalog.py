@@ -67,7 +67,7 @@ def _ho2() -> tuple[Row, ...]:
     from hobus.bus.messages import session
 
     return (
-        Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
+        Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host", "ho2"}), sensitive=True),
         Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator", "http"})),
         Row(
             session.SessionCommand,
@@ -78,10 +78,10 @@ def _ho2() -> tuple[Row, ...]:
             about=True,
         ),
         Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
-        # StartSession and EndSession are passed on by the host. A supervisor that finds a session without an owner asks
-        # for it as the host does.
+        # StartSession and EndSession are passed on by the host. A supervisor that finds a session without an owner, or
+        # whose agent calls another, asks as the host does.
         Row(session.StartSession, "ho2", session.SessionReady, frozenset({"host", "ho2"})),
-        Row(session.EndSession, "ho2", session.SessionClosed, frozenset({"host"})),
+        Row(session.EndSession, "ho2", session.SessionClosed, frozenset({"host", "ho2"})),
     )
 
 

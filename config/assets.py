@@ -113,7 +113,9 @@ class AgentFile(Asset):
     attention: tuple[TemplateId, ...] = Field(
         description="attention templates (`ATT-…`), of which the most specific fills its contexts; none: of all"
     )
-    tools: tuple[str, ...] = Field(description="ids; `<server>__*`: all of an MCP server, `*`: every tool")
+    tools: tuple[str, ...] = Field(
+        description="ids, also of other agents; `<server>__*`: all of an MCP server, `*`: every tool but agents"
+    )
     budget: dict[str, str] = Field(
         description="purpose -> key of section `budget`, never a number; a purpose left out has its own key"
     )

@@ -30,3 +30,5 @@ FILES_MAX_BYTES = 3_500_000
 """Files of one call together: two calls' results fit into one entry of the record."""
 DEFAULTS_MAX = 1000
 """Filled into the arguments of one call: those of a schema that refers to itself have no end."""
+AGENT_DEPTH_MAX = 4
+"""Agents in a row, each a tool of the one before: every one has but a share of the time of its caller."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from hobus.bus.messages.control import SEPARATOR
 from hobus.bus.tool import entry_of
 from hobus.config.assets import AgentFile
+from hobus.config.called_agents import call_faults
 from hobus.config.secret_refs import is_secret_name, is_secret_ref, looks_secret, secret_argument, secret_in_query
 from hobus.config.sections.tools import HttpServer, McpServerConfig, ToolsConfig
 
@@ -43,6 +44,7 @@ def tool_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> list[str
         *_profile_faults(tools),
         *(fault for name, server in tools.mcp_servers.items() for fault in _server_faults(name, server)),
         *_agent_faults(tools, agents),
+        *call_faults(tools, agents),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Two agents, each with a model of its own, in one cluster. Shows: model, start. Prints: who was answered by which."""
+"""Two agents, each with its own model, one a tool of the other. Shows: tools, model. Prints: the answer, who asked."""
 
 import json
 import subprocess
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hobus import Agent, Cluster
 
-quick = Agent("quick", instructions="Answer in one word.", model="offline/offline-rules-1")
 thorough = Agent("thorough", instructions="Answer at length.", model="second/offline-rules-1")
+quick = Agent("quick", instructions="Answer in one word.", tools=[thorough], model="offline/offline-rules-1")
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory:
@@ -23,8 +23,7 @@ if __name__ == "__main__":
         settings = {"gateway": {"providers": {"second": second}}}
         (home / "config" / "admin_config.json").write_text(json.dumps(settings))
         with Cluster(home, agents=[quick, thorough]) as cluster:
-            for agent in (quick, thorough):
-                cluster.ask("hello", session_id=cluster.start(agent_id=agent.agent_id))
+            print(cluster.ask("use THOROUGH for hello").text)
             cost = [sys.executable, "-m", "hobus", "cost", "--home", str(home), "--by", "agent,model", "--json"]
             report = json.loads(subprocess.run(cost, capture_output=True, check=True).stdout)
             for row in report["rows"]:

@@ -32,6 +32,7 @@ from hobus.actors.ho1_executor.contracts import (
 from hobus.actors.ho1_executor.job import Job
 from hobus.actors.ho1_executor.known_tools import KnownTools, KnownToOrder
 from hobus.actors.ho1_executor.prompts import Offers, load_pack, own_inputs, render, told_tools
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from hobus.bus.limits import OUTPUT_ERRORS_MAX
 from hobus.bus.messages.base import made_of
@@ -41,6 +42,7 @@ from hobus.bus.messages.transcript import UNKNOWN
 from hobus.bus.messages.work_order import CUT, WINDOW, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
 from hobus.config.assets import AgentFile, why_withheld
+from hobus.config.called_agents import PARAMETERS, description_of
 from hobus.config.json_schema import SchemaFault, validator_of
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import GatewayConfig
@@ -90,6 +92,8 @@ class ModelStep(Struct, frozen=True):
     """(snapshot digest, contract id) -> contract, checked once."""
     standing: dict[tuple[str, str], Inputs] = field(default_factory=dict[tuple[str, str], Inputs])
     """(snapshot digest, agent id) -> what the configuration says to every prompt of this agent."""
+    called: dict[tuple[str, str], ToolDefinition] = field(default_factory=dict[tuple[str, str], ToolDefinition])
+    """(snapshot digest, agent id) -> that agent as a tool of another."""
     withheld: dict[str, Sequence[str]] = field(
         default_factory=dict[str, Sequence[str]]
     )  # agent -> what was logged last
@@ -117,7 +121,7 @@ class ModelStep(Struct, frozen=True):
         if (schema := order.constraints.output_schema) is not None:
             checked = with_form(checked, schema)
             messages = with_form_told(messages, schema)
-        known = await self._known(job, agent)
+        known = await self._known(job, agent, snapshot)
         offer = self.offers.to(order, agent, known.tools)
         tools = told_tools(order, offer.told)
         number = 0
@@ -169,14 +173,27 @@ class ModelStep(Struct, frozen=True):
         verdict, most = judge_output(checked, response.content), OUTPUT_ERRORS_MAX
         return replace(verdict, faults=verdict.faults[:most]) if checked.is_asked_for else verdict
 
-    async def _known(self, job: Job, agent: AgentFile | None) -> KnownToOrder:
+    async def _known(self, job: Job, agent: AgentFile | None, snapshot: Snapshot) -> KnownToOrder:
         """The tools there are; waiting for some takes at most half of the run's time, and no longer than a restart."""
         if agent is None:
             return KnownToOrder({})
         restart_s = own_limits.RECONNECT_MAX_MS / 1000
-        return await self.tools.allowed_by(
-            job.order.constraints.tools_allowed, agent, within_s=min(restart_s, job.due_s / 2)
-        )
+        allowed, called = job.order.constraints.tools_allowed, dict[str, ToolDefinition]()
+        if any(name in snapshot.agents for name in allowed):
+            called = {name: self._agent_as_tool(name, snapshot) for name in allowed if name in snapshot.agents}
+            allowed = [name for name in allowed if name not in called]
+        known = await self.tools.allowed_by(allowed, agent, within_s=min(restart_s, job.due_s / 2))
+        return replace(known, tools={**known.tools, **called}) if called else known
+
+    def _agent_as_tool(self, agent_id: str, snapshot: Snapshot) -> ToolDefinition:
+        """Run by supervisors; one object for one configuration, as an offer is made anew when one of them changes."""
+        key = (snapshot.digest, agent_id)
+        if key not in self.called:
+            self.called[key] = ToolDefinition(
+                agent_id, description_of(snapshot.agents[agent_id]), PARAMETERS, idempotent=True, writes=True,
+                source="agent",
+            )  # fmt: skip
+        return self.called[key]
 
     def _standing(self, agent: AgentFile | None, snapshot: Snapshot) -> Inputs:
         key = (snapshot.digest, "" if agent is None else agent.agent_id)

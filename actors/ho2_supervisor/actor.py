@@ -223,7 +223,8 @@ class Supervisor(Actor):
                 self._require_agent(session)
                 state = session.record.state
                 # Keys reach no sessions but their own; everybody else is the user of this machine.
-                asked_by = state.principal if role_of(message.client) == "http" else LOCAL
+                is_known = role_of(message.client) == "http" or message.called_by
+                asked_by = state.principal if is_known else LOCAL
                 run = self._runs.begin(session, message, asked_by=asked_by, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
         call.on_attached(run.draft.repeat)
@@ -356,7 +357,7 @@ class Supervisor(Actor):
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
         found: dict[str, KnownInput] | None = None
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._started(message.session_id, message.start, trace)
+            session = await self._started(message.session_id, message.start, trace, is_called=bool(message.called_by))
             while is_pending_follow_up(session.record.state, message.input_id):
                 await self._runs.turnover(session)
                 session = await self._started(message.session_id)
@@ -399,12 +400,15 @@ class Supervisor(Actor):
             self._registry.stop(run, SessionMoved(session.session_id, f"had input {input_id} answered by its host"))
         return True
 
-    async def _started(self, session_id: str, start: StartSession | None = None, trace: str = "") -> OwnedSession:
+    async def _started(
+        self, session_id: str, start: StartSession | None = None, trace: str = "", *, is_called: bool = False
+    ) -> OwnedSession:
         """The session, at hand and started: by `start`, which is durable with the run that it begins.
 
         One that only the host has answered so far is started under its agent.
         """
-        if start is not None and self._registry.held(session_id) is None:  # nothing is read before its turn
+        # Nothing is read before its turn, which the caller of an agent has had.
+        if start is not None and not is_called and self._registry.held(session_id) is None:
             async with self._runs.queue.place(self._bus.principal):
                 return await self._found(session_id, start, trace)
         return await self._found(session_id, start, trace)

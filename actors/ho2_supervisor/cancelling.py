@@ -12,7 +12,7 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.session.record import RunMemo
 from hobus.actors.ho2_supervisor.session_end import end_with_call
-from hobus.actors.ho2_supervisor.turn import chain
+from hobus.actors.ho2_supervisor.turn import agent_calls, chain
 from hobus.actors.ho2_supervisor.turn.effects import append_end
 from hobus.actors.ho2_supervisor.turn.pool import lost_receipt
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
@@ -29,6 +29,11 @@ CANCELLED = "cancelled"
 async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, trace: str) -> TurnResult:
     """The run's one answer, durable: it was cancelled, and no call of it is open. Raises as an append does."""
     await session.barrier()
+    agents, open_orders = resources.snapshot.agents, session.record.state.open_orders
+    calls = {wo_id: memo.orders[wo_id].get("tool_call") for wo_id in open_orders}
+    await agent_calls.end_sessions(
+        resources.bus, [wo_id for wo_id, call in calls.items() if call and call["tool_id"] in agents]
+    )
     clock = resources.bus.clock
     give_up = clock.monotonic() + CANCEL_GRACE_MS / 1000
     while session.record.state.open_orders:
@@ -75,7 +80,7 @@ async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id
     """An end of our own making, unless one came at the last moment."""
     order = WorkOrder.model_validate(memo.orders[wo_id])
     receipt = lost_receipt(order, None, by=resources.bus.instance, at=session.now())
-    entry = resources.lost_order(receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), trace=trace)
+    entry = resources.order_end(receipt, provenance=session.provenance(memo.run_id.run_seq, wo_id), trace=trace)
     if not await session.stands(entry):
         [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)
         receipt = (winner and receipt_in(winner)) or receipt

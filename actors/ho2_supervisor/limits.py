@@ -52,6 +52,8 @@ HISTORY_RESULT_CHARS = 2000
 """Of a tool's result in later turns' prompts; a longer one stands there by its beginning, in its own turn whole."""
 CANCEL_GRACE_MS = 250
 """Milliseconds that a cancelled run waits for what its open calls became."""
+CALLED_TIME_SHARE = 0.8
+"""Of what its caller has left, for a called agent: the rest is for what its caller makes of that."""
 ORDER_ATTEMPTS_MAX = 4
 """Sends of one order by a run."""
 LATE_LOG_TIMEOUT_MS = 60_000

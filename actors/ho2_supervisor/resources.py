@@ -59,13 +59,17 @@ class Resources(Struct, frozen=True):
             **facts,
         )
 
-    def lost_order(self, receipt: Receipt, *, provenance: Provenance, trace: str) -> WriteEntry:
-        """WO_FAILED of an order that nobody answered; an end that HO1 recorded after all stands before it."""
-        submission_id = entry_id("WO_FAILED", by_writer(receipt.wo_id, self.bus.instance))
-        parents = [dispatched_id(receipt.wo_id)]
+    def order_end(self, receipt: Receipt, *, provenance: Provenance, trace: str) -> WriteEntry:
+        """The end of an order that no executor answered; one that HO1 recorded after all stands before it."""
+        event_type = f"WO_{receipt.state.upper()}"
+        submission_id = entry_id(event_type, by_writer(receipt.wo_id, self.bus.instance))
+        parents, texts = [dispatched_id(receipt.wo_id)], []
+        if receipt.output_result is not None and receipt.output_result.text.text:
+            texts = [receipt.output_result.text.text]
+        end = end_of(receipt, submission_id, parents, at_us=self._now_us(), has_own_text=bool(texts))
         return self.entry(
-            "WO_FAILED", end_of(receipt, submission_id, parents, at_us=self._now_us()), submission_id=submission_id,
-            stream="ho1m", reason="" if receipt.error is None else receipt.error.code, provenance=provenance,
+            event_type, end, submission_id=submission_id, stream="ho1m", texts=texts,
+            reason="" if receipt.error is None else receipt.error.code, provenance=provenance,
             parents=parents, trace=trace, once=end_key(receipt.wo_id),
         )  # fmt: skip
 

@@ -60,7 +60,7 @@ class Runs:
 
         Raises BusError(busy) where it would wait too long for that.
         """
-        has_waited = not session.record.inputs  # as its session did
+        has_waited = not session.record.inputs  # as its session did, or its caller
         if not has_waited:
             self.queue.require_room(self._bus.principal)
         submission_id = requested_id(session.session_id, message.input_id)
@@ -78,6 +78,8 @@ class Runs:
             continues=open_calls and open_calls.wo_id,
             run_overrides=message.run_overrides,
             files=message.files,
+            called_by=message.called_by,
+            tokens_max=message.tokens_max,
             asked_by=asked_by,
             deadline_at=deadline_at,
             lease=LeaseTerms(ttl_secs=silence_s, heartbeat_timeout_secs=silence_s) if message.lease else None,

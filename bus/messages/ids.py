@@ -118,6 +118,11 @@ def session_id_of(principal: str, input_id: str) -> str:
     return str(uuid5(_SESSION_NAMESPACE, f"{principal}\n{input_id}"))
 
 
+def called_session(wo_id: str) -> str:
+    """The session of the agent that this order calls: the same however often the call is made."""
+    return session_id_of("agent", wo_id)
+
+
 def shown_session(session_id: str) -> str:
     """`SES-<8 hex>`, the form that people read; accepted back as a prefix."""
     return f"SES-{session_id[:8]}"

@@ -301,6 +301,10 @@ class TurnInput(Record):
     )
 
 
+CalledBy = Annotated[str, Meta(description="the order by which another agent calls this one; empty: none does")]
+TokensMax = Annotated[Count, Meta(description="that its caller has left for the answer; 0: as its agent may")]
+
+
 class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
     """Client -> host: one user message, or results. Idempotent by input_id; its deadline is the client's."""
 
@@ -316,7 +320,7 @@ class ProcessTurn(TurnInput, Message, wire="host.process_turn"):
 
 
 class TurnRequest(TurnInput, Message, wire="ho2.turn"):
-    """Host -> HO2: answer one input.
+    """Host -> HO2, and HO2 -> HO2 for an agent that calls another: answer one input.
 
     Idempotent by input_id; routing key = session_id. Owners ask for their sessions' follow-ups themselves.
     """
@@ -333,6 +337,8 @@ class TurnRequest(TurnInput, Message, wire="ho2.turn"):
         Literal["Paused", "WaitingInput"] | None,
         Meta(description="what the requester knows; answered once that changed"),
     ] = None
+    called_by: CalledBy = ""
+    tokens_max: TokensMax = 0
 
 
 class HeldCall(Record):

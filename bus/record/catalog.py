@@ -270,7 +270,7 @@ KINDS: tuple[EntryKind, ...] = (
     # HO1
     EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _order_of_writer, orders.ToolStarted, once=_starts, is_barrier=True),
     EntryKind(
-        "WO_COMPLETED", "ho1m", ("ho1",), _order_of_writer, orders.OrderEnd, once=_ends_order,
+        "WO_COMPLETED", "ho1m", ("ho1", "ho2"), _order_of_writer, orders.OrderEnd, once=_ends_order,
         texts=("the text of its result", "what its tool told people"), said="An order brought something.",
     ),
     EntryKind(

@@ -74,7 +74,9 @@ def pack_event(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
         value if (value := getattr(said, name)) is None or written is None else written(value, about)
         for name, written, _ in _FIELDS[said.kind]
     ]
-    if said.ADDED_LATER and not fields[-1]:
+    for _ in range(said.ADDED_LATER):
+        if fields[-1]:
+            break
         fields.pop()
     return pack(fields)
 

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import LOCAL, CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
-from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, SessionConfig
+from hobus.bus.messages.session import CalledBy, HostCommand, Lifecycle, ModelChoice, SessionConfig, TokensMax
 from hobus.bus.messages.work_order import ToolFile
 
 ENTRY_NAMES = {
@@ -91,7 +91,7 @@ class GivenResult(Record):
 class RunRequested(SessionFact):
     """An input was admitted; from here on it is answered exactly once."""
 
-    ADDED_LATER = 1
+    ADDED_LATER = 3
 
     input_ref: Annotated[str, Meta(description="where the text of the user is")]
     input_id: InputId
@@ -114,6 +114,8 @@ class RunRequested(SessionFact):
     files: Annotated[list[ToolFile], Meta(description="images that the message brings, by ref")] = field(
         default_factory=list[ToolFile]
     )
+    called_by: CalledBy = ""
+    tokens_max: TokensMax = 0
 
 
 class RunStarted(SessionFact):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -20,8 +20,10 @@ from hobus.launch.cluster.vendors import ADDRESSES, vendor_instance
 from hobus.launch.sessions.client_errors import RequestError
 from hobus.launch.sessions.session_client import schema_of
 
-Tool = Callable[..., Any] | str
-"""A function with `@tool`, or the name of a built-in tool or one of an MCP server (`<server>__*`: all of that)."""
+Tool: TypeAlias = "Callable[..., Any] | str | Agent[Any]"
+"""A function with `@tool`, another agent, or a name: of a built-in tool, of one of an MCP server (`<server>__*`: all of
+that), of an agent as the cluster has it, in capitals.
+"""
 if TYPE_CHECKING:
     import typing_extensions
 
@@ -132,7 +134,8 @@ class Agent(Generic[T]):
     @property
     def _functions(self) -> list[Callable[..., Any]]:
         """Those that tool processes import."""
-        return [one for one in (*self.tools, *self.approval, *self._rules.values()) if not isinstance(one, str)]
+        given = (*self.tools, *self.approval, *self._rules.values())
+        return [one for one in given if not isinstance(one, str | Agent)]
 
     @property
     def _vendor(self) -> str:
@@ -171,7 +174,6 @@ def _place_of_caller() -> str:
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-NO_TOOL = "is an agent, which is no tool; ask it from the program and pass its answer on"
 _BETWEEN = (__file__, dataclasses.__file__, "<string>")
 
 
@@ -183,10 +185,8 @@ def _kind_fault(given: Any) -> str:
         return "instructions: a text, or a Path of the file that holds it"
     if not isinstance(given.tools, list | tuple) or not isinstance(given.approval, list | tuple | Mapping):
         return "tools, approval: lists"
-    if agents := [one.name for one in given.tools if isinstance(one, Agent)]:
-        return f"tools: {agents[0]} {NO_TOOL}"
-    if any(not callable(tool) and not isinstance(tool, str) for tool in (*given.tools, *given.approval)):
-        return "tools, approval: functions with @tool, or names"
+    if any(not callable(tool) and not isinstance(tool, str | Agent) for tool in (*given.tools, *given.approval)):
+        return "tools, approval: functions with @tool, agents, or names"
     if isinstance(given.approval, Mapping) and any(
         not callable(one) and one is not True for one in given.approval.values()
     ):
@@ -199,7 +199,7 @@ def _rule_fault(rule: Callable[..., Any], tool: Tool) -> str:
     declared: Declared = getattr(rule, MARK)
     if declared.writes or not declared.idempotent:
         return "it is asked before each call and may be asked twice; write @tool(idempotent=True, writes=False)"
-    if isinstance(tool, str):
+    if isinstance(tool, str | Agent):
         return ""  # what its calls are given is known where it runs
     known = inspect.signature(tool).parameters
     given = [one for one in inspect.signature(rule).parameters.values() if one.default is one.empty]
@@ -208,6 +208,8 @@ def _rule_fault(rule: Callable[..., Any], tool: Tool) -> str:
 
 
 def _name_of(tool: Tool) -> str:
+    if isinstance(tool, Agent):
+        return tool.agent_id
     return tool if isinstance(tool, str) else tool.__name__
 
 

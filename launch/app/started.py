@@ -17,7 +17,7 @@ from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.errors import ConfigError
 from hobus.bus.tool import IMPORTING, entry_of
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.app.agent import NO_TOOL, Agent
+from hobus.launch.app.agent import Agent
 from hobus.launch.cluster import own_config
 from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.console import exit_codes
@@ -181,6 +181,9 @@ class OwnCluster:
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
 
+_LEFT_OUT = "an agent that is none of this cluster's; add it to agents"
+
+
 def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
     """All of these agents' files; the settings as if a home had none. Raises UsageFault: two exclude each other."""
     wanted = dict[str, dict[str, Any]]()
@@ -201,10 +204,11 @@ def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
     tools = {"entry_points": list(entries.values()), "approval": list(dict.fromkeys(approval))}
     names = [*made_at]
     for agent in agents:
-        if meant := [
-            one for one in agent.tools if isinstance(one, str) and one.upper() in names and one not in BUILTIN
-        ]:
-            raise UsageFault(f"{agent.written_at}: {agent.name}: tools: {meant[0]} {NO_TOOL}")
+        for one in agent.tools:
+            if isinstance(one, Agent) and one.agent_id not in names:
+                raise UsageFault(f"{agent.written_at}: {agent.name}: tools: {one.name}: {_LEFT_OUT}")
+            if isinstance(one, str) and one not in (*names, *BUILTIN) and one.upper() in names:
+                raise UsageFault(f"{agent.written_at}: {agent.name}: tools: {one} is an agent; write {one.upper()}")
     settings = {"host": {"agent_id": names[0]}, "tools": tools, "agents": names, "providers": providers}
     return wanted | {ADMIN_CONFIG: settings}
 

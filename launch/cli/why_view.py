@@ -88,6 +88,10 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
     is_whole = turn.outcome == "failed"  # what it failed of ends with what to do
     yield Said(f"  > {printable(turn.reply or '') if is_whole else _line(turn.reply)}")
     yield from map(Said, opening(found))
+    if explained.called_by:
+        yield Said(f"  An agent of turn {explained.called_by} called it.")
+    for turn_id in explained.calls:
+        yield Said(f"  It called an agent, which answered in turn {turn_id}.")
     yield from map(Aside, explained.missing)
     yield from _failures(explained.failures)
     if explained.waits:

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import named
+from hobus.bus.messages.ids import called_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CLASSIFICATION
@@ -87,6 +89,10 @@ class Explanation:
     """Under which versions of agent, contracts, prompt packs, template and settings."""
     missing: tuple[str, ...] = ()
     """What could not be told, in sentences."""
+    called_by: str = ""
+    """The turn whose agent called this one; empty: a client asked."""
+    calls: tuple[str, ...] = ()
+    """Turns of agents that this one called, and that answered; of others the failure names it."""
 
 
 def explain(found: Evidence) -> Explanation:
@@ -116,7 +122,24 @@ def explain(found: Evidence) -> Explanation:
         made_of=used_in(found.turn, found.configurations),
         contexts=contexts_in(found.turn),
         missing=tuple(missing),
+        called_by=_called_by(found.turn),
+        calls=tuple(f"{called_session(_order_of(one))}-1" for one in found.turn if _is_call(one)),
     )
+
+
+def _called_by(turn: Sequence[Entry]) -> str:
+    asked = [event_of(entry) for entry in turn if is_session_stream(entry.stream)]
+    orders = [one.called_by for one in asked if isinstance(one, RunRequested) and one.called_by]
+    return orders[0].removeprefix("WO-").partition(".")[0] if orders else ""
+
+
+def _order_of(entry: Entry) -> str:
+    return entry.provenance.work_order_id or ""
+
+
+def _is_call(entry: Entry) -> bool:
+    """Whether it is the end of an order that a supervisor had answered by another agent: workers end all others."""
+    return entry.event_type == "WO_COMPLETED" and role_of(entry.origin) == "ho2"
 
 
 def _lacking(recorded: Configuration | None) -> str:

@@ -26,7 +26,7 @@ SHELLS = {
         "hobus.actors.ho2_supervisor.learning": "consolidations learning",
         "hobus.actors.ho2_supervisor.ownership": "history_lookup loading owner registry take_over unowned",
         "hobus.actors.ho2_supervisor.turn": (
-            "caller_tools classify_context context effects lookups pool run tool_batch turn turn_record"
+            "agent_calls caller_tools classify_context context effects lookups pool run tool_batch turn turn_record"
         ),
         "hobus.actors.ho3_memory": "actor checkpoint database store",
         "hobus.actors.session_host": "actor degrade",

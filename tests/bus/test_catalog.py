@@ -13,7 +13,7 @@ from hobus.bus.catalog import CLASSES, ROLES, ROWS, row_of, rows_of
         ("ho1", "wo.execute", {"ho2"}),
         ("gateway", "gateway.prompt", {"ho1"}),
         ("gateway", "gateway.degraded_prompt", {"host"}),
-        ("ho2", "ho2.turn", {"host"}),
+        ("ho2", "ho2.turn", {"host", "ho2"}),
         ("host", "host.process_turn", {"door", "operator", "http"}),
         ("ledger", "ledger.write", set(ROLES)),
         ("broker", "broker.drain", {"operator", "launcher"}),

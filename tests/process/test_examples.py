@@ -21,7 +21,8 @@ PRINTED = {
     "mcp_tools": "library__find: Dune is on shelf 7\n",
     "approval_page": 'pay {&#x27;to&#x27;: &#x27;Dune &amp; Sons&#x27;}\npay: "paid Dune & Sons"\n',
     "memory": "Always answer in one line. active\n",
-    "two_agents": "QUICK offline/offline-rules-1\nTHOROUGH second/offline-rules-1\n",
+    "two_agents": "THOROUGH: Hello. Without tools I can only talk about this conversation.\n"
+    "QUICK offline/offline-rules-1\nTHOROUGH second/offline-rules-1\n",
     "far_worker": "ho1/remote-1 joined\n",
     "evaluation": "2 of 2 passed\n",
 }

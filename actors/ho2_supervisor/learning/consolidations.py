@@ -250,7 +250,7 @@ class Consolidations:
     def _lost(self, order: WorkOrder, fault: RuntimeFault, trace: str) -> Receipt:
         """An order that nobody answered has an end all the same; one that HO1 recorded stands before it."""
         receipt = pool.lost_receipt(order, fault, by=self._bus.instance, at=iso(self._bus.now()))
-        entry = self._resources.lost_order(receipt, provenance=_provenance(order), trace=trace)
+        entry = self._resources.order_end(receipt, provenance=_provenance(order), trace=trace)
         self._client.submit([entry], trace=trace)
         return receipt
 

@@ -17,7 +17,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.intents import has_own_words
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
-from hobus.actors.ho2_supervisor.turn import order_codec, pool, work_orders
+from hobus.actors.ho2_supervisor.turn import agent_calls, order_codec, pool, work_orders
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
 from hobus.bus.messages.control import SEPARATOR
 from hobus.bus.messages.ids import BESIDE_CALL_ID, body_ref, dispatched_id
@@ -28,6 +28,7 @@ from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 from hobus.bus.record import text_parts
 from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionFact
 from hobus.bus.record.text_parts import TextPart
+from hobus.config.called_agents import may_call
 
 _BESIDE = f".{BESIDE_CALL_ID}"
 
@@ -201,6 +202,12 @@ class Effects:
     async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
         """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
         session, task, bus = self._session, self._task, self._resources.bus
+        call, agents = order.tool_call, self._resources.snapshot.agents
+        if call is not None and may_call(agents[order.agent_id], call.tool_id, agents):
+            receipt = await agent_calls.receipt_of(
+                bus, order, call, session.record.state, attempt=first_attempt, trace=task.trace
+            )
+            return self._ended_here(receipt)
         draft = None if order.wo_type == "tool_call" or order.wo_id.endswith(_BESIDE) else task.draft
         sent_at = bus.clock.monotonic()
         try:
@@ -214,8 +221,12 @@ class Effects:
             session.told = told(order) or session.told
             task.ticket.order_took(bus.clock.monotonic() - sent_at - receipt.cost.elapsed_ms / 1000)
             return receipt
-        provenance = session.provenance(self._memo.run_id.run_seq, order.wo_id)
-        session.also(self._resources.lost_order(receipt, provenance=provenance, trace=task.trace))
+        return self._ended_here(receipt)
+
+    def _ended_here(self, receipt: Receipt) -> Receipt:
+        """The receipt, whose end is recorded with the journal's next write."""
+        provenance = self._session.provenance(self._memo.run_id.run_seq, receipt.wo_id)
+        self._session.also(self._resources.order_end(receipt, provenance=provenance, trace=self._task.trace))
         return receipt
 
     def _holder(self, order: WorkOrder) -> str:

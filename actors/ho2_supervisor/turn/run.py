@@ -43,12 +43,14 @@ class Run:
         self.run_id = memo.run_id
         self.requested = memo.requested  # at the turn's event time
         self.input_text: str = memo.input_text
-        self.is_errand = agent.is_errand(self.input_text)
+        self.is_called = bool(memo.requested.called_by)  # by another agent
+        self.is_errand = not self.is_called and agent.is_errand(self.input_text)
         self.agent = agent.on_errand() if self.is_errand else agent
         self.resources = resources
         self.config = resources.config
-        self.budget_tokens = agent.budget_tokens("synthesize", resources.config.budget)  # for all rounds of the answer
-        is_taught_by = agent.memory and not (self.called_tool or self.is_errand)
+        own_tokens = agent.budget_tokens("synthesize", resources.config.budget)
+        self.budget_tokens = min(own_tokens, memo.requested.tokens_max or own_tokens)  # for all rounds of the answer
+        is_taught_by = agent.memory and not (self.called_tool or self.is_errand or self.is_called)
         self.learning = learning if is_taught_by else None  # None: memory is off, or nothing is to be learned
         self.effects = Effects(task, memo, resources)
         self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
@@ -112,7 +114,7 @@ class Run:
 
         Results of calls are no message that could be classified.
         """
-        if self.requested.continues is not None:
+        if self.requested.continues is not None or self.is_called:
             return "off"
         if (first := self.memo.orders.get(self.first_order_id)) is not None:
             is_beside = f"{self.first_order_id}.{BESIDE_CALL_ID}" in self.memo.orders

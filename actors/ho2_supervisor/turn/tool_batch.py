@@ -110,11 +110,14 @@ class _CallBatch(Struct, frozen=True):
         run, effects = self.run, self.run.effects
         timeout_s = run.order_timeout_s()
         pending: dict[str, OpenOrder] = {}
+        of_agents = [call for call in calls if call.tool_id in run.resources.snapshot.agents]
+        used = sum(receipt.cost.total_tokens for receipt in effects.receipts.values())
+        shared = max(1, (run.budget_tokens - used) // max(1, len(of_agents)))
         for call in calls:
             if self._denial(call) is None:
                 planned = work_orders.tool_call(
-                    self.context, call, token_budget=run.budget_tokens, timeout_seconds=timeout_s,
-                    parent_wo_id=self.parent_wo_id,
+                    self.context, call, token_budget=shared if call in of_agents else run.budget_tokens,
+                    timeout_seconds=timeout_s, parent_wo_id=self.parent_wo_id,
                 )  # fmt: skip
                 pending[call.call_id] = await effects.pending(planned)
         await effects.dispatch(list(pending.values()))

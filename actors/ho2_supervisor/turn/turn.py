@@ -291,6 +291,7 @@ async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> Non
         run, output.tool_calls, invented=output.tools_invented, parent_wo_id=progress.parent or ""
     )
     progress.tool_calls += chain.summarize(output.tool_calls, receipts)
+    progress.tokens_used += sum(receipt.cost.total_tokens for receipt in receipts)  # of agents that were called
     results = [
         chain.result_of_call(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)
     ]

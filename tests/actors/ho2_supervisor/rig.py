@@ -210,12 +210,13 @@ class Rig(SimulatedRig):
         script: Callable[[WorkOrder], Answer] = question_and_answer,
         tools: list[str] | None = None,
         agent: dict[str, Any] | None = None,
+        others: dict[str, dict[str, Any]] | None = None,
         approval_by: Literal["anyone", "other"] = "anyone",
         templates: Sequence[Template] | None = None,
         required: dict[str, Any] | None = None,
         **bounds: int,
     ) -> None:
-        """`bounds`: of the supervisors themselves."""
+        """`bounds`: of the supervisors themselves; `others`: further agents, by how they differ from the first."""
         given = snapshot(*changes)
         self._bounds = bounds
         if templates is not None:
@@ -236,6 +237,10 @@ class Rig(SimulatedRig):
         if agent is not None:
             agents = {name: one.model_copy(update=agent) for name, one in given.agents.items()}
             given = replace(given, agents=agents)
+        if others is not None:
+            first = given.agents["ADMIN"]
+            more = {name: first.model_copy(update={"agent_id": name, **other}) for name, other in others.items()}
+            given = replace(given, agents={**given.agents, **more})
         if approval_by != "anyone":
             approval = {"approval": Approval(by=approval_by)}
             agents = {name: agent.model_copy(update=approval) for name, agent in given.agents.items()}

@@ -74,6 +74,16 @@ def test_it_compiles_to_the_files_of_a_home(tmp_path: Path) -> None:
     assert (declared.tool_id, declared.idempotent, declared.writes) == ("weather", False, True)
 
 
+def test_another_agent_is_a_tool_by_its_id() -> None:
+    """Given as it is, or by the name that the cluster has it under; its calls may wait for an approval."""
+    desk = Agent("desk", "Be kind.", tools=[weather])
+    files = Agent("clerk", "x", tools=[desk, weather], approval=[desk]).to_files()
+    document = AgentFile.model_validate(files["agents/CLERK.json"])
+    assert (document.tools, document.permissions.tools) == (("DESK", "weather"), ("DESK", "weather"))
+    assert files["admin_config.json"]["tools"]["approval"] == ["DESK"]
+    assert Agent("clerk", "x", tools=["DESK", weather], approval=["DESK"]).to_files() == files
+
+
 def test_a_rule_of_an_approval_is_a_tool_that_the_agent_is_not_offered() -> None:
     """The settings name it; `True` is every call."""
     agent = Agent("clerk", "x", tools=[weather, "list_tools"], approval={"weather": is_far, "list_tools": True})
@@ -148,10 +158,10 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
         ({"name": "two words"}, "letters, digits"),
         ({"name": 3}, "name: a text"),
         ({"name": "admin"}, "'admin': hobus has an agent ADMIN of its own"),
-        ({"tools": [Agent("desk", "Be kind.")]}, "desk is an agent, which is no tool"),
+        ({"tools": [Agent("desk", "Be kind.")] * 2}, "DESK is named twice"),
         ({"instructions": None}, "instructions: a text, or a Path"),
         ({"tools": weather}, "tools, approval: lists"),
-        ({"tools": [None]}, "functions with @tool, or names"),
+        ({"tools": [None]}, "functions with @tool, agents, or names"),
         ({"model": 4}, "model: a text"),
         ({"tools": [plain]}, "plain is no tool; write @tool"),
         ({"tools": [nested()]}, "move it to the top of"),

@@ -28,7 +28,11 @@ from tests.launch.app.test_agent import weather
         ("from hobus import Agent\n\n\na = Agent('admin', 'x')", r"has an agent ADMIN.*\.py:4$"),
         (
             "from hobus import Agent\na = Agent('a', 'x')\nb = Agent('b', 'y', tools=['a'])",
-            r"\.py:3: b: tools: a is an agent, which is no tool",
+            r"\.py:3: b: tools: a is an agent; write A",
+        ),
+        (
+            "from hobus import Agent\nb = Agent('b', 'y', tools=[Agent('a', 'x')])",
+            r"\.py:2: b: tools: a: an agent that is none of this cluster's; add it to agents",
         ),
         ("from hobus import Agent\na = Agent('a b', 'x')", r"^the name 'a b': a letter.*\.py:2$"),
         ("from hobus import Agent\n\na = Agent('a', 5)", r"^'a': instructions: a text.*\.py:3$"),

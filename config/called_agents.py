@@ -1,0 +1,79 @@
+"""Agents as tools of other agents: which calls are one's own to make, and what must hold of the graph of them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+
+from hobus.config.assets import AgentFile, approval_rules, needs_approval
+from hobus.config.limits import AGENT_DEPTH_MAX
+from hobus.config.parse import AGENT_ID
+from hobus.config.sections.tools import ToolsConfig
+
+TEXT = "text"
+"""The one argument of such a call."""
+PARAMETERS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        TEXT: {"type": "string", "description": "the whole task: it sees nothing else of this conversation"}
+    },
+    "required": [TEXT],
+    "additionalProperties": False,
+}
+
+
+def may_call(caller: AgentFile, tool_id: str, agents: Mapping[str, AgentFile]) -> bool:
+    """Whether this tool of the caller is another agent: named as it is, in both of its lists, by no wildcard."""
+    return tool_id in agents and tool_id in caller.tools and tool_id in caller.permissions.tools
+
+
+def description_of(agent: AgentFile) -> str:
+    """What a caller's model is told of it: the first line of what it is told itself."""
+    about = agent.system_prompt.strip().partition("\n")[0]
+    return f"Gives agent {agent.agent_id} a task and returns its answer. What it was told: {about}"
+
+
+def call_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator[str]:
+    """Every fault of an agent's tools that are agents, or look like one."""
+    for agent_id, agent in agents.items():
+        for name in agent.tools:
+            path = f"agents/{agent_id}.json: tools: {name!r}"
+            if name not in agents:
+                if re.fullmatch(AGENT_ID, name) and name not in tools.python_tools and "__" not in name:
+                    yield f"{path}: no agent and no Python tool of this configuration; there are agents {_told(agents)}"
+                continue
+            if name in tools.python_tools:
+                yield f"{path} is an agent and one of tools.entry_points; rename one"
+            if name not in agent.permissions.tools:
+                yield f"{path}: an agent is permitted by its exact id alone; add it to permissions.tools"
+            own = agents[name].tools
+            if waiting := [one for one in own if needs_approval(tools, one) or approval_rules(tools, one)]:
+                yield (
+                    f"{path}: its {waiting[0]} waits for an approval (tools.approval), and nobody is asked within a "
+                    "call; take one of both away"
+                )
+    called = {agent_id: [name for name in agent.tools if name in agents] for agent_id, agent in agents.items()}
+    yield from _graph_faults(called)
+
+
+def _graph_faults(calls: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A circle, of which one is named at a time; or a chain of callers that is too long."""
+    chains: dict[str, list[str]] = {}
+    try:
+        for agent_id in TopologicalSorter(calls).static_order():  # called ones first
+            chains[agent_id] = [agent_id, *max((chains[name] for name in calls[agent_id]), key=len, default=[])]
+    except CycleError as circle:
+        named = [*reversed(circle.args[1])]
+        yield f"agents/{named[0]}.json: tools: a circle of agents, {' -> '.join(named)}; take one of these calls away"
+        return
+    for agent_id, chain in chains.items():
+        if len(chain) > AGENT_DEPTH_MAX:
+            told = " -> ".join(chain)
+            yield f"agents/{agent_id}.json: tools: {told}: at most {AGENT_DEPTH_MAX} agents in a row; take a call away"
+            return
+
+
+def _told(agents: Mapping[str, AgentFile]) -> str:
+    return ", ".join(agents) or "none"
