@@ -45,12 +45,12 @@ def test_sockets_that_were_removed_are_made_again(cluster: Cluster) -> None:
 @pytest.mark.slow
 def test_who_slept_with_its_launcher_is_not_killed_for_it(cluster: Cluster) -> None:
     """All stand still for longer than `launcher.stuck_after_ms`, as a machine does, and go on together."""
-    cluster.up()
+    cluster.up(settings={"launcher.stuck_after_ms": 5000, "launcher.client_timeout_ms": 1000})
     before = cluster.run()
     everybody = [(row.pid, row.mark) for row in before.processes()]
     for pid, mark in everybody:
         identity.end(pid, mark, signal.SIGSTOP)
-    time.sleep(15)
+    time.sleep(7)
     for pid, mark in everybody:  # the launcher first, which then sees nobody's beat
         identity.end(pid, mark, signal.SIGCONT)
         time.sleep(0.3)
