@@ -42,14 +42,16 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
         used = Cost() if result is None else result.cost
     except RuntimeFault as refusal:
         code = refusal.code if refusal.code in ("tool_invalid_args", "deadline_exceeded") else code
-        fault, used = f"did not answer: {refusal.code}: {refusal.detail}", spent.before(refusal)
+        is_asked, used = code != "tool_invalid_args", spent.before(refusal)
+        fault = f"did not answer: {refusal.code}: {refusal.detail}" if is_asked else f"was not asked: {refusal.detail}"
     if result is None and fault == _NOT_ASKED:
         await end_sessions(bus, [order.wo_id])
     elapsed_ms = round((bus.clock.monotonic() - began) * 1000)
     own = {"tool_calls": 1, "tool_ids_used": [call.tool_id], "elapsed_ms": elapsed_ms}
     cost, now = used.model_copy(update=own), iso(bus.now())
     if fault:
-        said = f"agent {call.tool_id} (turn {called_session(order.wo_id)}-1) {fault}"
+        turn = "" if code == "tool_invalid_args" else f" (turn {called_session(order.wo_id)}-1)"
+        said = f"agent {call.tool_id}{turn} {fault}"
         return failed_receipt(
             order.wo_id, order.fence, code, said, was="dispatched", cost=cost, by=bus.instance, at=now
         )

@@ -93,12 +93,21 @@ def test_it_has_a_share_of_its_callers_time_and_tokens_and_no_memory() -> None:
         assert {order.wo_type for order in rig.pool.orders} == {"synthesize"}
 
 
+def test_an_agent_with_an_output_gives_its_caller_an_object() -> None:
+    """As its schema says, which its own model is asked to keep."""
+    schema = {"type": "object", "properties": {"room": {"type": "integer"}}, "required": ["room"]}
+    with rig_of(lambda _: '{"room": 7}', output_schema=schema) as rig:
+        assert rig.run(asked(rig)).response == 'heard: {"room": 7}'
+        forms = {order.agent_id: order.constraints.output_schema for order in rig.pool.orders}
+        assert forms == {"CLERK": None, "DESK": schema}
+
+
 @pytest.mark.parametrize(
     ("desk", "given", "said"),
     [
         (lambda _: WorkOrderError(code="BUDGET_EXHAUSTED", message="spent"), {"text": "x"}, "BUDGET_EXHAUSTED"),
         (lambda _: WorkOrderError(code="execution_error", message="broke"), {"text": "x"}, "execution_error: broke"),
-        (lambda _: "yes", {"text": " "}, "error tool_invalid_args: agent DESK"),
+        (lambda _: "yes", {"text": " "}, "error tool_invalid_args: agent DESK was not asked: one argument is taken"),
         (lambda _: "yes", {"text": 3}, "error tool_invalid_args: agent DESK"),
         (lambda _: "yes", {"text": "x", "more": 1}, "error tool_invalid_args: agent DESK"),
         (lambda _: None, {"text": "x"}, "error deadline_exceeded: agent DESK"),
