@@ -77,7 +77,7 @@ def _ho2() -> tuple[Row, ...]:
             sensitive=True,
             about=True,
         ),
-        Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
+        Row(session.Consolidate, "ho2", None, frozenset({"host", "ho2"}), "ordered", redeliver=False, low=True),
         # StartSession and EndSession are passed on by the host. A supervisor that finds a session without an owner, or
         # whose agent calls another, asks as the host does.
         Row(session.StartSession, "ho2", session.SessionReady, frozenset({"host", "ho2"})),

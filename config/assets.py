@@ -132,8 +132,8 @@ class AgentFile(Asset):
     classification: Literal["before", "beside", "off"] = Field(
         default="beside",
         description="when a model says what each message is about. before: ahead of the answer, whose memory lines and "
-        "context it chooses; beside: at the same time, of a streamed answer without tools at its first word, and the "
-        "reply, not its first words, waits for both; off: never, without labels, intents or wishes",
+        "context it chooses; beside: at the same time, of a streamed answer without tools at its first word, and only "
+        "the session's next turn waits for it; off: never, without labels, intents or wishes",
     )
     errands: tuple[Text, ...] = Field(
         default=("### Task:",),

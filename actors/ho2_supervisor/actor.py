@@ -358,7 +358,9 @@ class Supervisor(Actor):
         found: dict[str, KnownInput] | None = None
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id, message.start, trace, is_called=bool(message.called_by))
-            while is_pending_follow_up(session.record.state, message.input_id):
+            while is_pending_follow_up(session.record.state, message.input_id) or (
+                self._runs.is_settling(session) and message.input_id not in session.record.inputs
+            ):
                 await self._runs.turnover(session)
                 session = await self._started(message.session_id)
             known = session.record.inputs.get(message.input_id)
@@ -390,7 +392,7 @@ class Supervisor(Actor):
         state = session.record.state
         run_id, input_id = state.run_id, state.run and state.run.input_id
         answer = (await self._client.lookup(once=[turn_key(session.session_id, input_id or "")]))[0]
-        if session.record.state.run_id != run_id:
+        if session.record.state.run_id != run_id or session.record.state.is_answered:
             return True
         if answer is None:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import structlog
@@ -53,7 +54,10 @@ class Driver:
         terms = task.requested.lease
         watch = None if terms is None else asyncio.get_running_loop().create_task(self._watch_lease(task, terms))
         try:
-            result = await self._answer(task)
+            task.tell(await self._answer(task))
+            await self._settle(task)
+        except AppendRefused:  # behind the answer
+            self.registry.drop(task.session)
         except RuntimeFault as fault:
             # Whatever a run that is not over is left for (a question that the record did not answer): who reads it next
             # drives it on, this one if nobody does.
@@ -61,12 +65,44 @@ class Driver:
                 self.registry.drop(task.session)
             if not task.answer.done():
                 task.answer.set_exception(fault)
-        else:
-            if not task.answer.done():
-                task.answer.set_result(result)
         finally:
+            task.end_beside()
             if watch is not None:
                 watch.cancel()
+
+    async def _settle(self, task: RunTask) -> None:
+        """The run that is answered is over before its session's next begins: with its classification, and its lesson.
+
+        It learns as it would have before its answer; nobody else tells HO2 what it may consolidate.
+        """
+        session, memo = task.session, task.session.record.run
+        session.untold = None
+        task.ticket.rest()
+        if memo is None or not session.record.state.is_answered:
+            return
+        if task.beside is None:
+            await self._settle_again(task, memo)
+        else:
+            await task.beside
+        await session.barrier()
+        if self.learning is not None:
+            session.untold = await self.learning.learned_late(session, memo.run_id, trace=task.trace)
+        await self.registry.record_state(session)
+
+    async def _settle_again(self, task: RunTask, memo: RunMemo) -> None:
+        """The classification that another drive of the run began; given up where it cannot be asked for any more."""
+        session = task.session
+        try:
+            resources = await self.configurations.of(memo.requested.config_digest)
+            agent = resources.snapshot.agents.get(session.record.state.agent_id or "")
+            if agent is not None:
+                memo.input_text = memo.input_text or await session.text(memo.requested.input_ref)
+                await turn.settle(Run(task, memo, agent, resources=resources, learning=self.learning))
+        except RuntimeFault as fault:
+            if isinstance(fault, EntryRefused | JournalLost) or fault.retryable:
+                raise
+            _log.warning("classification_given_up", turn=str(memo.run_id), code=fault.code, detail=fault.detail)
+        await cancelling.end_orders(self.resources, session, memo, trace=task.trace)
 
     async def _watch_lease(self, task: RunTask, terms: LeaseTerms) -> None:
         """The clock is journaled as soon as the run's lease is over by it."""
@@ -141,6 +177,8 @@ class Driver:
         """The turn under the run's deadline; a failure or a verdict is journaled before it is told."""
         session, progress = task.session, Progress()
         memo = session.record.run
+        if session.record.state.is_answered:
+            return await history_lookup.answer_of(session, session.record.inputs[task.input_id])
         if memo is not None and session.record.state.lifecycle == "Cancelling":
             return await self._cancelled(task, memo)
         run: Run | None = None
@@ -161,9 +199,13 @@ class Driver:
             resumed = task.draft.before is not None
             _log.info("run_started", turn=str(run.run_id), input_id=task.input_id, resumed=resumed)
             if run.remaining_s() > 0:
-                async with asyncio.timeout_at(self._due(task)) as task.scope:
-                    await self._its_turn(task, memo, resources)
-                    return _told(run, await turn.take_turn(run, progress))
+                with ExitStack() as failing:
+                    failing.callback(task.end_beside)
+                    async with asyncio.timeout_at(self._due(task)) as task.scope:
+                        await self._its_turn(task, memo, resources)
+                        result = _told(run, await turn.take_turn(run, progress))
+                    failing.pop_all()
+                return result
         except TimeoutError:
             pass
         except (EntryRefused, JournalLost):
@@ -199,7 +241,7 @@ class Driver:
     async def _ended(self, task: RunTask, run: Run | None, fault: RuntimeFault, progress: Progress) -> TurnResult:
         """What stands for an answer that the turn did not bring. Raises the failure, which is journaled."""
         session, active = task.session, task.session.record.run
-        if active is None or active.requested.input_id != task.input_id:
+        if active is None or session.record.state.is_answered or active.requested.input_id != task.input_id:
             # The deadline passed while RunCompleted was on its way: it decides.
             await session.barrier()
             return await history_lookup.answer_of(session, session.record.inputs[task.input_id])

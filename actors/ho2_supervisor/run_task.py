@@ -59,6 +59,8 @@ class RunTask:
     """Its task has had its first step."""
     scope: asyncio.Timeout | None = None
     """Of the run's deadline, while it is inside."""
+    beside: asyncio.Task[None] | None = None
+    """What goes on beside the run, and may outlast its answer."""
     _is_stopping: bool = False
     """Its task was cancelled because the run is being cancelled."""
 
@@ -103,6 +105,21 @@ class RunTask:
         """The run's deadline is then; None: it has none while it waits. What has expired stays so."""
         if self.scope is not None and not self.scope.expired():
             self.scope.reschedule(deadline)
+
+    def go_beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """The run does not wait for this, but for its end: it is over with both."""
+        self.beside = asyncio.get_running_loop().create_task(work)
+
+    def end_beside(self) -> None:
+        """What goes on beside this drive of the run is given up; another one begins it again."""
+        if self.beside is not None:
+            self.beside.cancel()
+            self.beside = None
+
+    def tell(self, result: TurnResult) -> None:
+        """Whoever waits has the answer."""
+        if not self.answer.done():
+            self.answer.set_result(result)
 
     def notice(self, outcome: Reduced | None) -> None:
         """What an event did to the run: it is cancelled, goes on, or sees what was said when it looks."""

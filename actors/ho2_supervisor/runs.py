@@ -111,8 +111,13 @@ class Runs:
             return
         follow_ups[session_id] = asyncio.get_running_loop().create_task(self._follow(session))
 
+    def is_settling(self, session: OwnedSession) -> bool:
+        """Whether the session's newest run is answered, and what it brought is still being recorded."""
+        run = self.of(session)
+        return run is not None and (run.answer.done() or session.record.state.is_answered)
+
     async def turnover(self, session: OwnedSession) -> None:
-        """Returns when what keeps a follow-up waiting has changed. Raises SessionMoved if nothing here does."""
+        """Returns when what keeps an input waiting has changed. Raises SessionMoved if nothing here does."""
         run, following = self.of(session), self._registry.follow_ups.get(session.session_id)
         if following is not None:
             await asyncio.shield(following)
@@ -241,6 +246,10 @@ class Runs:
         """The active run of a session that ends is cancelled; or the session is to be read again first."""
         run = self.of(session)
         if run is None:
+            return
+        if session.record.state.is_answered:
+            while self.of(session) is run:
+                await run.change()
             return
         if session.record.state.lifecycle != "Cancelling":
             run.notice(session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now())))

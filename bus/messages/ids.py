@@ -141,6 +141,16 @@ BESIDE_CALL_ID = "000"
 """Of a classification that is asked for beside its answer, in the answer's own step; calls of tools count from 001."""
 
 
+def is_beside(wo_id: str) -> bool:
+    """Whether nothing of its run waits for this order: neither a step nor the answer."""
+    return wo_id.endswith(f".{BESIDE_CALL_ID}")
+
+
+def beside_order_id(run_id: RunId) -> str:
+    """The order of that classification: in the first step of its run."""
+    return work_order_id(StepId(turn_id=TurnId(run_id=run_id, turn_seq=1), step_seq=1), BESIDE_CALL_ID)
+
+
 def direct_order_id(run_id: RunId) -> str:
     """The order of that call: in the second step of its run's only round."""
     return work_order_id(StepId(turn_id=TurnId(run_id=run_id, turn_seq=1), step_seq=2), DIRECT_CALL_ID)

@@ -231,7 +231,9 @@ class TurnResult(Message, wire="session.turn_result"):
     consolidation_candidates: Annotated[list[str], Meta(description="signals that crossed their gate")] = field(
         default_factory=list[str]
     )
-    remembered: Annotated[Remembered | None, Meta(description="what the message stated")] = None
+    remembered: Annotated[
+        Remembered | None, Meta(description="what the message stated, or the one before it where that was known late")
+    ] = None
     cost: Cost = Cost()
     elapsed_ms: Annotated[Count, Meta(description="from arrival to the answer")] = 0
     code: Annotated[str | None, Meta(description="why the outcome is not success")] = None

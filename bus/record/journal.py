@@ -322,7 +322,9 @@ def answer_in(body: bytes, due: Entry | None) -> TurnResult:
     if result.outcome != "success":
         return result
     candidates, remembered = learned_in(due)
-    return result.model_copy(update={"consolidation_candidates": candidates, "remembered": remembered})
+    return result.model_copy(
+        update={"consolidation_candidates": candidates, "remembered": remembered or result.remembered}
+    )
 
 
 def learned_in(due: Entry | None) -> tuple[list[str], Remembered | None]:

@@ -127,8 +127,8 @@ class SessionStanding:
 
     @property
     def input_id(self) -> str:
-        """Of the active run; empty: none."""
-        return "" if self.state.run is None else self.state.run.input_id
+        """Of the active run; empty: none, or none that is still to be answered."""
+        return "" if self.state.run is None or self.state.is_answered else self.state.run.input_id
 
     @property
     def input_ref(self) -> str:

@@ -28,7 +28,7 @@ from hobus.actors.ho2_supervisor.session.record import EndedRun
 from hobus.actors.ho2_supervisor.turn.classification import Stated, read_classification, read_stated
 from hobus.bus.errors import MemoryFault, RuntimeFault
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.ids import candidates_key, signal_event_id
+from hobus.bus.messages.ids import RunId, candidates_key, signal_event_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.memory import (
     Artifact,
@@ -44,7 +44,7 @@ from hobus.bus.messages.memory import (
     Signal,
     SignalsLogged,
 )
-from hobus.bus.messages.session import Remembered
+from hobus.bus.messages.session import Consolidate, Remembered
 from hobus.bus.port import R
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.config.assets import names
@@ -101,6 +101,20 @@ class Learning:
             return learned
         candidates, remembered = await session.learned(ended.input_id)
         return Learned(tuple(candidates), remembered=remembered)
+
+    async def learned_late(self, session: OwnedSession, run_id: RunId, *, trace: str) -> Remembered | None:
+        """As `durably_and_learned`, behind the run's answer, which names nothing of it; what the turn stated.
+
+        Nobody else says which signals are to be consolidated.
+        """
+        learned = await self.durably_and_learned(session, trace=trace)
+        if learned.candidates:
+            agent_id = session.record.state.agent_id or ""
+            named = Consolidate(
+                session_id=session.session_id, run_id=run_id, agent_id=agent_id, signal_ids=list(learned.candidates)
+            )
+            await self._bus.post("ho2", named, key=agent_id, trace=trace)
+        return learned.remembered
 
     def log_later(self, session: OwnedSession, *, trace: str = "") -> None:
         """The newest run's signals are on their way; those that were logged before count once all the same."""

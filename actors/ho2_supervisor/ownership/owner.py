@@ -102,6 +102,7 @@ class OwnedSession:
         self.durable = -1  # sequence of the newest of its entries that is known to stand
         self.older_lines: text_parts.KeptText | None = None  # of its history, as an order recorded them last
         self.told: Told | None = None  # of its history, as a model was asked with it last
+        self.untold: Remembered | None = None  # of what a turn stated that was answered before that was known
         self._bus = resources.bus
         self._client = resources.client
         self._resources = resources

@@ -21,13 +21,21 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS, LEDGER_REQUEST_TIMEOUT_MS
-from hobus.bus.messages.ids import follow_up_input, is_follow_up, requested_id
+from hobus.bus.messages.ids import (
+    RunId,
+    beside_order_id,
+    entry_id,
+    follow_up_input,
+    is_beside,
+    is_follow_up,
+    requested_id,
+)
 from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, Query, Read, session_stream
 from hobus.bus.messages.session import SessionReady, StartSession
 from hobus.bus.paging import read_peers
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import OwnersSettled
-from hobus.bus.record.session_facts import RUN_ENDS
+from hobus.bus.record.session_facts import RUN_ENDS, OrderDispatched, OrderEnded, RunCompleted
 
 SETTLED = "OWNERS_SETTLED"
 _FIXED_OUTSIDE = frozenset({"disk_full"})
@@ -52,25 +60,31 @@ def is_owned(newest_first: Sequence[Entry], taken: set[Tenure]) -> bool:
 
 
 def may_be_open(newest_first: Sequence[Entry]) -> bool:
-    """Whether a run or a follow-up may be open, by the entries' heads alone.
+    """Whether a run, an order behind its answer, or a follow-up may be open, by the entries' heads alone.
 
-    False: the session rests, unless a message waits that came before these entries.
+    False: the session rests, unless something is open that came before these entries.
     """
     if any(entry.event_type == "HostCommandReceived" for entry in newest_first):
         return True
     answered: set[str] = set()
-    is_over = False
+    ended: set[str] = set()
+    end = ""
     for entry in newest_first:
         about = entry.submission_id.partition(":")[2]
-        if entry.event_type == "TurnDegraded":
+        if entry.event_type == OrderEnded.entry_name:
+            ended.add(about)
+        elif entry.event_type == OrderDispatched.entry_name and is_beside(about) and about not in ended:
+            if end == RunCompleted.entry_name:  # of any other end nothing is left to be done
+                return True
+        elif entry.event_type == "TurnDegraded":
             answered.add(about)
         elif entry.event_type in RUN_ENDS:
-            is_over = True
-        elif entry.event_type == "RunAttached" and not is_over:
+            end = end or entry.event_type
+        elif entry.event_type == "RunAttached" and not end:
             return True  # perhaps to a run that had failed, behind its end
         elif entry.event_type == "RunRequested":  # behind one follow-up others may wait
-            return is_follow_up(about.partition("/")[2]) or not (is_over or about in answered)
-    return bool(newest_first) and newest_first[-1].prev != "" and not is_over
+            return is_follow_up(about.partition("/")[2]) or not (end or about in answered)
+    return bool(newest_first) and newest_first[-1].prev != "" and not end
 
 
 class Unowned:
@@ -196,13 +210,24 @@ class Unowned:
         newest = await self._client.page(Read(stream=stream, limit=limit, newest_first=True))
         if not is_owned(newest.entries, taken):
             return
-        if not may_be_open(newest.entries) and not (newest.more and await self._may_wait(session_id)):
+        if not may_be_open(newest.entries) and not (newest.more and await self._has_more(session_id, newest.entries)):
             return
         self.found += 1
         timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
         await self._bus.request(
             "ho2", StartSession(session_id=session_id), expect=SessionReady, timeout_s=timeout_s, key=session_id
         )
+
+    async def _has_more(self, session_id: str, newest_first: Sequence[Entry]) -> bool:
+        """Whether something is open that these entries do not show."""
+        end = next((entry for entry in newest_first if entry.event_type in RUN_ENDS), None)
+        if end is not None and end.event_type == RunCompleted.entry_name:
+            wo_id = beside_order_id(RunId(session_id=session_id, run_seq=end.provenance.run_seq))
+            kinds = (OrderDispatched.entry_name, OrderEnded.entry_name)
+            sent, ended = await self._client.lookup([entry_id(kind, wo_id) for kind in kinds])
+            if sent is not None and ended is None:
+                return True
+        return await self._may_wait(session_id)
 
     async def _may_wait(self, session_id: str) -> bool:
         """Whether a message may wait from before: inputs that somebody asked for may have come in between, long ones.

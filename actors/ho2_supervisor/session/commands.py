@@ -120,10 +120,13 @@ _Rule = Callable[[SessionState, HostCommand, str], Verdict]
 
 
 def _of_active_run(rule: Callable[[SessionState, RunState, Any, str], Verdict]) -> _Rule:
-    """The rule of a command about the active run; one that is being cancelled takes none. It is given what was said."""
+    """The rule of a command about the active run; one that is being cancelled takes none, nor one that is answered.
+
+    It is given what was said.
+    """
 
     def checked(state: SessionState, command: HostCommand, at: str) -> Verdict:
-        if state.run is None:
+        if state.run is None or state.is_answered:
             return Rejected("no_active_run: no run is active")
         if state.lifecycle == "Cancelling":
             return Rejected("cancelling: the run is being cancelled")

@@ -19,7 +19,7 @@ from hobus.actors.ho2_supervisor.turn import history as history_rules
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History, HistoryLimits
 from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import session
-from hobus.bus.messages.ids import RunId, position_of
+from hobus.bus.messages.ids import RunId, is_beside, position_of
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import Exchange, Segment, ToolFile
 from hobus.bus.record import session_facts as events
@@ -75,6 +75,7 @@ class RunMemo(Struct):
     results: tuple[str | None, ...] = ()  # contents behind requested.results; None where erased
     images: tuple[ToolFile, ...] = ()  # of the newest messages and its own, each once
     intents: Intents = NO_INTENTS  # as they were when it was requested
+    is_first: bool = False  # nothing was said in the session before
     steps: set[str] = field(default_factory=set[str])
     orders: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     dispatched_in: dict[str, int] = field(default_factory=dict[str, int])
@@ -112,6 +113,11 @@ class RunMemo(Struct):
     def _keep(self, entry: Recorded, said: list[dict[str, Any]]) -> None:
         own = {one["ref"]: own_text(entry, one["ref"]) for one in said if one.get("ref")}
         self.texts |= {ref: text for ref, text in own.items() if text is not None}
+
+    def classified(self) -> dict[str, Any] | None:
+        """The checked answer of its classification; None: it has none, or none yet."""
+        asked = [wo_id for wo_id, order in self.orders.items() if order.get("wo_type") == "classify"]
+        return (self.receipts.get(asked[-1], {}).get("output_result") or {}).get("parsed") if asked else None
 
     def rounds(self) -> tuple[Exchange, ...]:
         """The rounds behind its answer with tool calls, or with a person's words; no drafts, no notes on them.
@@ -240,6 +246,9 @@ class SessionRecord:
         if event.wo_id in self.orders:  # else it came so late that the order is forgotten
             at = event.receipt.get("completed_at", event.at)
             self.orders.ended(event.wo_id, at, failure=failure_in(event.receipt))
+        if self.run is not None and self.state.run is None:  # it was answered, and is over now
+            ended, self.run, run = self.last_run, None, self.run
+            self.last_run = ended and ended_run(run, ended.outcome, ended.ended_by)
 
     def _forget(self) -> None:
         """What is beyond the bound is let go, the oldest first: a session of any age costs the same.
@@ -311,6 +320,7 @@ class SessionRecord:
             tuple(own_text(entry, given.content_ref) for given in event.results),
             self._images(event),
             self.state.intents,
+            self.history.count == 0,
         )
 
     def _images(self, event: events.RunRequested) -> tuple[ToolFile, ...]:
@@ -344,11 +354,13 @@ class SessionRecord:
             outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
         if self.run is not None:
             self.last_run = replace(ended_run(self.run, outcome, entry.submission_id), code=end.code)
-        self.failed, self.run = self.run if self.state.failed else None, None
+        self.failed = self.run if self.state.failed else None
+        if self.state.run is None:
+            self.run = None
 
     def _escalated(self, run: RunMemo, at: str) -> None:
         """The run gave up on the answer that its last order brought (ESCALATION says so beside the journal)."""
-        for wo_id in list(run.receipts)[-1:]:
+        for wo_id in [wo_id for wo_id in run.receipts if not is_beside(wo_id)][-1:]:
             self.orders.escalated(wo_id, at, run.orders.get(wo_id))
 
     def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
@@ -383,13 +395,11 @@ class SessionRecord:
 
 def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
     """What is left of a run's memo once it is over: nothing to learn where embedded rules stood in for its model."""
-    asked, classified, tool_ids = memo.requested, None, dict[str, None]()
+    asked, classified, tool_ids = memo.requested, memo.classified(), dict[str, None]()
     if any((receipt.get("output_result") or {}).get("is_stand_in") for receipt in memo.receipts.values()):
         return EndedRun(memo.run_id.run_seq, asked.input_id, asked.at, None, (), "", ended_by)
-    for wo_id, order in memo.orders.items():
-        if order.get("wo_type") == "classify":
-            classified = ((memo.receipts.get(wo_id) or {}).get("output_result") or {}).get("parsed")
-        elif order.get("tool_call"):
+    for order in memo.orders.values():
+        if order.get("tool_call"):
             tool_ids[order["tool_call"]["tool_id"]] = None
     return EndedRun(memo.run_id.run_seq, asked.input_id, asked.at, classified, tuple(tool_ids), outcome, ended_by)
 

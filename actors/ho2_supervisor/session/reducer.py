@@ -204,10 +204,16 @@ def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
 
 
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
-    if state.run is not None and state.run.is_in_flight:
+    """The run is over with its answer, or, where its classification is on its way, with the end of that."""
+    run = state.run
+    if run is not None and run.is_in_flight:
         return Rejected(_IN_FLIGHT)
     ended = _run_ended(state, event.input_id, "Completed")
-    return ended if isinstance(ended, Rejected) else replace(ended, open_calls=event.open_calls)
+    if isinstance(ended, Rejected) or run is None:
+        return ended
+    if run.open_orders:
+        ended = replace(ended, lifecycle="Completed", run=replace(run, lease=None, pause_requested=False))
+    return replace(ended, open_calls=event.open_calls)
 
 
 def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
@@ -244,7 +250,7 @@ def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
     run = state.run
     if run is None or not run.pause_requested or walk(state.lifecycle, "Paused") is None:
         return Rejected(f"no pause was asked for that may begin now (lifecycle {state.lifecycle})")
-    if run.open_orders:
+    if run.awaited_orders:
         return Rejected("not at a step boundary: effects are in flight")
     paused = replace(run, pause_requested=False, waiting_since=run.waiting_since or event.at)
     return replace(state, lifecycle="Paused", run=paused)
@@ -291,7 +297,10 @@ def _order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
     run = state.run
     if run is None or event.wo_id not in run.open_orders:
         return state  # ignored: it came too late, or twice
-    return of_run(state, run, open_orders=[wo_id for wo_id in run.open_orders if wo_id != event.wo_id])
+    left = [wo_id for wo_id in run.open_orders if wo_id != event.wo_id]
+    if state.is_answered and not left:
+        return replace(state, lifecycle="Idle", run=None)
+    return of_run(state, run, open_orders=left)
 
 
 def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIssued) -> Verdict:

@@ -16,7 +16,17 @@ from msgspec.structs import asdict, replace
 
 from hobus.actors.ho2_supervisor.session.intents import NO_INTENTS, Intents
 from hobus.bus.messages.base import Count, Record, Timestamp, canonical_bytes
-from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId, position_of
+from hobus.bus.messages.ids import (
+    InputId,
+    RunId,
+    Sequence,
+    SessionId,
+    StepId,
+    ToolBatchId,
+    TurnId,
+    is_beside,
+    position_of,
+)
 from hobus.bus.messages.session import HostCommand, Lifecycle, ModelChoice, RunConfig, SessionConfig
 from hobus.bus.messages.work_order import Fence
 from hobus.bus.record.session_facts import LeaseIssued, LeaseTerms, OpenCalls
@@ -71,7 +81,7 @@ class ActiveToolBatch(Record):
 
 
 class RunState(Struct, frozen=True, array_like=True):
-    """What the active run is at; gone with its end."""
+    """What the active run is at; gone once it is answered and none of its orders is open."""
 
     run_id: RunId
     input_id: InputId
@@ -103,9 +113,14 @@ class RunState(Struct, frozen=True, array_like=True):
         return 1 if self.step_id is None else self.step_id.step_seq + 1
 
     @property
+    def awaited_orders(self) -> list[str]:
+        """Ids of its orders that are on their way, and that a step waits for."""
+        return [wo_id for wo_id in self.open_orders if not is_beside(wo_id)]
+
+    @property
     def is_in_flight(self) -> bool:
-        """Whether an order is on its way, or a batch is not settled: no step boundary."""
-        return bool(self.open_orders) or (self.tool_batch is not None and not self.tool_batch.is_settled)
+        """Whether an order that a step waits for is on its way, or a batch is not settled: no step boundary."""
+        return bool(self.awaited_orders) or (self.tool_batch is not None and not self.tool_batch.is_settled)
 
 
 class SessionState(Struct, frozen=True, array_like=True):
@@ -149,6 +164,11 @@ class SessionState(Struct, frozen=True, array_like=True):
         return None if self.run is None else self.run.run_id
 
     @property
+    def is_answered(self) -> bool:
+        """Whether the active run has its answer, and only what its classification brings is still to come."""
+        return self.lifecycle == "Completed"
+
+    @property
     def tool_batch(self) -> ActiveToolBatch | None:
         """The active run's batch of tool calls; None: it has none."""
         return None if self.run is None else self.run.tool_batch
@@ -157,6 +177,11 @@ class SessionState(Struct, frozen=True, array_like=True):
     def open_orders(self) -> list[str]:
         """Ids of the active run's orders that are on their way."""
         return [] if self.run is None else self.run.open_orders
+
+    @property
+    def awaited_orders(self) -> list[str]:
+        """Those of them that a step waits for."""
+        return [] if self.run is None else self.run.awaited_orders
 
     @property
     def pending_steer(self) -> list[str]:
@@ -238,8 +263,8 @@ TRANSITIONS: Mapping[Lifecycle, tuple[Lifecycle, ...]] = MappingProxyType(
         "Cancelled": ("Idle",),
     }
 )
-"""Completed, Failed and Cancelled are left again by the event that ends the run. TurnDegraded is legal in every state:
-it ends the active run at once, past the table, by way of Cancelled."""
+"""Failed and Cancelled are left again by the event that ends the run; so is Completed, unless an order is open: its end
+leaves it. TurnDegraded is legal in every state: it ends the active run at once, past the table, by way of Cancelled."""
 
 
 def walk(source: Lifecycle, *path: Lifecycle) -> Lifecycle | None:

@@ -8,7 +8,8 @@ bytes under the next attempt. A text is recorded with the order that shows it fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,8 +20,9 @@ from hobus.actors.ho2_supervisor.session.intents import has_own_words
 from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
 from hobus.actors.ho2_supervisor.turn import agent_calls, order_codec, pool, work_orders
 from hobus.bus.errors import RuntimeFault, WorkOrderFault
+from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import SEPARATOR
-from hobus.bus.messages.ids import BESIDE_CALL_ID, body_ref, dispatched_id
+from hobus.bus.messages.ids import body_ref, dispatched_id, is_beside
 from hobus.bus.messages.streams import StreamDelta
 from hobus.bus.messages.transcript import NAME as HISTORY
 from hobus.bus.messages.transcript import told
@@ -30,8 +32,6 @@ from hobus.bus.record.session_facts import OrderDispatched, OrderEnded, SessionF
 from hobus.bus.record.text_parts import TextPart
 from hobus.config.called_agents import may_call
 
-_BESIDE = f".{BESIDE_CALL_ID}"
-
 
 class OpenOrder(Struct):
     """An order on its way: what to send under which attempt, or the receipt that the journal holds."""
@@ -39,6 +39,12 @@ class OpenOrder(Struct):
     order: WorkOrder
     attempt: int
     receipt: Receipt | None = None
+
+
+First = Callable[[Receipt], None]
+"""What is to stand in the journal before an order's end does."""
+Finish = Callable[[OpenOrder], Coroutine[Any, Any, None]]
+"""How an order that nothing waits for comes to its end."""
 
 
 def append_end(session: OwnedSession, receipt: Receipt, *, bodies: Sequence[bytes] = (), trace: str) -> None:
@@ -67,46 +73,59 @@ class Effects:
 
     async def order(self, planned: WorkOrder) -> Receipt:
         """The receipt of this order, recorded once; dispatched only after that is durable."""
-        [receipt] = await self.orders([planned])
-        return receipt
-
-    async def orders(self, planned: Sequence[WorkOrder]) -> list[Receipt]:
-        """The same of several at once.
-
-        Beside an answer that somebody hears, and that calls no tool before its first word, is asked at that word.
-        """
-        pending = [await self.pending(one) for one in planned]
-        await self.dispatch(pending)
-        if len(pending) == 1:
-            return [await self.finish(pending[0])]
-        async with asyncio.TaskGroup() as group:
-            tasks: list[asyncio.Task[Receipt]] = []
-            answers_at_once = self._task.draft.is_watched and not work_orders.offers_tools(pending[0].order)
-            for one in pending:
-                is_behind = answers_at_once and one.order.wo_id.endswith(_BESIDE)
-                work = self._behind_first_word(one, tasks[0]) if is_behind else self.finish(one)
-                tasks.append(group.create_task(work))
-        return [task.result() for task in tasks]
-
-    async def _behind_first_word(self, pending: OpenOrder, answer: asyncio.Task[Receipt]) -> Receipt:
-        """As `finish`, once the answer is being told or has ended: one model's server would else work at both."""
-        speaks = asyncio.Event()
-        answer.add_done_callback(lambda _: speaks.set())
-        with self._task.draft.watched(lambda said: speaks.set() if isinstance(said, StreamDelta) else None):
-            await speaks.wait()
+        pending = await self.pending(planned)
+        await self.dispatch([pending])
         return await self.finish(pending)
+
+    async def order_beside(self, planned: WorkOrder, aside: WorkOrder, finish: Finish) -> Receipt:
+        """The receipt of the first order; the other one is dispatched in the same write, and has its end when it comes.
+
+        Beside an answer that somebody hears, and that calls no tool before its first word, it is asked at that word:
+        one model's server would else work at both.
+        """
+        answer, other = [await self.pending(one) for one in (planned, aside)]
+        await self.dispatch([answer, other])
+        if other.receipt is not None:
+            await finish(other)
+            return await self.finish(answer)
+        begins, draft = asyncio.Event(), self._task.draft
+        is_behind = draft.is_watched and not work_orders.offers_tools(answer.order)
+
+        async def begun() -> None:
+            if is_behind:
+                await begins.wait()
+            await finish(other)
+
+        def hear(said: Message) -> None:
+            if isinstance(said, StreamDelta):
+                begins.set()
+
+        self._task.go_beside(begun())
+        try:
+            with draft.watched(hear if is_behind else None):
+                return await self.finish(answer)
+        finally:
+            begins.set()
+
+    def recall(self) -> None:
+        """The receipts that the journal holds, where no drive of this run has met them."""
+        self.receipts = {wo_id: Receipt.model_validate(form) for wo_id, form in self._memo.receipts.items()}
 
     async def pending(self, planned: WorkOrder) -> OpenOrder:
         """What the journal holds of this order, else the planned one, journaled as dispatched."""
-        recorded = self._memo.orders.get(planned.wo_id)
+        return await self.recorded(planned.wo_id) or self._planned(planned)
+
+    async def recorded(self, wo_id: str) -> OpenOrder | None:
+        """What the journal holds of this order; None: it was never dispatched."""
+        recorded = self._memo.orders.get(wo_id)
         if recorded is None:
-            return self._planned(planned)
+            return None
         order = WorkOrder.model_validate(recorded)
-        ended = self._memo.receipts.get(planned.wo_id)
+        ended = self._memo.receipts.get(wo_id)
         if ended is not None:
             receipt = Receipt.model_validate(ended)
             return OpenOrder(order, 0, order_codec.expand_receipt(receipt, await self._texts_of(receipt)))
-        attempt = 2 + self._session.tenure - self._memo.dispatched_in[planned.wo_id]
+        attempt = 2 + self._session.tenure - self._memo.dispatched_in[wo_id]
         return OpenOrder(await self._expanded(order), attempt)
 
     async def dispatch(self, pending: Sequence[OpenOrder]) -> None:
@@ -114,11 +133,14 @@ class Effects:
         if None in [one.receipt for one in pending]:
             await self._session.barrier()
 
-    async def finish(self, pending: OpenOrder) -> Receipt:
+    async def finish(self, pending: OpenOrder, first: First | None = None) -> Receipt:
         """The order's receipt, in the journal with the next write."""
-        receipt = pending.receipt
+        receipt, own_text = pending.receipt, list[bytes]()
         if receipt is None:
             receipt, own_text = order_codec.with_own_text(await self._sent(pending.order, pending.attempt))
+        if first is not None:
+            first(receipt)
+        if pending.receipt is None:
             append_end(self._session, receipt, bodies=own_text, trace=self._task.trace)
         self.receipts[receipt.wo_id] = receipt
         return receipt
@@ -208,7 +230,7 @@ class Effects:
                 bus, order, call, session.record.state, attempt=first_attempt, trace=task.trace
             )
             return self._ended_here(receipt)
-        draft = None if order.wo_type == "tool_call" or order.wo_id.endswith(_BESIDE) else task.draft
+        draft = None if order.wo_type == "tool_call" or is_beside(order.wo_id) else task.draft
         sent_at = bus.clock.monotonic()
         try:
             receipt = await pool.receipt_of(

@@ -19,7 +19,7 @@ from hobus.actors.ho2_supervisor.turn.effects import Effects
 from hobus.actors.ho2_supervisor.turn.history import History
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import LedgerError, WorkOrderFault
-from hobus.bus.messages.ids import BESIDE_CALL_ID, StepId, TurnId, iso, lease_id_of, parse_iso, work_order_id
+from hobus.bus.messages.ids import StepId, TurnId, beside_order_id, iso, lease_id_of, parse_iso, work_order_id
 from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import Segment
 from hobus.bus.record.session_facts import LeaseIssued, LifecycleChanged, RunStarted, StepStarted
@@ -57,6 +57,7 @@ class Run:
         self.weighed: dict[str, Weighed] = {}  # artifact -> what became of its line
         self.beside: AssembledContext | None = None  # its classification's context, while no record has it
         self.round_count = 0
+        self.unobserved: list[str] = []  # refs of what operators said, and no round was left for
         self.heard: list[Segment] = []  # what operators said to the run, and no prompt has shown yet, in order
         self._task = task
         self._step_seq = 0
@@ -117,7 +118,7 @@ class Run:
         if self.requested.continues is not None or self.is_called:
             return "off"
         if (first := self.memo.orders.get(self.first_order_id)) is not None:
-            is_beside = f"{self.first_order_id}.{BESIDE_CALL_ID}" in self.memo.orders
+            is_beside = beside_order_id(self.run_id) in self.memo.orders
             return "before" if first["wo_type"] == "classify" else "beside" if is_beside else "off"
         if not self.config.ho2.classify:
             return "off"
@@ -209,7 +210,7 @@ class Run:
             if self.effects.receipts or has_stood_still:  # the turn of its first step was its beginning
                 await self._task.ticket.turn()
             state = self.session.record.state
-            is_paused = state.pause_requested and not state.open_orders
+            is_paused = state.pause_requested and not state.awaited_orders
             if not is_paused and standstill_of(state.lifecycle) is None:
                 return
 
@@ -220,7 +221,7 @@ class Run:
         """
         while True:
             state = self.session.record.state
-            if state.pause_requested and not state.open_orders:
+            if state.pause_requested and not state.awaited_orders:
                 self.effects.step(LifecycleChanged(lifecycle="Paused", at=self.session.now()))
             elif (standstill := standstill_of(state.lifecycle)) is None:
                 break

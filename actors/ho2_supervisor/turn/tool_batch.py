@@ -86,7 +86,8 @@ class _CallBatch(Struct, frozen=True):
             waiting = [position_of(name) for name in active.held] if active is not None and is_active else []
             ready = [call for call in left if call.call_id not in waiting]
             if ready:
-                ended |= await self.wave(ready[: state.max_in_flight_effects])
+                beside = len(state.open_orders) - len(state.awaited_orders)
+                ended |= await self.wave(ready[: state.max_in_flight_effects - beside])
                 continue
             if state.lifecycle == "Running" and not state.pause_requested:
                 effects.step(LifecycleChanged(lifecycle="WaitingInput", at=session.now()))

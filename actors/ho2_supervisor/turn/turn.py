@@ -6,6 +6,7 @@ After a crash it runs again from the top, and what the journal holds answers at 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -26,6 +27,7 @@ from hobus.actors.ho2_supervisor.turn import (
     work_orders,
 )
 from hobus.actors.ho2_supervisor.turn.classification import Classification
+from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
@@ -34,7 +36,7 @@ from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
 from hobus.bus.json_text import object_in
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.given_history import both_ends, own_words, stretches
-from hobus.bus.messages.ids import BESIDE_CALL_ID, DIRECT_CALL_ID
+from hobus.bus.messages.ids import BESIDE_CALL_ID, DIRECT_CALL_ID, beside_order_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.transcript import NAME as HISTORY
@@ -62,7 +64,6 @@ class Progress(Struct):
     tool_calls: list[ToolCallSummary] = field(default_factory=list[ToolCallSummary])
     tokens_used: int = 0
     parent: str | None = None
-    labels: Classification = field(default_factory=Classification)
     beside: Sequence[Segment] | None = None  # what the message is classified beside, together with the first round
     rejections: int = 0
     mistakes: int = 0  # rounds in a row in which the model got every call wrong
@@ -88,7 +89,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         return await _call_of_an_operator(run, run.called_tool)
     if run.requested.model and (refused := choice_fault(run.requested.model, run.agent, run.config.gateway)):
         raise refused
-    progress.labels, inputs = await _begun(run, progress)
+    inputs = await _begun(run, progress)
 
     while True:
         _require_round(run, progress)
@@ -120,21 +121,21 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
             break
 
     answer, verdict = progress.best
-    return await turn_record.record_answer(run, answer, verdict, progress.labels, progress.tool_calls)
+    return await turn_record.record_answer(run, answer, verdict, progress.tool_calls)
 
 
-async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
-    """The message's labels and the prompt's inputs that stay the same in every round.
+async def _begun(run: Run, progress: Progress) -> list[Segment]:
+    """The prompt's inputs that stay the same in every round.
 
     Of a turn that brings results of calls they are those of the turn that asked; nothing is classified or recalled.
     """
     if run.requested.continues is None:
-        labels, inputs, progress.with_prompt = await _understand(run, progress)
-        return labels, inputs
+        inputs, progress.with_prompt = await _understand(run, progress)
+        return inputs
     earlier = await caller_tools.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     context.record_again(run, run.requested.continues, earlier.context)
-    return Classification(), earlier.context
+    return earlier.context
 
 
 async def _is_steered(run: Run, progress: Progress) -> bool:
@@ -147,8 +148,8 @@ async def _is_steered(run: Run, progress: Progress) -> bool:
     return run.is_steered and _has_room(run, progress)
 
 
-async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment], list[WriteEntry]]:
-    """The message's labels, the prompt's inputs, what was once shown as it was, and what leaves with the prompt."""
+async def _understand(run: Run, progress: Progress) -> tuple[list[Segment], list[WriteEntry]]:
+    """The prompt's inputs, what was once shown as it was, and what leaves with the prompt."""
     labels, shown = await context.understood(run, _history_limits(run), lambda beside: _classify(run, progress, beside))
     contract = run.resources.snapshot.contracts[contract_id_of(run.agent, "synthesize")]
     is_told = "classification" in contract.input_schema.get("properties", {})  # for packs of one's own
@@ -158,7 +159,7 @@ async def _understand(run: Run, progress: Progress) -> tuple[Classification, lis
         *([Segment(name="classification", text=labels.as_text())] if is_told else []),
         *_asked(run, shown.segments),
     ]
-    return labels, inputs, shown.entries
+    return inputs, shown.entries
 
 
 def _asked(run: Run, shown: Sequence[Segment]) -> list[Segment]:
@@ -193,7 +194,7 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
             labels = Classification()
         case "beside":
             progress.beside = beside
-            return Classification()  # until the answer's order brings it
+            return Classification()  # nothing that is shown waits for it
         case "before":
             receipt = await run.effects.order(_classification(run, await run.new_round(), beside))
             if (code := chain.failure_code(receipt)) in GATEWAY_REFUSALS - _BUDGETS:
@@ -202,6 +203,28 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
             labels = _labels_in(run, receipt)
     intents.settle(run, labels)
     return labels
+
+
+async def settle(run: Run) -> None:
+    """The run that is answered is over: its classification, which another drive of it began, has its end."""
+    run.unobserved = run.session.record.state.pending_steer
+    run.effects.recall()
+    if (order := await run.effects.recorded(beside_order_id(run.run_id))) is not None:
+        await _classified(run, order)
+
+
+async def _classified(run: Run, order: OpenOrder) -> None:
+    """What a classification beside its answer brings stands in the journal, whenever that is, and then its end does.
+
+    So that a run that is over with it leaves nothing undone.
+    """
+    await run.effects.finish(order, lambda receipt: intents.settle(run, _labels_in(run, receipt)))
+    session = run.session
+    if session.record.run is not run.memo:
+        turn_record.record_chain(run)
+    elif session.record.state.lifecycle == "Running":
+        return  # somebody waits for the next write
+    session.flush()
 
 
 def _classification(run: Run, context: OrderContext, beside: Sequence[Segment], call_id: str = "") -> WorkOrder:
@@ -229,7 +252,7 @@ def _classification(run: Run, context: OrderContext, beside: Sequence[Segment], 
 def _labels_in(run: Run, receipt: Receipt) -> Classification:
     """What a classification says; nothing where it failed."""
     parsed = None if receipt.output_result is None else receipt.output_result.parsed
-    return classification.read_classification(parsed, run.config.classify_labels, is_first=run.history.count == 0)
+    return classification.read_classification(parsed, run.config.classify_labels, is_first=run.memo.is_first)
 
 
 def _least_of_answer(run: Run) -> int:
@@ -261,28 +284,24 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
     step = await run.new_round()
     progress.say(run.heard)
     run.heard = []
-    for entry in progress.with_prompt:  # nothing is awaited from here on until the order is in the same write
+    planned = work_orders.synthesize(
+        step,
+        inputs=inputs,
+        exchanges=progress.exchanges,
+        run_config=run.run_config,
+        token_budget=_round_budget(run, progress.tokens_used),
+        timeout_seconds=run.order_timeout_s(),
+        criteria=_criteria(run.config),
+        parent_wo_id=progress.parent,
+    )
+    beside, progress.beside = progress.beside, None
+    aside = None if beside is None else _classification(run, step, beside, BESIDE_CALL_ID)
+    for entry in progress.with_prompt:  # nothing is awaited or refused until the order is in the same write
         run.session.also(entry)
     progress.with_prompt = []
-    planned = [
-        work_orders.synthesize(
-            step,
-            inputs=inputs,
-            exchanges=progress.exchanges,
-            run_config=run.run_config,
-            token_budget=_round_budget(run, progress.tokens_used),
-            timeout_seconds=run.order_timeout_s(),
-            criteria=_criteria(run.config),
-            parent_wo_id=progress.parent,
-        )
-    ]
-    if progress.beside is not None:
-        planned.append(_classification(run, step, progress.beside, BESIDE_CALL_ID))
-    answered, *classified = await run.effects.orders(planned)
-    if classified:
-        progress.beside, progress.labels = None, _labels_in(run, classified[0])
-        intents.settle(run, progress.labels)
-    return answered
+    if aside is None:
+        return await run.effects.order(planned)
+    return await run.effects.order_beside(planned, aside, partial(_classified, run))
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:
@@ -387,6 +406,4 @@ async def _call_of_an_operator(run: Run, tool_id: str) -> TurnResult:
     call = ToolCall(call_id=DIRECT_CALL_ID, tool_id=tool_id, arguments=arguments)
     receipts = await tool_batch.settle(run, [call], invented=(), parent_wo_id=None)
     answer = OutputResult(text=chain.result_of_call(call.call_id, receipts[0]))
-    return await turn_record.record_answer(
-        run, answer, Judgement(()), Classification(), chain.summarize([call], receipts)
-    )
+    return await turn_record.record_answer(run, answer, Judgement(()), chain.summarize([call], receipts))

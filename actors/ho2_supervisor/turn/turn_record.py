@@ -10,12 +10,12 @@ import structlog
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import caller_tools, chain
-from hobus.actors.ho2_supervisor.turn.classification import Classification
+from hobus.actors.ho2_supervisor.turn.classification import read_classification
 from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import body_ref, completed_id, requested_id, turn_key
+from hobus.bus.messages.ids import body_ref, completed_id, is_beside, requested_id, turn_key
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult
 from hobus.bus.record.journal import pack_result
@@ -34,12 +34,15 @@ def _over_budget(run: Run) -> int:
 
 
 async def record_answer(
-    run: Run, answer: OutputResult, judgement: Judgement, labels: Classification, tool_calls: Sequence[ToolCallSummary]
+    run: Run, answer: OutputResult, judgement: Judgement, tool_calls: Sequence[ToolCallSummary]
 ) -> TurnResult:
     """The turn's result; RunCompleted is durable, and with it, in the same write, what explains it.
 
-    With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them.
+    With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them. Of a run
+    that is answered and not over it names what its orders have brought so far, and nothing is learned yet.
     """
+    session = run.session
+    answered_by = next((wo_id for wo_id in reversed(run.effects.receipts) if not is_beside(wo_id)), "")
     receipts, elapsed_ms = list(run.effects.receipts.values()), run.elapsed_ms
     handed_out = caller_tools.as_told(caller_tools.handed_out(answer, run.run_config), run.run_id, run.round_count)
     result = TurnResult(
@@ -58,11 +61,12 @@ async def record_answer(
         template_fault=run.template_fault,
         over_budget=_over_budget(run),
         quality_gate_passed=judgement.is_accepted,
+        remembered=session.untold,
         cost=chain.total_cost(receipts, elapsed_ms),
         elapsed_ms=elapsed_ms,
     )
     completion_id = completed_id(run.run_id)
-    unobserved = run.session.record.state.pending_steer  # no round was left for them
+    run.unobserved = run.session.record.state.pending_steer
     has_own_text = bool(handed_out) or not answer.text.ref
     words = caller_tools.words_of_reply(answer.text.text, handed_out)
     about = run.session.provenance(run.run_id.run_seq)
@@ -71,7 +75,7 @@ async def record_answer(
             input_id=run.requested.input_id,
             result_ref=body_ref(completion_id, 1),
             reply_ref=body_ref(completion_id, 2) if has_own_text else answer.text.ref or "",
-            open_calls=OpenCalls(wo_id=receipts[-1].wo_id, call_ids=[call.tool_call_id for call in handed_out])
+            open_calls=OpenCalls(wo_id=answered_by, call_ids=[call.tool_call_id for call in handed_out])
             if handed_out
             else None,
             at=run.session.now(),
@@ -81,31 +85,49 @@ async def record_answer(
         trace=run.trace,
         result=result,
     )
-    whole = ChainComplete(
-        orders=tuple(behind_run(receipt.wo_id) for receipt in receipts),
-        trace_hash=chain.trace_hash(receipts),
-        used=result.cost,
-        domain_labels=tuple(labels.domain),
-        task_labels=tuple(labels.task),
-        labels_dropped=tuple(labels.dropped),
-        steers_unobserved=tuple(unobserved),
-    )
+    if not session.record.state.is_answered:
+        record_chain(run)
     decision, faults = "ACCEPTED" if judgement.is_accepted else "REJECTED", tuple(judgement.faults)
-    also: list[tuple[str, str, tuple[Any, ...]]] = [
-        ("WO_CHAIN_COMPLETE", "", whole), ("WO_QUALITY_GATE", decision, QualityGate(faults)),
-    ]  # fmt: skip
+    also: list[tuple[str, str, tuple[Any, ...]]] = [("WO_QUALITY_GATE", decision, QualityGate(faults))]
     if not judgement.is_accepted:
-        also.append(("ESCALATION", "ESCALATED", Escalation(receipts[-1].wo_id, faults)))
+        also.append(("ESCALATION", "ESCALATED", Escalation(answered_by, faults)))
     shared: dict[str, Any] = {"provenance": about, "parents": [completion_id], "trace": run.trace}
     for event_type, decision_of, payload in also:
-        run.session.also(run.resources.entry(event_type, payload, decision=decision_of, **shared))
-    end_with_call(run.session, run.requested, trace=run.trace, is_errand=run.is_errand)
-    if run.learning is None:
-        await run.session.barrier()
+        session.also(run.resources.entry(event_type, payload, decision=decision_of, **shared))
+    end_with_call(session, run.requested, trace=run.trace, is_errand=run.is_errand)
+    if run.learning is None or session.record.state.is_answered:
+        await session.barrier()
+    if run.learning is None or session.record.state.is_answered:
         return result
-    learned = await run.learning.durably_and_learned(run.session, trace=run.trace)
+    learned = await run.learning.durably_and_learned(session, trace=run.trace)
     return result.model_copy(
-        update={"consolidation_candidates": list(learned.candidates), "remembered": learned.remembered}
+        update={
+            "consolidation_candidates": list(learned.candidates),
+            "remembered": learned.remembered or result.remembered,
+        }
+    )
+
+
+def record_chain(run: Run) -> None:
+    """WO_CHAIN_COMPLETE, over all that the run's orders brought: it is over."""
+    receipts, config = list(run.effects.receipts.values()), run.config
+    labels = read_classification(run.memo.classified(), config.classify_labels, is_first=run.memo.is_first)
+    run.session.also(
+        run.resources.entry(
+            "WO_CHAIN_COMPLETE",
+            ChainComplete(
+                orders=tuple(behind_run(receipt.wo_id) for receipt in receipts),
+                trace_hash=chain.trace_hash(receipts),
+                used=chain.total_cost(receipts, run.elapsed_ms),
+                domain_labels=tuple(labels.domain),
+                task_labels=tuple(labels.task),
+                labels_dropped=tuple(labels.dropped),
+                steers_unobserved=tuple(run.unobserved),
+            ),
+            provenance=run.session.provenance(run.run_id.run_seq)._replace(round_seq=run.round_count),
+            parents=[completed_id(run.run_id)],
+            trace=run.trace,
+        )
     )
 
 

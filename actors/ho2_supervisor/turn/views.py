@@ -24,7 +24,7 @@ def view_of(record: SessionRecord) -> SessionView | None:
         SessionView,
         state,
         record,
-        active_input_id=None if state.run is None else state.run.input_id,
+        active_input_id=None if state.run is None or state.is_answered else state.run.input_id,
         run=run_view_of(record),
         pending_follow_ups=len(state.pending_follow_up),
         state_hash=state_hash(state),

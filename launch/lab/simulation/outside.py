@@ -17,6 +17,7 @@ from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.sim.clock import Draw
+from hobus.config.attention_template import CLASSIFICATIONS
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.offline.model import MODELS
 from hobus.gateway_service.providers.offline.provider import OfflineProvider
@@ -44,6 +45,7 @@ class Model:
     draw: Draw
     errors: float
     slow_s: float
+    labels_s: float
     is_sent: Callable[[str, int], bool]
     report: Report
     calls: Counter[str] = field(default_factory=Counter[str])
@@ -68,6 +70,8 @@ class Model:
             await asyncio.sleep(min(self.slow_s, timeout_s))
             if self.slow_s >= timeout_s:
                 raise GatewayError("PROVIDER_TIMEOUT", f"no answer within {timeout_s:g} s", retryable=True)
+        if self.labels_s and prompt.contract_id == CLASSIFICATIONS:
+            await asyncio.sleep(min(self.labels_s, timeout_s))
         if self.errors and self.draw.random() < self.errors:
             code, is_retryable = self.draw.choice(_FAULTS)
             raise GatewayError(code, "the simulated provider failed", retryable=is_retryable)

@@ -37,6 +37,8 @@ STEPS = (10, 60, 250)
 """A crash behind an await: the number of the victim's step is drawn below one of these."""
 TOKEN_LIMITS = (None, None, None, 20_000, 8_000)
 """Of a session, in mode enforce: for a few turns, and for about one; None: the configured budget and mode."""
+LABELS_S = (None, None, 0.0, 0.2, 3.0)
+"""So much longer a classification takes than an answer, asked for beside it; None: before it, as configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class SeedPlan:
     ho2: int
     thinking_ms: int
     token_limit: int | None
+    labels_s: float | None
     faults: dict[str, float]
     slow_link: tuple[str, str] | None
     sessions: tuple[tuple[PlannedAsk, ...], ...]
@@ -112,6 +115,7 @@ def plan_of(seed: int, *, turns: int, sessions: int | None, faults: Faults) -> S
         ho2=draw.randint(1, 2),
         thinking_ms=draw.choice(THINKING_MS),
         token_limit=draw.choice(TOKEN_LIMITS) if faults.is_all else None,
+        labels_s=seeded(seed, "labels").choice(LABELS_S) if faults.is_all else None,
         faults=values,
         slow_link=draw.choice(LINKS) if values.get("slow-link") else None,
         sessions=tuple(_asks(draw, range(first, turns, count)) for first in range(count)),

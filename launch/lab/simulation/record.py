@@ -274,15 +274,40 @@ class _Answers:
             must(self._runs[run] == 1, f"{entry.submission_id}: run {run[1]} of {run[0]} ends twice")
 
 
+class _Settled:
+    """What an answered run has left open has its end before the session's next run is asked for."""
+
+    def __init__(self) -> None:
+        self.open: dict[tuple[str, int], set[str]] = {}  # of answered runs
+        self._open: dict[tuple[str, int], set[str]] = {}
+
+    def step(self, entry: Entry) -> None:
+        run, order = (entry.stream, entry.provenance.run_seq), entry.provenance.work_order_id
+        match entry.event_type:
+            case "WO_DISPATCHED" if entry.stream.startswith(_SESSION):
+                self._open.setdefault(run, set()).add(order)
+            case "OrderEnded":
+                self._open.get(run, set()).discard(order)
+                if not self._open.get(run):
+                    self.open.pop(run, None)
+            case "RunCompleted" if left := self._open.get(run):
+                self.open[run] = left
+            case "RunRequested":
+                left = [run for run in self.open if run[0] == entry.stream]
+                must(not left, f"{entry.submission_id}: asked for before run {left} had all that it brought")
+            case _:
+                pass
+
+
 class RecordMonitor:
     """All rules of the record; `step` every entry in order, `finish` at the end."""
 
     def __init__(self, *more: Step) -> None:
-        self.prompts, self.answers = _Prompts(), _Answers()
+        self.prompts, self.answers, self._settled = _Prompts(), _Answers(), _Settled()
         self._steps: tuple[Step, ...] = (
             _Ids().step, self.prompts.step, _Orders().step, _Exchanges().step, _Owners().step, _Degraded().step,
             _Memory().step, _MemoryLines().step, _Intents().step, _Projections().step, _Consolidations().step,
-            self.answers.step, *more,
+            self.answers.step, self._settled.step, *more,
         )  # fmt: skip
 
     def step(self, entry: Entry) -> None:
@@ -292,7 +317,8 @@ class RecordMonitor:
 
     def unended(self) -> list[str]:
         """What was begun and has no end yet: provider calls and runs."""
-        return [*(f"provider call {name}" for name in self.prompts.open), *self.answers.open.values()]
+        left = [f"order {name}" for names in self._settled.open.values() for name in sorted(names)]
+        return [*(f"provider call {name}" for name in self.prompts.open), *self.answers.open.values(), *left]
 
     def finish(self) -> None:
         """To be called after the last entry. Raises Broken for a provider call that has no end."""

@@ -84,7 +84,7 @@ class _Run:
 
     def run(self) -> SeedVerdict:
         plan, tools = self._plan, self._outside.tools()
-        snapshot = with_tools(_snapshot(self._layers, plan.token_limit), *tools)
+        snapshot = with_tools(_snapshot(self._layers, plan.token_limit, beside=plan.labels_s is not None), *tools)
         self._models = [
             Model(
                 OfflineProvider(
@@ -96,6 +96,7 @@ class _Run:
                 self._draw,
                 errors=plan.faults.get("provider-error", 0.0),
                 slow_s=plan.faults.get("slow-provider", 0.0),
+                labels_s=plan.labels_s or 0.0,
                 is_sent=self._is_sent,
                 report=self._report,
             )
@@ -272,8 +273,12 @@ def _broken_in(group: BaseExceptionGroup[BaseException]) -> Broken | None:
 
 
 @functools.lru_cache(maxsize=32)
-def _snapshot(layers: Layers, token_limit: int | None) -> Snapshot:
+def _snapshot(layers: Layers, token_limit: int | None, *, beside: bool) -> Snapshot:
+    """The configuration with a limit of tokens that is enforced, and agents that classify beside their answers."""
     snapshot = _frozen(layers)
+    if beside:
+        agents = {name: one.model_copy(update={"classification": "beside"}) for name, one in snapshot.agents.items()}
+        snapshot = dataclasses.replace(snapshot, agents=agents)
     config = snapshot.config.model_dump(mode="json")
     if token_limit is not None:
         config["budget"] |= {"budget_mode": "enforce", "session_token_limit": token_limit}

@@ -29,6 +29,8 @@ def entry(
 
 
 REQUESTED = entry("RunRequested", "s/in-1")
+COMPLETED = entry("RunCompleted")
+LABELS = "WO-s-1.1.1.000"
 FIRST = [entry("SESSION_START"), entry("TookOver", prev="")]
 
 
@@ -46,6 +48,11 @@ FIRST = [entry("SESSION_START"), entry("TookOver", prev="")]
         ([entry("RunCompleted"), entry("RunRequested", "s/followup:f1")], True),
         ([entry("StepStarted")] * 40, True),
         ([entry("RunCompleted"), *[entry("StepStarted")] * 39], False),
+        ([COMPLETED, entry("WO_DISPATCHED", LABELS), REQUESTED], True),
+        ([entry("OrderEnded", LABELS), COMPLETED, entry("WO_DISPATCHED", LABELS), REQUESTED], False),
+        ([COMPLETED, entry("OrderEnded", LABELS), entry("WO_DISPATCHED", LABELS), REQUESTED], False),
+        ([entry("RunFailed"), entry("WO_DISPATCHED", LABELS), REQUESTED], False),
+        ([COMPLETED, entry("WO_DISPATCHED", "WO-s-1.1.1"), REQUESTED], False),
         (FIRST, False),
         ([], False),
     ],

@@ -9,6 +9,7 @@ from hobus.actors.ho2_supervisor.session import reducer
 from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
+from hobus.bus.messages.ids import BESIDE_CALL_ID
 from hobus.bus.messages.session import SessionConfig
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SESSION_FACTS, SessionFact
@@ -391,3 +392,60 @@ def test_a_run_that_brings_results_goes_on_with_open_calls_alone() -> None:
     for wrong in (right.model_copy(update={"continues": "WO-y"}), right.model_copy(update={"continues": None})):
         assert refusal(handing_out(), wrong).startswith("invalid_input")
     assert refusal(started(), right).startswith("invalid_input")
+
+
+# --- an order that nothing waits for --------------------------------------------------------------------------------------
+
+
+def with_labels_out() -> tuple[SessionState, str]:
+    """A run in its first step, whose answer is there and whose classification is on its way."""
+    state = running(2)
+    state = fold(state, step(state))
+    order, labels = dispatched(state), dispatched(state, BESIDE_CALL_ID)
+    return fold(state, order, labels, ended(order.wo_id)), labels.wo_id
+
+
+def test_a_run_is_over_with_the_later_of_its_answer_and_its_classification() -> None:
+    """Until then it is Completed and no other begins; a second end changes nothing."""
+    state, labels = with_labels_out()
+    answered = fold(state, COMPLETED)
+    assert (answered.lifecycle, answered.is_answered, answered.open_orders) == ("Completed", True, [labels])
+    assert "run_active" in refusal(answered, requested(input_id="i2"))
+    assert "active" in refusal(answered, ENDED)
+    over = fold(answered, ended(labels))
+    assert (over.lifecycle, over.run, over.is_answered) == ("Idle", None, False)
+    assert fold(over, ended(labels)).lifecycle == "Idle"
+    assert fold(over, requested(input_id="i2")).run is not None
+    first = fold(state, ended(labels))
+    assert first.lifecycle == "Running"
+    assert replace(fold(first, COMPLETED), updated_at=None) == replace(over, updated_at=None)
+
+
+def test_steps_calls_and_a_pause_wait_for_no_classification() -> None:
+    """They wait for whatever else is on its way; and it takes a place among what may be in flight."""
+    state, labels = with_labels_out()
+    assert state.awaited_orders == []
+    after = fold(state, step(state))
+    assert after.open_orders == [labels]
+    asked = fold(after, dispatched(after))
+    assert "in flight" in refusal(asked, step(asked))
+    assert "in flight" in refusal(asked, COMPLETED)
+    batch = fold(fold(state, step(state, new_round=False)))
+    batch = fold(batch, issued(batch, "001", "002"))
+    batch = fold(batch, dispatched(batch, "001"))
+    assert "at most 2" in refusal(batch, dispatched(batch, "002"))
+
+
+@pytest.mark.parametrize("event", [FAILED, CANCELLED, CANCELLING])
+def test_an_answered_run_ends_in_no_other_way(event: SessionFact) -> None:
+    """Its answer stands."""
+    state, _ = with_labels_out()
+    refusal(fold(state, COMPLETED), event)
+
+
+def test_an_answered_run_issues_nothing_and_has_no_lease() -> None:
+    """No step begins, no order leaves."""
+    state, _ = with_labels_out()
+    answered = fold(state, COMPLETED)
+    refusal(answered, step(answered))
+    assert answered.lease is None

@@ -589,6 +589,7 @@ def test_a_turn_that_classifies_beside_is_driven_on_by_its_journal(ended: str) -
             return turn.result()
 
         assert rig.run(run()).outcome == "success"
+        rig.run(rig.until(lambda view: view.run is None))
         assert sorted(rig.pool.executed) == [BESIDE, f"{BESIDE}.000"]
         again = [message for message in rig.pool.received if message.attempt > 1]
         assert {message.order.wo_id for message in again} <= {BESIDE, f"{BESIDE}.000"}

@@ -87,6 +87,29 @@ def turn(record: Record) -> None:
     record.add("WO_DISPATCHED", "WO-CONS-1", order="WO-CONS-1", stream="ho2m", parents=[f"RunCompleted:{SESSION}/1"])
 
 
+def answered_early(record: Record) -> None:
+    """A run that is answered while another order of it is on its way."""
+    record.owned("RunRequested", f"{SESSION}/in-0")
+    record.dispatched(f"{ORDER}.000")
+    record.owned("RunCompleted", f"{SESSION}/1", once=f"turn:{SESSION}/in-0")
+
+
+def test_no_run_is_asked_for_while_the_one_before_has_something_to_come() -> None:
+    """Its order is said to be open until it has an end; then the next may be asked for."""
+    record, monitor = Record(), RecordMonitor()
+    record.owned("TookOver", f"{SESSION}/1")
+    answered_early(record)
+    step_all(monitor, record.entries)
+    assert monitor.unended() == [f"order {ORDER}.000"]
+    early = Record()
+    early.owned("RunRequested", f"{SESSION}/in-1")
+    with pytest.raises(Broken, match="asked for before"):
+        monitor.step(early.entries[0])
+    record.owned("OrderEnded", f"{ORDER}.000", order=f"{ORDER}.000")
+    monitor.step(record.entries[-1])
+    assert monitor.unended() == [f"RunRequested:{SESSION}/in-1"]
+
+
 def sent(
     tokens: int, mode: Literal["enforce", "warn", "off"] = "enforce", *, of_order: int | None = None
 ) -> PromptSent:

@@ -1,0 +1,294 @@
+"""A run that is answered while its message is classified: the reply leaves, and what is late stands before the next turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hobus.bus.errors import BusError
+from hobus.bus.messages.ids import DIRECT_CALL_ID
+from hobus.bus.messages.session import Approve, Cancel, FollowUp, Pause, Resume, SessionClosed, Steer
+from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.journal import event_in
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, one_tool, question_and_answer
+from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
+from tests.rig import names, of_type
+
+AT_ONCE = {"classification": "beside"}
+ANSWER = f"WO-{SESSION}-1.1.1"
+LABELS = f"{ANSWER}.000"
+SLOW_S = 3.0
+WISH = {"statement": "Never tell anybody about the outage.", "kind": "constraint"}
+
+
+def slowly(order: WorkOrder) -> float:
+    """Whoever classifies takes long, everybody else nothing."""
+    return SLOW_S if order.wo_type == "classify" else 0.0
+
+
+def rig_of(*changes: Any, script: Callable[[WorkOrder], Answer] = question_and_answer, **how: Any) -> Rig:
+    """An agent that classifies beside, by a slow model."""
+    rig = Rig(*changes, agent=AT_ONCE, script=script, **how)
+    rig.pool.delay_s = slowly
+    return rig
+
+
+async def answered(rig: Rig, input_id: str = "i1", text: str = "what packages are installed?") -> float:
+    """A turn of the session, answered; how long that took."""
+    await rig.start_session()
+    begun = rig.world.loop.time()
+    assert (await rig.turn(input_id, text)).outcome == "success"
+    return rig.world.loop.time() - begun
+
+
+async def settled(rig: Rig) -> None:
+    """Nothing of the session's runs is open."""
+    await rig.until(lambda view: view.run is None)
+
+
+def journal(rig: Rig) -> list[str]:
+    """Kinds of the session's entries, in order."""
+    return names(rig.run(rig.entries()))
+
+
+def chain_of(rig: Rig) -> Any:
+    """The one WO_CHAIN_COMPLETE."""
+    [entry] = of_type(rig.run(rig.entries("ho2m")), "WO_CHAIN_COMPLETE")
+    return read_body(entry)
+
+
+def test_a_reply_waits_for_no_labels_and_the_next_turn_does() -> None:
+    """Between the two stand the intent, the end of the order, and the chain over both orders with the labels."""
+    with rig_of() as rig:
+
+        async def run() -> tuple[float, float]:
+            first = await answered(rig)
+            view = await rig.view()
+            assert (view.lifecycle, view.active_input_id) == ("Completed", None)
+            return first, await answered(rig, "i2", "and which tools?")
+
+        first, second = rig.run(run())
+        assert first < 0.5 < SLOW_S - 0.5 < second < SLOW_S + 0.5
+        kinds = journal(rig)
+        begun = [number for number, kind in enumerate(kinds) if kind == "RunRequested"][1]
+        assert kinds[kinds.index("RunCompleted") :][:4] == [
+            "RunCompleted", "INTENT_DECLARED", "OrderEnded", "RunRequested",
+        ]  # fmt: skip
+        rig.run(settled(rig))
+        chains = of_type(rig.run(rig.entries("ho2m")), "WO_CHAIN_COMPLETE")
+        whole = read_body(chains[0])
+        assert (whole.domain_labels, whole.orders, whole.used.llm_calls) == (("system",), ("1.1", "1.1.000"), 2)
+        assert chains[0].sequence < rig.run(rig.entries())[begun].sequence
+        assert len(chains) == 2
+        assert chains[0].provenance.run_seq == 1
+
+
+def test_a_retry_of_the_answered_input_waits_for_nothing() -> None:
+    """It has its answer, and gets it, the same, while the classification is on its way."""
+    with rig_of() as rig:
+
+        async def run() -> float:
+            await answered(rig)
+            return await answered(rig)
+
+        assert rig.run(run()) < 0.5
+
+
+def test_no_round_waits_for_the_labels() -> None:
+    """Nor do calls of tools: the model is asked again as soon as they have an end, and one place is the labels'."""
+    with rig_of(("sessions.max_in_flight_effects", 2), script=one_tool) as rig:
+        assert rig.run(answered(rig)) < 0.5
+        rig.run(settled(rig))
+        assert chain_of(rig).used.tool_calls == 3
+        assert journal(rig).count("OrderEnded") == 6
+
+
+def test_what_the_reply_costs_is_what_the_answer_took_and_the_session_pays_for_all() -> None:
+    """The classification is the session's, and its record's, once it has an end."""
+    with rig_of() as rig:
+
+        async def run() -> tuple[Any, SessionClosed]:
+            await rig.start_session()
+            result = await rig.turn("i1", "hello")
+            return result, await rig.end_session()
+
+        result, closed = rig.run(run())
+        assert (result.cost.total_tokens, closed.total_tokens) == (110, 220)
+        assert journal(rig)[-4:] == ["INTENT_DECLARED", "OrderEnded", "INTENT_CLOSED", "SESSION_END"]
+
+
+@pytest.mark.parametrize(
+    "fault", [WorkOrderError(code="output_schema_invalid", message="x"), BusError("no_route", "x")]
+)
+def test_a_classification_that_fails_late_leaves_the_message_as_what_is_wanted(fault: Any) -> None:
+    """As one does that fails in time; and the next turn begins."""
+    with rig_of(script=lambda order: fault if order.wo_type == "classify" else "done") as rig:
+
+        async def run() -> None:
+            await answered(rig)
+            await answered(rig, "i2")
+            await settled(rig)
+
+        rig.run(run())
+        ended = [event_in(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
+        assert journal(rig).count("INTENT_DECLARED") == 1
+        assert sorted(one.receipt["state"] for one in ended) == ["completed", "completed", "failed", "failed"]
+
+
+def test_a_classification_that_nobody_answers_is_waited_for_no_longer_than_its_time_out() -> None:
+    """`ho2.classify_timeout_ms` bounds what the next turn waits."""
+    with rig_of(("ho2.classify_timeout_ms", 2000), script=lambda o: None if o.wo_type == "classify" else "done") as rig:
+
+        async def run() -> float:
+            await answered(rig)
+            return await answered(rig, "i2")
+
+        assert 1.5 < rig.run(run()) < 2.5
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+@pytest.mark.parametrize("died_at_s", [0.5, 3.2])
+def test_a_successor_ends_what_its_dead_owner_left_behind_an_answer(is_asked: bool, died_at_s: float) -> None:
+    """Without being asked, too: the answer stands, each model is asked once, intents and chain stand once."""
+    with rig_of() as rig:
+
+        async def run() -> Any:
+            await answered(rig)
+            await rig.host.sleep(died_at_s)
+            rig.supervise()
+            rig.world.kill(rig.instances[0])
+            if is_asked:
+                await answered(rig, "i2", "and which tools?")
+            await rig.host.sleep(20.0)
+            return await rig.turn("i1", "what packages are installed?")
+
+        assert rig.run(run()).response.startswith("answer to what packages")
+        first_run = [wo_id for wo_id in rig.pool.executed if wo_id.startswith(ANSWER)]
+        assert sorted(first_run) == [ANSWER, LABELS]
+        of_first = [one for one in rig.run(rig.entries()) if one.provenance.run_seq == 1]
+        assert [names(of_first).count(kind) for kind in ("RunCompleted", "INTENT_DECLARED", "OrderEnded")] == [1, 1, 2]
+        chains = of_type(rig.run(rig.entries("ho2m")), "WO_CHAIN_COMPLETE")
+        assert [read_body(one).domain_labels for one in chains if one.provenance.run_seq == 1] == [("system",)]
+
+
+def test_calls_on_their_way_are_asked_for_again_beside_labels_on_theirs() -> None:
+    """After a take-over as many are, as may be in flight at once."""
+    with rig_of(("sessions.max_in_flight_effects", 2), script=one_tool) as rig:
+        rig.pool.delay_s = lambda order: {"classify": SLOW_S, "tool_call": 1.0}.get(order.wo_type, 0.0)
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(answered(rig))
+                await rig.host.sleep(0.5)
+                rig.supervise()
+                rig.world.kill(rig.instances[0])
+            await settled(rig)
+
+        rig.run(run())
+        assert len(rig.pool.executed) == len(set(rig.pool.executed)) == 6
+
+
+def test_an_owner_that_drains_ends_what_stands_behind_its_answers() -> None:
+    """Nothing is left to its successors."""
+    with rig_of() as rig:
+
+        async def run() -> None:
+            await answered(rig)
+            await rig.supervisors[0].drain()
+
+        rig.run(run())
+        assert journal(rig)[-1] == "OrderEnded"
+
+
+@pytest.mark.parametrize("command", [Cancel(), Steer(text="x"), Pause(), Resume(), Approve(call_id=DIRECT_CALL_ID)])
+def test_an_answered_run_takes_no_command(command: Any) -> None:
+    """It is as a run that is over: nothing of it can be changed, and its labels come."""
+    with rig_of() as rig:
+
+        async def run() -> Any:
+            await answered(rig)
+            verdict = await rig.command(command)
+            await settled(rig)
+            return verdict
+
+        verdict = rig.run(run())
+        assert (verdict.outcome, verdict.reason.partition(":")[0]) == ("rejected", "no_active_run")
+        assert chain_of(rig).domain_labels == ("system",)
+
+
+def test_a_follow_up_begins_behind_the_labels() -> None:
+    """Said before or after the answer, it is a turn like any other."""
+    with rig_of() as rig:
+
+        async def run() -> None:
+            await answered(rig)
+            await rig.command(FollowUp(text="and which tools?"))
+            await rig.until(lambda view: view.turn_count == 2)
+
+        rig.run(run())
+        kinds = journal(rig)
+        assert (
+            kinds.index("OrderEnded", kinds.index("RunCompleted"))
+            < [number for number, kind in enumerate(kinds) if kind == "RunRequested"][1]
+        )
+
+
+def test_a_held_call_and_a_pause_stand_still_with_the_labels_on_their_way() -> None:
+    """These come meanwhile, and are recorded at once; the run goes on when somebody says so."""
+    held = ("tools.approval", ("list_t*",))
+
+    def script(order: WorkOrder) -> Answer:
+        return calls("list_tools") if order.wo_type == "synthesize" and not order.exchanges else one_tool(order)
+
+    with rig_of(held, script=script) as rig:
+
+        async def run() -> Any:
+            await rig.start_session()
+            waiting = await rig.asked("i1", "hello")
+            await rig.command(Pause())
+            assert (await rig.view()).lifecycle == "Paused"
+            await rig.until(lambda view: view.run is not None and view.run.in_flight == 0)
+            assert names(await rig.entries()).count("OrderEnded") == 2
+            await rig.command(Approve(call_id=waiting.held_calls[0].call_id))
+            await rig.command(Resume())
+            return await rig.turn("i1", "hello")
+
+        assert rig.run(run()).outcome == "success"
+
+
+def stating(order: WorkOrder) -> Answer:
+    """The first message states a wish."""
+    if order.wo_type == "classify" and order.wo_id == LABELS:
+        wish = {"explicit_preference": WISH}
+        return classified({"speech_act": "request", "labels": {"domain": "system", "task": "inspect"}, **wish})
+    return question_and_answer(order)
+
+
+def test_memory_learns_late_and_the_next_reply_tells_what_was_stated() -> None:
+    """Once for each signal; what has crossed its gate is consolidated without a reply that names it."""
+    with rig_of(*ON, script=stating) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda signal_id: signal_id == "domain:system"
+
+        async def run() -> list[Any]:
+            await rig.start_session()
+            first = await rig.turn("i1", WISH["statement"])
+            assert memory.logs == []
+            second = await rig.turn("i2", "hello")
+            await settled(rig)
+            return [first, second, await rig.turn("i2", "hello"), await rig.turn("i1", WISH["statement"])]
+
+        first, second, again, first_again = rig.run(run())
+        assert (first.remembered, first.consolidation_candidates) == (None, [])
+        assert second.remembered is not None
+        assert (second.remembered.statement, second.remembered.state) == (WISH["statement"], "active")
+        assert again.remembered == second.remembered == first_again.remembered
+        of_first = [
+            one.event_id for log in memory.logs for one in log.signals if one.event_id.startswith(f"EVT-{SESSION}-1-")
+        ]
+        assert len(set(of_first)) == len(of_first)
+        assert [check.signal_id for check in memory.checks][:1] == ["domain:system"]
