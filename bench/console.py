@@ -1,7 +1,9 @@
-"""The console: `python -m bench.console --write` makes the pictures of docs/console.md, `--load` says what it costs.
+"""The console: `python -m bench.console --write` makes the pictures of docs/console.md, `--load` and `--pages` measure.
 
-Pictures need the extra `browser` and a Chromium. The cost is processor time of the cluster's processes for one turn,
-alone and while twenty browsers follow four pages and fetch each anew whenever they are told to.
+Pictures need the extra `browser` and a Chromium. `--load`: turns per second and processor time of the cluster's processes
+for one turn, alone and while twenty browsers follow four pages and fetch each anew whenever they are told to. `--pages`: how
+long each screen takes, on a record of `--entries` and a session of `--turns` (`bench.console_record`), which is made where
+`--home` has none yet.
 """
 
 from __future__ import annotations
@@ -13,12 +15,17 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx2
+import psutil
 
 from bench.cluster import Cluster, begun, cluster_in, eventually
+from bench.console_record import make
+from hobus.ledger_service.reader import head_of
 
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
 QUESTIONS = ("what packages are installed?", "which tools are there?", "how many packages are there?")
@@ -100,18 +107,27 @@ async def followed(link: str, pages: Sequence[tuple[str, str]], until: asyncio.E
     return fetched
 
 
-async def turns(cluster: Cluster) -> float:
-    """Milliseconds of processor time that all processes of the cluster took for a turn."""
-    before = sum(cluster.cpu_s().values())
+class Pace(NamedTuple):
+    """Of turns, one after the other."""
+
+    cpu_ms: float
+    """Of all processes of the cluster, for a turn."""
+    per_s: float
+
+
+async def turns(cluster: Cluster) -> Pace:
+    """How fast it takes them, and at what cost."""
+    before, begun_at = sum(cluster.cpu_s().values()), time.perf_counter()
     for _ in range(TURNS):
         await cluster.turn(QUESTIONS[0], timeout_s=60)
-    return 1000 * (sum(cluster.cpu_s().values()) - before) / TURNS
+    took_s = time.perf_counter() - begun_at
+    return Pace(1000 * (sum(cluster.cpu_s().values()) - before) / TURNS, TURNS / took_s)
 
 
 async def load(cluster: Cluster, link: str, session: str) -> dict[str, float]:
     """In turns, so that what grows with the record is in both."""
     pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
-    alone, watched, fetched = list[float](), list[float](), 0
+    alone, watched, fetched = list[Pace](), list[Pace](), 0
     for _ in range(3):
         alone.append(await turns(cluster))
         until = asyncio.Event()
@@ -120,8 +136,12 @@ async def load(cluster: Cluster, link: str, session: str) -> dict[str, float]:
         watched.append(await turns(cluster))
         until.set()
         fetched += await browsers
-    one, other = min(alone), min(watched)
-    return {"alone_ms": one, "watched_ms": other, "more_percent": 100 * (other / one - 1), "pages_fetched": fetched}
+    one, other = (min(each.cpu_ms for each in paces) for paces in (alone, watched))
+    per_s, watched_per_s = (max(each.per_s for each in paces) for paces in (alone, watched))
+    return {
+        "alone_ms": one, "watched_ms": other, "more_percent": 100 * (other / one - 1), "pages_fetched": fetched,
+        "alone_per_s": per_s, "watched_per_s": watched_per_s, "fewer_percent": 100 * (1 - watched_per_s / per_s),
+    }  # fmt: skip
 
 
 def measured() -> dict[str, float]:
@@ -142,13 +162,80 @@ def measured() -> dict[str, float]:
             cluster.end()
 
 
+def screens(session: str, turns: int) -> dict[str, str]:
+    """The first page of each, and pages from the middle of the long session."""
+    middle = max(1, turns // 2)
+    return {
+        "cluster": "/", "approvals": "/approvals", "sessions": "/sessions", "sessions, failed": "/sessions?state=failed",
+        "session": f"/sessions/{session}", "its last turn": f"/sessions/{session}/turns/{turns}",
+        "a turn amid it": f"/sessions/{session}/turns/{middle}",
+        "two turns": f"/diff?before={session}-{middle}&after={session}-{turns}", "record": "/record",
+        "record, filtered": "/record?filter=type=RunCompleted", "record, searched": "/record?words=packages",
+        "an entry": "/record/1000", "bus": "/bus", "gateway": "/gateway", "memory": "/memory", "tools": "/tools",
+        "configuration": "/config",
+    }  # fmt: skip
+
+
+def timed(process: psutil.Process, link: str, session: str, turns: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of each screen, none answered by what was read for another request; and of the console's processor."""
+    found: dict[str, dict[str, float]] = {}
+    with httpx2.Client(base_url=link.partition("/sign-in")[0], timeout=120) as client:
+        client.get(link)
+        for name, path in screens(session, turns).items():
+            took, cpu_before = list[float](), sum(process.cpu_times()[:2])
+            for number in range(rounds):
+                begun_at = time.perf_counter()
+                answer = client.get(f"{path}{'&' if '?' in path else '?'}round={number}")
+                took.append(1000 * (time.perf_counter() - begun_at))
+                assert answer.status_code == 200, (path, answer.text)
+            cpu_ms = 1000 * (sum(process.cpu_times()[:2]) - cpu_before) / rounds
+            took.sort()
+            found[name] = {"p50": took[rounds // 2], "p95": took[min(rounds - 1, rounds * 95 // 100)], "cpu_ms": cpu_ms}
+    return found
+
+
+def paged(home: Path, entries: int, turns: int, rounds: int) -> dict[str, Any]:
+    """The cluster's record is kept in `home`, with the session's id beside it."""
+    cluster, named, served = cluster_in(home), home.with_name(f"{home.name}.session"), None
+    try:
+        if named.exists():
+            cluster.up()
+        else:
+            named.write_text(make(cluster, entries=entries, turns=turns))
+        session = named.read_text()
+        served = begun("console", "--home", str(home), stdin=subprocess.DEVNULL)
+        link = re.search(r"http\S+", served.stdout.readline().decode())[0]
+        head = head_of(home / "ledger") + 1
+        return {
+            "entries": head,
+            "turns": turns,
+            "screens": timed(psutil.Process(served.pid), link, session, turns, rounds),
+        }
+    finally:
+        if served is not None:
+            served.terminate()
+            served.communicate()
+        cluster.end()
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the pictures into docs/images")
     parser.add_argument("--load", action="store_true", help="measure what twenty browsers cost the cluster")
+    parser.add_argument("--pages", action="store_true", help="measure how long each screen takes")
+    parser.add_argument("--home", type=Path, help="keep the record of --pages here")
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--turns", type=int, default=5_000, help="of the long session")
+    parser.add_argument("--rounds", type=int, default=20)
     given = parser.parse_args()
     if given.load:
         print(json.dumps({name: round(value, 2) for name, value in measured().items()}, indent=1))
+    elif given.pages:
+        with tempfile.TemporaryDirectory() as made_in:
+            kept = paged(given.home or Path(made_in) / ".hobus", given.entries, given.turns, given.rounds)
+        print(f"{kept['entries']:,} entries, a session of {kept['turns']:,} turns; milliseconds")
+        for screen, row in kept["screens"].items():
+            print(f"{screen:20} p50 {row['p50']:7.0f}  p95 {row['p95']:7.0f}  console's processor {row['cpu_ms']:7.0f}")
     elif given.write:
         for path in write(PICTURES):
             print(f"{path.relative_to(PICTURES.parents[1])}  {path.stat().st_size:,} bytes")

@@ -15,7 +15,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import product, repeat
@@ -36,8 +36,11 @@ FILE = "index.sqlite"
 """Its name in a ledger's directory."""
 FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
 """All files of the index: the database, its write-ahead log and its shared memory."""
-SCHEMA_VERSION = 5
-"""1 had one tree of each kind and no checks, 3 no partitions, 4 other hashes."""
+SCHEMA_VERSION = 6
+"""1 had one tree of each kind and no checks, 3 no partitions, 4 other hashes, 5 no tree of seldom types."""
+_SELDOM = ("SESSION_START", "TurnDegraded", "CONFIG_SNAPSHOT")
+"""Types of few entries that are asked for among all: their names have the first numbers, and their tree is small."""
+_IS_SELDOM = " OR ".join(f"event_type = {number}" for number in range(1, len(_SELDOM) + 1))
 _NAMED = (
     "stream", "event_type", "origin", "session_id", "work_order_id", "agent_id", "decision", "reason",
 )  # fmt: skip
@@ -97,8 +100,10 @@ CREATE INDEX by_once_again ON entries (partition, once) WHERE once IS NOT NULL;
 CREATE INDEX by_stream ON entries (stream);
 CREATE INDEX by_session ON entries (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX by_work_order ON entries (work_order_id) WHERE work_order_id IS NOT NULL;
+CREATE INDEX by_seldom_type ON entries (event_type) WHERE {_IS_SELDOM};
+INSERT INTO names (name) VALUES {", ".join(f"('{name}')" for name in _SELDOM)};
 PRAGMA user_version = {SCHEMA_VERSION};
-"""
+"""  # noqa: S608 - own names
 
 _NEW_NAME = "INSERT INTO names (name) VALUES (?) ON CONFLICT DO NOTHING RETURNING id"
 _INSERT = f"INSERT INTO entries VALUES ({', '.join('?' * (11 + len(_NAMED)))})"  # noqa: S608 - question marks
@@ -163,7 +168,7 @@ class Index:
         self.on_broken: Callable[[sqlite3.DatabaseError], object] = lambda _error: None
         """Told when a question cannot be answered, before the error is raised."""
         self._names = _Names(connection)
-        self._partitions: list[int]  # of all that it holds, newest first; who only reads does not ask by them
+        self._partitions: list[int]  # of all that it holds, newest first
 
     @classmethod
     def open(cls, path: str | None) -> Self:
@@ -192,6 +197,12 @@ class Index:
     def begin(self) -> None:
         """From here on every question sees the same commit, for one who only reads."""
         self._db.execute("BEGIN")
+
+    def end(self) -> None:
+        """From here on each question sees the newest commit; those by an id look as far as there are entries now."""
+        positions = self.positions()
+        self._partitions = partitions_to(positions[-1].last if positions else -1)
+        self._db.execute("COMMIT")
 
     def close(self) -> None:
         self._db.close()
@@ -279,12 +290,25 @@ class Index:
                 terms.append(_IS_A_JOURNAL)
             elif value == "":
                 terms.append(f"{field} IS NULL")
+            elif field == "event_type" and value in _SELDOM:
+                terms.append(f"event_type = {_SELDOM.index(value) + 1}")  # as its tree says it
+            elif field == "stream" and where.get("session_id"):  # a session's entries are fewer than a stream's
+                terms.append("+stream = (SELECT id FROM names WHERE name = ?)")
+                values.append(value)
             else:
                 terms.append(f"{field} = (SELECT id FROM names WHERE name = ?)")  # noqa: S608 - one of QUERY_FIELDS
                 values.append(value)
         order = "DESC" if newest_first else "ASC"
         question = f"{_ROWS} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
         return self._places(question, (*values, limit))
+
+    def sessions(self, prefix: str) -> list[str]:
+        """The ids that begin so of sessions that have an entry."""
+        question = (
+            "SELECT name FROM names WHERE name >= ? AND name < ? "
+            "AND EXISTS (SELECT 1 FROM entries WHERE session_id = names.id)"
+        )
+        return [name for (name,) in self._asked(question, (prefix, f"{prefix}\U0010ffff"))]
 
     def of_types(self, event_types: Collection[str], *, after: int, before: int, limit: int) -> list[EntryPlace]:
         """Entries of any of these types between two sequences, in order: the others are looked at by SQLite alone."""
@@ -447,6 +471,34 @@ def _asked(directory: Path, question: Callable[[Index], _Answer]) -> _Answer | N
             found = None
         if had_log == _has_log(path) and (found is not None or not had_log):
             return found
+    return None
+
+
+@contextmanager
+def reading(directory: Path) -> Generator[tuple[Index, Position] | None]:
+    """An index that a start would use, to be asked by this thread, and how far it reaches; None where there is none.
+
+    Each question sees what is there when it is asked, so that nothing holds the writer's log back.
+    """
+    with ExitStack() as held:
+        yield _opened(directory / FILE, held) if not read_obstacle(directory) else None
+
+
+def _opened(path: Path, held: ExitStack) -> tuple[Index, Position] | None:
+    for _ in range(_TRIES):
+        try:
+            index = Index(connection_to(held.enter_context(_readable(path)), uri=True))
+            held.callback(index.close)
+            index.begin()
+            if index.version() != SCHEMA_VERSION:
+                return None
+            index.check()
+            positions = index.positions()
+            index.end()
+        except (sqlite3.Error, OSError):
+            held.close()
+            continue
+        return (index, positions[-1]) if positions else None
     return None
 
 

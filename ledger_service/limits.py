@@ -59,3 +59,7 @@ def disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
         "(ledger.segment_bytes + ledger.reserve_bytes): free some space, then write again",
         facts={"free_bytes": free_bytes, "needed_bytes": needed},
     )
+
+
+PLACES_FIRST, PLACES = 64, 4096
+"""Rows of the index that a reader beside the ledger asks for at once: first, and further on."""

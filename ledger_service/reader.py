@@ -1,19 +1,26 @@
-"""Reads a ledger's directory without a running ledger, or safely beside one: whole batches only, nothing is changed."""
+"""Reads a ledger's directory without a running ledger, or safely beside one: what is whole, and nothing is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from itertools import islice
 from pathlib import Path
+from sqlite3 import DatabaseError
 
 from msgspec import Struct
 
-from hobus.bus.messages.ledger import EVERY_SESSION, session_stream
+from hobus.bus.disk import RealDisk
+from hobus.bus.messages.ledger import EVERY_SESSION
 from hobus.bus.record.catalog import is_session_stream
-from hobus.bus.record.entry import Entry, to_entry
+from hobus.bus.record.entry import INTEGER_MAX, Entry, to_entry
 from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header
+from hobus.ledger_service.index import Index, Position, reading
+from hobus.ledger_service.limits import PLACES, PLACES_FIRST
 from hobus.ledger_service.recovery import decode_all
 from hobus.ledger_service.scan import TRIES_BESIDE_WRITER, Whole, walk
-from hobus.ledger_service.segment import DIRECTORY, segment_name
+from hobus.ledger_service.segment import DIRECTORY, EntryPlace, SegmentFiles, segment_name
 from hobus.ledger_service.source import segment_file
 from hobus.ledger_service.verify import segment_firsts
 
@@ -24,6 +31,7 @@ class EntryFilter(Struct, frozen=True, kw_only=True):
     stream: str | None = None  # EVERY_SESSION: those of all sessions
     event_type: str | None = None
     session: str | None = None  # a session id or its first characters, with or without `SES-`
+    run: int | None = None  # of a session
 
     def accepts(self, entry: Entry) -> bool:
         if self.stream == EVERY_SESSION:
@@ -33,8 +41,12 @@ class EntryFilter(Struct, frozen=True, kw_only=True):
             return False
         if self.event_type is not None and entry.event_type != self.event_type:
             return False
-        prefix = (self.session or "").removeprefix("SES-")
-        return entry.provenance.session_id.startswith(prefix) or entry.stream.startswith(session_stream(prefix))
+        if self.run is not None and entry.provenance.run_seq != self.run:
+            return False
+        return entry.provenance.session_id.startswith((self.session or "").removeprefix("SES-"))
+
+
+ALL = EntryFilter()
 
 
 def read_entries(  # noqa: PLR0913 - a question has these parts
@@ -42,24 +54,123 @@ def read_entries(  # noqa: PLR0913 - a question has these parts
     wanted: EntryFilter | None = None,
     *,
     after: int = -1,
+    before: int | None = None,
     limit: int | None = None,
     newest_first: bool = False,
     with_bodies: bool = False,
+    by_index: bool = True,
 ) -> Iterator[Entry]:
-    """Entries with a sequence beyond `after`, in order or newest first. Raises Damage at the first damaged batch.
+    """Entries between two sequences, in order or newest first. Raises Damage at the first damaged one that it reads.
 
-    Newest first reads one segment at a time from the end, so the last entries of a large ledger cost one segment.
+    By the index as far as there is one: what is asked for costs what it has. All of them in order, and what is behind
+    the index, is read batch by batch; without `by_index` everything, so that none is missing whatever the index says.
     """
-    wanted = wanted or EntryFilter()
-    found = _batches(path, after, newest_first=newest_first)
-    count = 0
-    for name, whole in found:
-        entries = _messages(name, whole, wanted, after=after, with_bodies=with_bodies)
-        for entry in reversed(entries) if newest_first else entries:
-            if limit is not None and count >= limit:
-                return
-            count += 1
-            yield entry
+    wanted, end = wanted or ALL, INTEGER_MAX if before is None else before
+    read = _chosen if by_index and (newest_first or wanted != ALL) else _scanned
+    yield from islice(read(path, wanted, after, end, newest_first=newest_first, with_bodies=with_bodies), limit)
+
+
+def entries_with(path: Path, submission_ids: Collection[str]) -> list[Entry]:
+    """The entries that have these ids, with their bodies, in order. Raises Damage."""
+    found: dict[int, Entry] = {}
+    with reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
+        index, behind = opened or (None, None)
+        if index is not None:
+            try:
+                for name in submission_ids:
+                    for place in index.by_submission(name):
+                        entry = files.entry(place)
+                        if entry.submission_id == name:
+                            found[place.sequence] = _whole(files, place, entry, with_bodies=True)
+            except DatabaseError:  # the segments say it as well
+                behind = None
+        rest = _scanned(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=True)
+        found |= {one.sequence: one for one in rest if one.submission_id in submission_ids}
+    return [found[number] for number in sorted(found)]
+
+
+@contextmanager
+def newest_in(path: Path) -> Generator[Callable[[str], Entry | None]]:
+    """Of a stream its last entry, without bodies; of many streams, asked for by this thread."""
+    with reading(path) as opened, closing(SegmentFiles(RealDisk(path))) as files:
+        behind = None if opened is None else opened[1]
+        tail = {one.stream: one for one in _scanned(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)}
+
+        def newest(stream: str) -> Entry | None:
+            if stream in tail or opened is None:
+                return tail.get(stream)
+            places = opened[0].select({"stream": stream}, after=-1, limit=1, newest_first=True)
+            return _whole(files, places[0], files.entry(places[0]), with_bodies=False) if places else None
+
+        yield newest
+
+
+def _chosen(  # noqa: PLR0913 - a question has these parts
+    path: Path, wanted: EntryFilter, after: int, before: int, *, newest_first: bool, with_bodies: bool
+) -> Iterator[Entry]:
+    with ExitStack() as held:
+        opened = held.enter_context(reading(path))
+        where = None if opened is None else _where(wanted, opened[0])
+        if opened is None or where is None:
+            yield from _scanned(path, wanted, after, before, newest_first=newest_first, with_bodies=with_bodies)
+            return
+        index, behind = opened
+        files = held.enter_context(closing(SegmentFiles(RealDisk(path))))
+        tail = partial(_scanned, path, wanted, behind=behind, newest_first=newest_first, with_bodies=with_bodies)
+        if newest_first:
+            yield from tail(after, before)
+        low, high, count = after, min(before, behind.last + 1), PLACES_FIRST
+        while True:
+            try:
+                places = index.select(where, after=low, before=high, limit=count, newest_first=newest_first)
+            except DatabaseError:  # the segments say it as well
+                yield from _scanned(path, wanted, low, high, newest_first=newest_first, with_bodies=with_bodies)
+                break
+            for place in places:
+                entry = files.entry(place)
+                if wanted.accepts(entry):
+                    yield _whole(files, place, entry, with_bodies=with_bodies)
+            if len(places) < count:
+                break
+            low, high = (low, places[-1].sequence) if newest_first else (places[-1].sequence, high)
+            count = PLACES
+        if not newest_first:
+            yield from tail(after, before)
+
+
+def _where(wanted: EntryFilter, index: Index) -> dict[str, str | int] | None:
+    """The same as the index is asked; None: it cannot be asked so."""
+    named = {"stream": wanted.stream, "event_type": wanted.event_type, "run_seq": wanted.run}
+    where: dict[str, str | int] = {name: value for name, value in named.items() if value is not None}
+    prefix = (wanted.session or "").removeprefix("SES-")
+    if not prefix:
+        return where
+    try:
+        found = index.sessions(prefix)
+    except DatabaseError:
+        return None
+    return None if len(found) > 1 else where | {"session_id": found[0] if found else prefix}
+
+
+def _whole(files: SegmentFiles, place: EntryPlace, entry: Entry, *, with_bodies: bool) -> Entry:
+    bodies = [data for _, data in files.bodies(place, entry)] if with_bodies else []
+    return to_entry(entry, place.sequence, place.chain, bodies)
+
+
+def _scanned(  # noqa: PLR0913 - a question has these parts
+    path: Path, wanted: EntryFilter, after: int, before: int, *, newest_first: bool = False, with_bodies: bool,
+    behind: Position | None = None,
+) -> Iterator[Entry]:  # fmt: skip
+    """By the segments alone, and behind this place; newest first a segment at a time."""
+    low = after if behind is None else max(after, behind.last)
+    for name, whole in _batches(path, low, behind, newest_first=newest_first):
+        first = whole.frame.header.first_sequence
+        if first >= before:
+            if newest_first:
+                continue
+            return
+        entries = _messages(name, whole, wanted, after=low, before=before, with_bodies=with_bodies)
+        yield from reversed(entries) if newest_first else entries
 
 
 def head_of(path: Path) -> int:
@@ -69,10 +180,10 @@ def head_of(path: Path) -> int:
 
 def entries_of(name: str, whole: Whole) -> list[Entry]:
     """The entries of one batch with their bodies; `name` is the segment's, for faults. Raises Damage."""
-    return _messages(name, whole, EntryFilter(), after=-1, with_bodies=True)
+    return _messages(name, whole, ALL, after=-1, before=INTEGER_MAX, with_bodies=True)
 
 
-def _batches(path: Path, after: int, *, newest_first: bool) -> Iterator[tuple[str, Whole]]:
+def _batches(path: Path, after: int, behind: Position | None, *, newest_first: bool) -> Iterator[tuple[str, Whole]]:
     firsts = segment_firsts(path)
     start = max((number for number, first in enumerate(firsts) if first <= after + 1), default=0)
     firsts = firsts[start:]
@@ -80,18 +191,23 @@ def _batches(path: Path, after: int, *, newest_first: bool) -> Iterator[tuple[st
         with segment_file(path / DIRECTORY / segment_name(first)) as source:
             header = read_header(source.get(0, HEADER_BYTES))  # of what stands before it that is believed
             chain = GENESIS if header is None else header.previous_chain
-            found = walk(source, first, chain, tries=TRIES_BESIDE_WRITER)
+            if behind is not None and first == behind.first:
+                found = walk(source, behind.last + 1, behind.chain, at=behind.end, tries=TRIES_BESIDE_WRITER)
+            else:
+                found = walk(source, first, chain, tries=TRIES_BESIDE_WRITER)
             walked = (whole for whole in found if isinstance(whole, Whole))
             for whole in reversed(list(walked)) if newest_first else walked:
                 yield source.name, whole
 
 
-def _messages(name: str, found: Whole, wanted: EntryFilter, *, after: int, with_bodies: bool) -> list[Entry]:
+def _messages(  # noqa: PLR0913 - of which batch, and what of it
+    name: str, found: Whole, wanted: EntryFilter, *, after: int, before: int, with_bodies: bool
+) -> list[Entry]:
     bodies = iter([body.data for body in found.frame.bodies])
     messages: list[Entry] = []
     for number, entry in enumerate(decode_all(found, name)):
         own: list[bytes | None] = [next(bodies, None) for _ in entry.body_lengths]
         sequence = found.frame.header.first_sequence + number
-        if sequence > after and wanted.accepts(entry):
+        if after < sequence < before and wanted.accepts(entry):
             messages.append(to_entry(entry, sequence, found.chains[number], own if with_bodies else []))
     return messages

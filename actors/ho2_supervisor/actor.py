@@ -308,7 +308,13 @@ class Supervisor(Actor):
             if command.command_id in session.record.commands:
                 continue  # it came twice at the same moment: once that stands, both are compared
             outcome = commanding.receive(
-                session, command, self._config, said_by=by, agents=self._snapshot.agents, trace=call.trace
+                session,
+                command,
+                self._config,
+                said_by=by,
+                agents=self._snapshot.agents,
+                person=message.person,
+                trace=call.trace,
             )
             self._runs.notice(session, outcome)
             self._runs.follow(session)  # also if whoever said it does not wait until it is durable

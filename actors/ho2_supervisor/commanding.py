@@ -82,16 +82,17 @@ def receive(  # noqa: PLR0913 - what a command rests on, each by its name
     *,
     said_by: SaidBy,
     agents: Collection[str],
+    person: str = "",
     trace: str = "",
 ) -> Reduced | None:
     """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier.
 
-    `said_by`: principal and door. `agents`: those that are configured now; a lease's renewal, of a run that goes on
-    under its own, needs none.
+    `said_by`: principal and door; `person`: whom that door names. `agents`: those that are configured now; a lease's
+    renewal, of a run that goes on under its own, needs none.
     """
     text, refusal = text_of(command), refusal_of(session.record.state, command, config, agents)
     session.append(
-        HostCommandReceived(command=as_recorded(command), **said_by._asdict(), at=session.now()),
+        HostCommandReceived(command=as_recorded(command), **said_by._asdict(), person=person, at=session.now()),
         bodies=[] if text is None or refusal.startswith("too_large") else [text.encode()],
         trace=trace,
     )

@@ -56,6 +56,9 @@ InputId = Annotated[
     ),
 ]
 
+PersonName = Annotated[
+    str, Meta(max_length=40, description="the person who gave it, as its sender says; empty: the sender itself")
+]
 CommandId = Annotated[
     str,
     Meta(

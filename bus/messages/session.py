@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
-from hobus.bus.messages.ids import PRINCIPAL_PATTERN, CommandId, InputId, RunId, SessionId
+from hobus.bus.messages.ids import PRINCIPAL_PATTERN, CommandId, InputId, PersonName, RunId, SessionId
 from hobus.bus.messages.work_order import Cost, Sampling, ToolChoice, ToolFile, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
@@ -408,6 +408,7 @@ class SessionCommand(Message, wire="session.command"):
     session_id: SessionId
     command: HostCommand
     principal: StatedPrincipal = ""
+    person: PersonName = ""
 
 
 class CommandVerdict(Message, wire="session.command_verdict"):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from msgspec import Meta, field
 
 from hobus.bus.messages.base import Count, Record, Timestamp
-from hobus.bus.messages.ids import LOCAL, CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
+from hobus.bus.messages.ids import LOCAL, CommandId, InputId, PersonName, RunId, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.session import CalledBy, HostCommand, Lifecycle, ModelChoice, SessionConfig, TokensMax
 from hobus.bus.messages.work_order import ToolFile
 
@@ -131,9 +131,12 @@ class RunAttached(SessionFact):
 class HostCommandReceived(SessionFact):
     """A command arrived; the entry's body 1 is the text of a Steer or FollowUp. Applied or rejected comes next."""
 
+    ADDED_LATER = 1
+
     command: Annotated[HostCommand, Meta(description="with its text blank")]
     principal: SaidBy = LOCAL
     door: SaidAt = ""
+    person: PersonName = ""
 
 
 class HostCommandApplied(SessionFact):

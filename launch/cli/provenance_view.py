@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import printable, table
@@ -16,7 +17,7 @@ from hobus.launch.sessions.provenance import (
     named_by_run,
     short_digest,
 )
-from hobus.ledger_service.reader import EntryFilter, read_entries
+from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
 
 NOT_KNOWN = "not in the record"
 _ABSENT = "not there"
@@ -28,6 +29,12 @@ Run = tuple[str, int]
 def configurations_of(home: Home) -> dict[str, Configuration]:
     """Every configuration that the record has, by digest, in the order of their first starts. Raises RuntimeFault."""
     found = map(configuration_in, snapshots_of(home))
+    return {one.digest: one for one in found}
+
+
+def configurations_with(home: Home, digests: Iterable[str]) -> dict[str, Configuration]:
+    """Those that the record has, by digest. Raises RuntimeFault."""
+    found = map(configuration_in, entries_with(home.ledger, {snapshot_id(one) for one in digests}))
     return {one.digest: one for one in found}
 
 

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from hobus.bus.messages.ids import shown_session
-from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.record.ends import ENDS
+from hobus.bus.record.journal import recorded
+from hobus.bus.record.session_facts import RunRequested
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.console.output import counted, money, note, printable, say, say_prose, styled
 from hobus.launch.sessions.account import account_of, entries_of_turn, totals_of
 from hobus.launch.sessions.history import TurnSeen, turns_in
 from hobus.launch.sessions.which import run_in_session
-from hobus.ledger_service.reader import EntryFilter, read_entries
+from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
 
 _US_PER_MS = 1000
 _NAMED_AT_MOST = 5
 _ID_CHARS = (8, 36)
 """Of a session, as people see it and whole."""
+_LAST_ENTRIES = 160
+"""Of a journal, among which its last turn is looked for."""
 _GROUP = 4
 """Digits behind the first dash of an id."""
 
@@ -98,9 +103,39 @@ def _colour(text: str) -> str | None:
     return "yellow" if any(word in text for word in (" again", "attempt ", " try ", "UNKNOWN_OUTCOME")) else None
 
 
-def entries_of_session(home: Home, session_id: str) -> list[Entry]:
-    """All that the record has of a session, with bodies."""
-    return list(read_entries(home.ledger, EntryFilter(session=session_id), with_bodies=True))
+def entries_about(home: Home, session_id: str, wanted: str | None) -> list[Entry]:
+    """What the record has of a session and of the turn that `wanted` names, or its last one, with bodies, in order.
+
+    Of a turn with a number not much more than its own; all of the session where it has none, or there is no such turn.
+    """
+    read = partial(read_entries, home.ledger, with_bodies=True)
+    number = _last_run(home, session_id) if wanted is None else run_in_session(wanted, session_id)
+
+    def first_of(run: int) -> int | None:
+        found = read_entries(home.ledger, EntryFilter(session=session_id, run=run), limit=1)
+        return next((one.sequence for one in found), None)
+
+    if number is None or (begin := first_of(number)) is None:
+        return list(read(EntryFilter(session=session_id)))
+    before = first_of(number - 1) if number > 1 else None
+    low, high = begin if before is None else before, first_of(number + 2)
+    found = [*read(EntryFilter(session=session_id, event_type="SESSION_START"), limit=1)]
+    found += read(EntryFilter(session=session_id), after=low - 1, before=high)
+    if high is not None:
+        found += read(EntryFilter(session=session_id, run=number), after=high - 1)
+    known = {one.submission_id for one in found}
+    asked = [said.event.event for one in found if one.event_type == "RunRequested" and (said := recorded(one))]
+    refs = {one.input_ref.rpartition("/")[0] for one in asked if isinstance(one, RunRequested)}
+    found += entries_with(home.ledger, refs - known)  # a message that waited for its turn
+    return sorted({one.sequence: one for one in found}.values(), key=lambda one: one.sequence)
+
+
+def _last_run(home: Home, session_id: str) -> int | None:
+    """None where the session's last turn had no run."""
+    journal = EntryFilter(stream=session_stream(session_id), session=session_id)
+    found = list(read_entries(home.ledger, journal, limit=_LAST_ENTRIES, newest_first=True, with_bodies=True))
+    turns = turns_in(reversed(found))
+    return turns[-1].run if turns else None
 
 
 def turn_account(entries: Sequence[Entry], session_id: str, wanted: str, *, called: str) -> TurnAccount:

@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ids import entry_id, shown_session
 from hobus.bus.messages.ledger import Entry
-from hobus.launch.cli.provenance_view import configurations_of
-from hobus.launch.cli.turn_account import TurnAccount, entries_of_session, turn_account
+from hobus.bus.record.payloads.memory import OverlayWritten
+from hobus.bus.record.payloads.orders import ContextAssembled
+from hobus.launch.cli.provenance_view import configurations_with
+from hobus.launch.cli.turn_account import TurnAccount, entries_about, turn_account
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.sessions.evidence import Evidence, Rules
+from hobus.launch.limits import SIGNALS_MAX
+from hobus.launch.sessions.evidence import Evidence, Rules, body_of
 from hobus.launch.sessions.history import turns_in
-from hobus.launch.sessions.provenance import Configuration, named_by_run
+from hobus.launch.sessions.provenance import Configuration, digests_named, named_by_run
 from hobus.launch.sessions.why import Explanation, explain
-from hobus.launch.sessions.why_memory import STREAMS
+from hobus.launch.sessions.why_memory import agent_of
 from hobus.launch.sessions.why_prompts import quoted_elsewhere
-from hobus.ledger_service.reader import EntryFilter, read_entries
+from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
 
 TURN = (
     "SES-<8 hex digits>-<n>, the n-th turn of a session, also without SES- or by four digits or more; one that had no "
@@ -53,7 +56,7 @@ def explained(home: Home, session_id: str, wanted: str | None, *, called: str = 
 
     Raises UsageFault where there is no such turn.
     """
-    entries = entries_of_session(home, session_id)
+    entries = entries_about(home, session_id, wanted)
     if wanted is None:
         turns = turns_in(entries)
         if not turns:
@@ -61,28 +64,48 @@ def explained(home: Home, session_id: str, wanted: str | None, *, called: str = 
             raise UsageFault(f"{session} has no turn yet", hint=next_here(f"ask --session {session} TEXT"))
         wanted = str(turns[-1].run or turns[-1].input_id)
     account = turn_account(entries, session_id, wanted, called=called)
-    elsewhere = _quoted(home.ledger, account.entries, entries)
-    memory = [
-        one for stream in STREAMS for one in read_entries(home.ledger, EntryFilter(stream=stream), with_bodies=True)
-    ]
-    configurations = configurations_of(home)
+    overlays = list(read_entries(home.ledger, EntryFilter(stream="overlays"), with_bodies=True))
+    elsewhere = _quoted(home.ledger, account.entries, entries) + _behind_lines(home.ledger, account.entries, overlays)
+    signals = _newest_signals(home.ledger, account.entries)
+    configurations = configurations_with(home, digests_named(account.entries))
     made_under = configurations.get(named_by_run(account.entries))
     rules = None if made_under is None or not made_under.body else Rules.of(made_under.body)
     why = explain(
         Evidence(
-            turn=account.entries, session=entries, elsewhere=elsewhere, memory=memory, rules=rules,
-            configurations=configurations,
+            turn=account.entries, session=entries, elsewhere=elsewhere, memory=[*signals, *overlays], rules=rules,
+            configurations=configurations, of_signals=SIGNALS_MAX if len(signals) == SIGNALS_MAX else None,
         )
     )  # fmt: skip
     return ExplainedTurn(account, why, made_under)
 
 
 def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> list[Entry]:
-    """The entries of other sessions that the turn's prompts quote; what they quote may itself quote others."""
+    """The other entries that the turn's prompts quote; what they quote may itself quote others."""
     found: list[Entry] = []
     while quoted := quoted_elsewhere(turn, [*session, *found]):
-        more = [one for one in read_entries(record, with_bodies=True) if one.submission_id in quoted]
+        more = entries_with(record, quoted)
         if not more:  # they are not in this record
             break
         found += more
     return found
+
+
+def _behind_lines(record: Path, turn: Sequence[Entry], overlays: Sequence[Entry]) -> list[Entry]:
+    """The signals from which the lines of memory were made that the turn was shown."""
+    contexts = [said for one in turn if isinstance(said := body_of(one), ContextAssembled)]
+    shown = {name for said in contexts for name in said.artifact_ids}
+    written = [said for one in overlays if isinstance(said := body_of(one), OverlayWritten)]
+    events = {event for said in written if said.artifact_id in shown for event in said.source_event_ids}
+    agent_id = agent_of(turn)
+    return entries_with(record, {entry_id("HO3_SIGNAL", f"{agent_id}/{event}") for event in events})
+
+
+def _newest_signals(record: Path, turn: Sequence[Entry]) -> list[Entry]:
+    """Up to the last one that the turn has logged, in order; none where it has logged none."""
+    logged = [one.sequence for one in turn if one.event_type == "HO3_SIGNAL"]
+    wanted = EntryFilter(stream="signals")
+    found = read_entries(
+        record, wanted, before=max(logged, default=-1) + 1, limit=SIGNALS_MAX if logged else 0, newest_first=True,
+        with_bodies=True,
+    )  # fmt: skip
+    return list(found)[::-1]

@@ -68,6 +68,8 @@ class Home:
         """Where the broker of this run listens for other hosts, so that its successor binds the same port."""
         self.http = self.run / "http"
         """Where the HTTP doors of this run listen; written by the first one, so that the others bind the same port."""
+        self.console = root / "console"
+        """Where its console serves, and which process that is."""
 
     def offered(self, digest: str) -> Path:
         """Where a configuration lies that a run is to go over to, for the launcher to take."""

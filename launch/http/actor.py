@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -17,6 +18,7 @@ from hobus.bus.limits import DRAIN_MS
 from hobus.bus.port import Bus
 from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
+from hobus.launch.cluster import console_file
 from hobus.launch.cluster.endpoints import Place, parts_of
 from hobus.launch.http import limits
 from hobus.launch.http.app import make_app
@@ -68,6 +70,7 @@ class HttpDoor(Actor):
             metrics=Metrics(),
             journals=FollowedJournals(bus, self._config),
             body_timeout_ms=limits.BODY_TIMEOUT_MS,
+            console=partial(console_file.told, self._place.home),
         )
         server = make_server(make_app(door), config, head_timeout_ms=limits.HEAD_TIMEOUT_MS)
         serving = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))

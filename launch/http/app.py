@@ -6,14 +6,16 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import cache
 from html import escape
+from ipaddress import ip_address
 from typing import Any, NamedTuple
 
 from msgspec.json import schema_components
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
+from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
@@ -51,7 +53,7 @@ def make_app(door: Door) -> ASGIApp:
     """The application, guarded; pages of `http.origins` may call it from a browser (CORS)."""
     handlers = [openai_api.of_session(one.handler) if _SESSION in one.parameters else one.handler for one in OPERATIONS]
     routes = [Route(one.path, of, methods=[one.method]) for one, of in zip(OPERATIONS, handlers, strict=True)]
-    routes += [Route("/openapi.json", openapi), Route("/docs", docs)]
+    routes += [Route("/openapi.json", openapi), Route("/docs", docs), Route("/", first_page)]
     guarded = Guard(Router(routes, redirect_slashes=False), door)  # a path is what it is
     if not (origins := door.config.http.origins):
         return guarded
@@ -100,6 +102,17 @@ async def metrics(request: Request) -> Response:
 async def openapi(_request: Request) -> Response:
     """This API, for machines."""
     return JSONResponse(document())
+
+
+async def first_page(request: Request) -> Response:
+    """A browser of this machine goes on to the console; nothing of it is in this process, and no key opens it."""
+    client = request.client
+    if client is None or not ip_address(client.host).is_loopback:
+        raise HTTPException(404)
+    address = door_of(request).console()
+    if address:
+        return RedirectResponse(f"http://{address}/", 303)
+    return PlainTextResponse("no console runs here: `hobus console` begins one; the API: /docs\n", status_code=404)
 
 
 async def docs(_request: Request) -> Response:

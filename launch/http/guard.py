@@ -25,7 +25,7 @@ from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error
 from hobus.launch.http.sse import ClientGone
 
 _log = structlog.get_logger("http")
-OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+OPEN = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/docs"})
 """Paths that need no key: they say nothing of anybody."""
 _CLIENT_GONE = 499
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})

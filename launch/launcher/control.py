@@ -20,6 +20,7 @@ from msgspec.json import Decoder
 
 from hobus.bus.errors import BusError
 from hobus.bus.messages.base import Record
+from hobus.bus.messages.ids import PersonName
 
 SOCKET = "control.sock"
 
@@ -39,6 +40,7 @@ class ScaleCommand(Record, tag_field="command", tag="scale"):
     command: ClassVar[Literal["scale"]] = "scale"
     role: Annotated[str, Meta(max_length=16)]
     count: Annotated[int, Meta(ge=1)]
+    person: PersonName = ""
 
 
 class LeaveCommand(Record, tag_field="command", tag="leave"):
@@ -51,6 +53,7 @@ class LeaveCommand(Record, tag_field="command", tag="leave"):
     actor: Annotated[str, Meta(max_length=80)]
     then: Literal["start", "stay"]
     kill: bool = False
+    person: PersonName = ""
 
 
 class ReloadCommand(Record, tag_field="command", tag="reload"):

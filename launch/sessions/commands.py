@@ -45,14 +45,14 @@ def host_command(session_id: str, command: Command, fences: Fences, command_id: 
     ).checked()
 
 
-async def verdict_on(
-    place: Place, session_id: str, command: HostCommand, *, timeout_s: float, role: str = "operator"
+async def verdict_on(  # noqa: PLR0913 - what bounds a command, each by its name
+    place: Place, session_id: str, command: HostCommand, *, timeout_s: float, role: str = "operator", person: str = ""
 ) -> CommandVerdict:
     """What became of the command, durably. Sent again under its id while the session moves or somebody is away.
 
     Raises CommandError: unknown session, or (UnreachableFault) nobody reached in time.
     """
-    question = SessionCommand(session_id=session_id, command=command)
+    question = SessionCommand(session_id=session_id, command=command, person=person)
     try:
         return await of_owner(place, session_id, question, CommandVerdict, timeout_s=timeout_s, role=role)
     except CommandError:

@@ -41,9 +41,11 @@ class Evidence:
     session: Sequence[Entry]
     """Those of its session, in which its texts stand."""
     elsewhere: Sequence[Entry] = ()
-    """Those of other sessions that its prompts quote; of a consolidation's excerpts."""
+    """Others that its prompts quote, or that lines of memory were made of."""
     memory: Sequence[Entry]
     """Streams `signals` and `overlays`, of all agents."""
+    of_signals: int | None = None
+    """Only so many signals were read, the newest ones up to the turn; None: all of them."""
     rules: Rules | None = None
     """What the turn ran under."""
     configurations: Mapping[str, Configuration] = field(default_factory=dict[str, Configuration])

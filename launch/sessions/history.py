@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.ledger import Entry
@@ -32,6 +33,13 @@ class CommandSeen:
     trace: str = ""
     principal: str = ""
     door: str = ""
+    person: str = ""
+    """Who gave it there; empty: the principal itself."""
+
+    @property
+    def said_by(self) -> str:
+        """Who gave it, as people read it: `local (operator/7), ada`."""
+        return ", ".join(filter(None, (str(SaidBy(self.principal, self.door)), self.person)))
 
 
 @dataclass(slots=True)
@@ -60,7 +68,7 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
         match None if taken is None else taken.event.event:
             case events.HostCommandReceived(command=HostCommand(command=LeaseHeartbeat())):
                 pass  # nobody's word: a client that waits is there
-            case events.HostCommandReceived(command=command, principal=principal, door=door, at=at):
+            case events.HostCommandReceived(command=command, principal=principal, door=door, person=person, at=at):
                 assert taken is not None  # noqa: S101 - its event was matched
                 seen[command.command_id] = CommandSeen(
                     at=at,
@@ -72,6 +80,7 @@ def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
                     trace=entry.trace,
                     principal=principal,
                     door=door,
+                    person=person,
                 )
             case events.HostCommandApplied(command_id=command_id) if command_id in seen:
                 seen[command_id].outcome = "applied"

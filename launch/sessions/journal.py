@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
 from hobus.bus.errors import BusError
@@ -16,16 +16,16 @@ from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console.errors import CommandError
 from hobus.launch.console.output import say_prose
-from hobus.launch.sessions.named import BEGINNINGS, STARTS_MAX, session_of
-from hobus.launch.sessions.summary import LAST, MORE, SessionRow, is_enough, standing_of
+from hobus.launch.sessions.named import BEGINNINGS, session_of
+from hobus.launch.sessions.summary import LAST, MORE, SessionRow, SessionStanding, is_enough, standing_of
 from hobus.launch.sessions.which import no_such
 
 if TYPE_CHECKING:
     from hobus.launch.sessions.journal_files import FromDirectory
     from hobus.launch.sessions.provenance import Configuration
 
-PAGE = 500
-"""Entries asked for at once."""
+PAGE_FIRST, PAGE = 64, 500
+"""Entries asked for at once: first, where somebody may want the newest alone, and further on."""
 
 
 class FromLedger:
@@ -42,14 +42,18 @@ class FromLedger:
         """
         return await session_of(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
 
-    async def starts(self) -> list[Entry]:
-        """The first entry of each session, the newest first; from the index."""
-        found: list[Entry] = []
-        for event_type in BEGINNINGS:
-            where = {"event_type": event_type}
-            question = Query(where=where, limit=STARTS_MAX, newest_first=True, with_bodies=True)
-            found += (await every_page(self.bus, question, timeout_s=self.timeout_s))[0]
-        return first_of_each(found)
+    async def of_type(self, event_type: str, session_id: str = "") -> AsyncGenerator[Entry]:
+        """Each entry of this type, or of this session's, the newest first, with its bodies; from the index."""
+        where = {"event_type": event_type} | ({"session_id": session_id} if session_id else {})
+        question = Query(where=where, limit=PAGE_FIRST, newest_first=True, with_bodies=True)
+        is_more = True
+        while is_more:
+            page = await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)
+            for entry in page.entries:
+                yield entry
+            is_more = page.more and bool(page.entries)
+            if is_more:
+                question = question.model_copy(update={"before": page.entries[-1].sequence, "limit": PAGE})
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
         """The last entries of a journal with their bodies, oldest of them first; whether there are earlier ones."""
@@ -92,12 +96,27 @@ class FromLedger:
 Journals: TypeAlias = "FromLedger | FromDirectory"
 
 
-def first_of_each(beginnings: Iterable[Entry]) -> list[Entry]:
-    """The one that stands for each session, the newest first: its SESSION_START, else its first degraded turn."""
-    found: dict[str, Entry] = {}
-    for one in sorted(beginnings, key=lambda one: (one.event_type != BEGINNINGS[0], one.sequence)):
-        found.setdefault(one.provenance.session_id, one)
-    return sorted(found.values(), key=lambda one: -one.sequence)
+async def starts_of(journals: Journals) -> AsyncGenerator[Entry]:
+    """The entry that each session begins with, the newest first: its SESSION_START, else its first degraded turn."""
+    by_host: dict[str, Entry] = {}
+    async for entry in journals.of_type(BEGINNINGS[1]):
+        by_host[entry.provenance.session_id] = entry
+    waiting = sorted(by_host.values(), key=lambda one: one.sequence)
+
+    async def until(sequence: int) -> AsyncGenerator[Entry]:
+        while waiting and waiting[-1].sequence > sequence:
+            entry = waiting.pop()
+            async with aclosing(journals.of_type(BEGINNINGS[0], entry.provenance.session_id)) as begun_later:
+                if await anext(begun_later, None) is None:
+                    yield entry
+
+    async with aclosing(journals.of_type(BEGINNINGS[0])) as found:
+        async for start in found:
+            async for entry in until(start.sequence):
+                yield entry
+            yield start
+    async for entry in until(-1):
+        yield entry
 
 
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:
@@ -109,25 +128,35 @@ async def end_of(journals: Journals, session_id: str) -> list[Entry]:
     return await journals.whole(session_id)
 
 
-async def rows_of(
+async def standing_in(journals: Journals, session_id: str) -> SessionStanding:
+    """Where a session stands, by the end of its journal."""
+    return standing_of(await end_of(journals, session_id))
+
+
+async def rows_of(  # noqa: PLR0913 - each is a question about a session
     journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool] = lambda _: True,
     is_shown: Callable[[SessionRow], bool] = lambda _: True,
+    known: Callable[[str], Awaitable[SessionStanding]] | None = None,
 ) -> list[SessionRow]:  # fmt: skip
     """Sessions, the newest first: those that are open, unless all are wanted.
 
     `is_meant` is asked before a session is looked at, one after the other; `is_shown` of what was seen then.
+    `known`: where a session stands, for who remembers it.
     """
     rows: list[SessionRow] = []
-    folded = {} if isinstance(journals, FromLedger) else journals.standings()
-    for start in await journals.starts():
-        session_id = start.provenance.session_id
-        if not is_meant(session_id):
-            continue
-        standing = folded.get(session_stream(session_id)) or standing_of(await end_of(journals, session_id))
-        if (is_all or standing.state.status == "open") and is_shown(row := SessionRow.of(start, standing)):
-            rows.append(row)
-        if len(rows) >= limit:
-            break
+    folded = {} if known is not None or isinstance(journals, FromLedger) else journals.standings()
+    async with aclosing(starts_of(journals)) as starts:
+        async for start in starts:
+            session_id = start.provenance.session_id
+            if not is_meant(session_id):
+                continue
+            standing = folded.get(session_stream(session_id))
+            if standing is None:
+                standing = await (known(session_id) if known else standing_in(journals, session_id))
+            if (is_all or standing.state.status == "open") and is_shown(row := SessionRow.of(start, standing)):
+                rows.append(row)
+            if len(rows) >= limit:
+                break
     return rows
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
 from itertools import islice
 from pathlib import Path
 
+from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, session_stream
-from hobus.launch.sessions.journal import first_of_each
 from hobus.launch.sessions.named import BEGINNINGS
-from hobus.launch.sessions.provenance import SNAPSHOT, Configuration, configuration_in
+from hobus.launch.sessions.provenance import Configuration, configuration_in
 from hobus.launch.sessions.summary import SessionStanding
 from hobus.launch.sessions.which import full_session_id, no_such, the_one
-from hobus.ledger_service.reader import EntryFilter, read_entries
+from hobus.ledger_service.index import read_positions
+from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
 
 
 class FromDirectory:
@@ -24,10 +25,11 @@ class FromDirectory:
     async def named(self, given: str) -> str:
         return session_in(self._path, given, called="SESSION")
 
-    async def starts(self) -> list[Entry]:
-        """One pass over the record for each kind of beginning."""
-        kinds = (EntryFilter(event_type=kind) for kind in BEGINNINGS)
-        return first_of_each([one for kind in kinds for one in read_entries(self._path, kind, with_bodies=True)])
+    async def of_type(self, event_type: str, session_id: str = "") -> AsyncGenerator[Entry]:
+        """Each entry of this type, or of this session's, the newest first, with its bodies."""
+        wanted = EntryFilter(event_type=event_type, session=session_id)
+        for entry in read_entries(self._path, wanted, newest_first=True, with_bodies=True):
+            yield entry
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
         """From the end backwards."""
@@ -36,7 +38,7 @@ class FromDirectory:
         return found[:limit][::-1], len(found) > limit
 
     async def whole(self, session_id: str) -> list[Entry]:
-        """One pass over the record."""
+        """All of its entries."""
         found = list(read_entries(self._path, EntryFilter(stream=session_stream(session_id)), with_bodies=True))
         if not found:
             raise no_such(session_id, called="SESSION")
@@ -48,14 +50,15 @@ class FromDirectory:
         return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
 
     async def configurations(self, digests: Iterable[str]) -> dict[str, Configuration]:
-        """One pass over the record."""
-        snapshots = read_entries(self._path, EntryFilter(event_type=SNAPSHOT), with_bodies=True)
-        found = map(configuration_in, snapshots)
-        return {one.digest: one for one in found if one.digest in set(digests)}
+        """By their ids."""
+        found = map(configuration_in, entries_with(self._path, {snapshot_id(one) for one in digests}))
+        return {one.digest: one for one in found}
 
     def standings(self) -> dict[str, SessionStanding]:
-        """Stream of each session -> where it stands, by one pass over the record."""
+        """Stream of each session -> where it stands, by one pass over a record that has no index; else nothing."""
         found: dict[str, SessionStanding] = {}
+        if read_positions(self._path):
+            return found
         for entry in read_entries(self._path, EntryFilter(stream=EVERY_SESSION), with_bodies=True):
             found.setdefault(entry.stream, SessionStanding()).take(entry)
         return found

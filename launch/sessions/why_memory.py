@@ -176,7 +176,9 @@ def _shown(one: tuple[str, float | None], line: str, artifact: _Artifact | None,
         weight=None if artifact is None else artifact.weight,
         score=score,
         signals=() if artifact is None else artifact.said.source_signal_ids,
-        events=() if artifact is None else tuple(_events(artifact.said.source_event_ids, found.memory)),
+        events=()
+        if artifact is None
+        else tuple(_events(artifact.said.source_event_ids, [*found.elsewhere, *found.memory])),
         sequence=None if artifact is None else artifact.sequence,
     )
 
@@ -236,11 +238,11 @@ def gates_seen(found: Evidence) -> tuple[GateSeen, ...]:
             said = body_of(entry)
             if isinstance(said, SignalLogged):
                 sessions.setdefault((said.signal_id, said.principal), []).append(entry.provenance.session_id)
-    return tuple(_gate(one, said, sessions, crossed) for one, said in logged)
+    return tuple(_gate(one, said, sessions, crossed, found.of_signals) for one, said in logged)
 
 
 def _gate(
-    entry: Entry, said: SignalLogged, sessions: Mapping[tuple[str, str], list[str]], crossed: set[str]
+    entry: Entry, said: SignalLogged, sessions: Mapping[tuple[str, str], list[str]], crossed: set[str], of: int | None
 ) -> GateSeen:
     seen = sessions.get((said.signal_id, said.principal), [])
     return GateSeen(
@@ -249,5 +251,6 @@ def _gate(
         crossed=said.signal_id in crossed,
         count=len(seen),
         sessions=len(set(seen)),
-        reason=f"of {counted(len(seen), 'event')} in {counted(len(set(seen)), 'session')} so far",
+        reason=f"of {counted(len(seen), 'event')} in {counted(len(set(seen)), 'session')} "
+        + ("so far" if of is None else f"among the last {of:,} signals"),
     )

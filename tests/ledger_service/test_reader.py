@@ -6,9 +6,10 @@ from bench.ledger_drills.rig import SESSION, append, ledger_config, running, sta
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
-from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
+from hobus.ledger_service.reader import EntryFilter, entries_with, head_of, read_entries
 from hobus.ledger_service.segment import segment_name
 
+OF_SESSION = Provenance(session_id=SESSION.removeprefix("session/"))
 CONFIG = ledger_config(segment_bytes=4_096)
 
 
@@ -16,7 +17,7 @@ CONFIG = ledger_config(segment_bytes=4_096)
 async def directory(memory_path):
     """Twenty-three entries over several segments."""
     async with running(RealDisk(memory_path), CONFIG) as ledger:
-        await ledger.write(take_over(1, ""), append("s1", take_over(1, "").submission_id, 1))
+        await ledger.write(take_over(1, ""), append("s1", take_over(1, "").submission_id, 1, provenance=OF_SESSION))
         for number in range(20):
             await ledger.write(write(f"e{number}", "ho2m" if number % 2 else "ho1m", body=bytes([number]) * 200))
         await ledger.write(
@@ -45,7 +46,7 @@ async def test_filters_choose_entries(directory):
     """By stream, event type, session prefix (as people see it) and work order."""
     assert _numbers(directory, EntryFilter(stream="ho2m"), limit=3) == [3, 5, 7]
     assert _numbers(directory, EntryFilter(event_type="WO_FAILED")) == [22]
-    assert _numbers(directory, EntryFilter(session=f"SES-{SESSION.removeprefix('session/')[:8]}")) == [0, 1]
+    assert _numbers(directory, EntryFilter(session=f"SES-{SESSION.removeprefix('session/')[:8]}")) == [1]
     assert _numbers(directory, EntryFilter(session="ab")) == [22]
     assert _numbers(directory, EntryFilter(stream="ho1m", event_type="TookOver")) == []
 
@@ -88,3 +89,48 @@ async def test_no_ledger_is_an_error_not_an_empty_list(memory_path):
     """A wrong path does not look like an empty record."""
     with pytest.raises(LedgerError, match="no ledger"):
         list(read_entries(memory_path / "elsewhere"))
+
+
+@pytest.mark.parametrize("index", ["whole", "behind", "damaged", "none"])
+@pytest.mark.parametrize("newest_first", [False, True])
+async def test_what_is_asked_for_is_the_same_with_the_index_and_without(directory, index, newest_first):
+    """By each part of a filter, between two sequences, by ids; also where the index lags, is damaged, or is not there."""
+    whole = list(read_entries(directory, with_bodies=True))
+    path = directory / "index.sqlite"
+    early = path.read_bytes()
+    async with running(RealDisk(directory), CONFIG) as ledger:
+        for number in range(20):
+            about = Provenance(session_id=["abc", "abd", ""][number % 3], run_seq=number % 2)
+            await ledger.write(write(f"f{number}", "ho2m", body=bytes(90), provenance=about))
+    whole += list(read_entries(directory, after=22, with_bodies=True))
+    assert len(whole) == 43
+    match index:
+        case "behind":
+            path.write_bytes(early)
+        case "damaged":
+            path.write_bytes(path.read_bytes()[:8192] + bytes(8192) + path.read_bytes()[16384:])
+        case "none":
+            path.unlink()
+        case _:
+            assert all(entry.sequence < 43 for entry in whole)
+    for wanted in (
+        EntryFilter(), EntryFilter(stream="ho2m"), EntryFilter(event_type="TookOver"), EntryFilter(session="abc"),
+        EntryFilter(session="ab"), EntryFilter(session="zz"), EntryFilter(session="abc", run=1), EntryFilter(stream="*"),
+        EntryFilter(session="abd", stream="ho2m"),
+    ):  # fmt: skip
+        for after, before in ((-1, None), (7, 30), (24, 25)):
+            found = list(
+                read_entries(directory, wanted, after=after, before=before, newest_first=newest_first, with_bodies=True)
+            )
+            expected = [one for one in whole if wanted.accepts(one) and after < one.sequence < (before or 99)]
+            assert found == expected[:: -1 if newest_first else 1], (wanted, after, before)
+    assert [one.sequence for one in entries_with(directory, ["e5", "f19", "nobody"])] == [7, 42]
+
+
+async def test_a_question_reads_only_what_it_asks_for(directory):
+    """Where there is an index: damage elsewhere is for `verify`."""
+    first = directory / "segments" / segment_name(0)
+    data = bytearray(first.read_bytes())
+    data[200] ^= 1
+    first.write_bytes(data)
+    assert _numbers(directory, EntryFilter(event_type="WO_FAILED")) == [22]

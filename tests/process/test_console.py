@@ -140,7 +140,8 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
     shown = console.client.get(f"{session}.json").json()
     assert [(one["outcome"], one["code"]) for one in shown["turns"]] == [("success", "")]
     applied = [one for one in shown["commands"] if one["outcome"] == "applied"]
-    assert [one["command_id"].rpartition("-")[0][:20] for one in applied] == ["console:ada_lovelace"]
+    assert [one["person"] for one in applied] == ["ada lovelace"]
+    assert shown["turns"][0]["input_id"].startswith("console:ada_lovelace-")
     assert console.client.get("/approvals.json").json()["approvals"] == []
     assert "has ended" in console.post(f"{session}/commands", kind="End", text="enough")
     ended = console.client.get(f"{session}.json").json()["end"]

@@ -10,6 +10,7 @@ import pytest
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
+from hobus.bus.disk import RealDisk
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.ledger import Entry
@@ -18,10 +19,14 @@ from hobus.bus.record.entry import Provenance
 from hobus.config.attention_template import Template
 from hobus.config.load import Governed
 from hobus.config.snapshot import Snapshot
+from hobus.launch.cli import turn_account as turn_account_module
+from hobus.launch.cli import turn_why
 from hobus.launch.cli.turn_account import turn_account
 from hobus.launch.cli.turn_why import ExplainedTurn
 from hobus.launch.cli.why_view import lines_of, opening, parts_of
+from hobus.launch.cluster.home import Home
 from hobus.launch.console.output import as_json
+from hobus.launch.lab import simulated
 from hobus.launch.launcher.recording import snapshot_entry
 from hobus.launch.sessions.account import entries_of_turn
 from hobus.launch.sessions.evidence import ERASED, Evidence, Rules
@@ -29,6 +34,7 @@ from hobus.launch.sessions.provenance import Configuration, Used, configuration_
 from hobus.launch.sessions.why import Explanation, differences, explain, settings_of
 from hobus.launch.sessions.why_memory import STREAMS
 from hobus.launch.sessions.why_prompts import quoted_elsewhere, text_behind
+from hobus.ledger_service.opening import open_ledger
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.simulation.test_memory import QUESTION, SOON, Lesson, lesson
 
@@ -403,3 +409,24 @@ def test_without_its_configuration_only_what_the_record_itself_says_is_told_of_a
     assert Used("contract", "PRC-SYNTHESIZE-001", "", "", "", "", "", RULES.digest) in found
     assert Used("template", "ATT-ADMIN-001", "", f"sha256:{digest}", "", "", "", RULES.digest) in found
     assert {one.digest for one in found if one.kind != "template"} == {""}
+
+
+def test_an_account_that_reads_by_the_index_says_what_one_of_the_whole_session_does(taught, tmp_path, monkeypatch):
+    """Of each turn, and of the last one unnamed; and it reads no turns that lie farther off."""
+    one, entries, _, session_id = taught
+    home = Home(tmp_path)
+    simulated.write_out(one.cluster.world.media["ledger"], home.ledger)
+    opening = open_ledger(RealDisk(home.ledger), RULES.config.ledger)
+    assert list(opening.catch_up())
+    opening.tables.flush()
+    opening.close()
+    whole = [entry for entry in entries if entry.provenance.session_id == session_id]
+    assert len(turn_account_module.entries_about(home, session_id, "1")) < len(whole)
+    for wanted in ("1", "2", "3", "4", None):
+        found = turn_why.explained(home, session_id, wanted)
+        with monkeypatch.context() as patch:
+            patch.setattr(turn_why, "entries_about", lambda *_: whole)
+            expected = turn_why.explained(home, session_id, wanted)
+        assert found.document() == expected.document()
+        assert found.account.document() == expected.account.document()
+        assert found.why.prompts

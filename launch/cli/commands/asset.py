@@ -14,7 +14,7 @@ from hobus.bus.messages.ids import iso_of_us
 from hobus.config.secret_refs import redacted
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cli.provenance_view import NOT_KNOWN, configurations_of
-from hobus.launch.cli.turn_account import entries_of_session, run_in, turn_account
+from hobus.launch.cli.turn_account import entries_about, run_in, turn_account
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.console import exit_codes
@@ -124,7 +124,7 @@ def _of_turn(home: Home, turn: str, known: dict[str, Configuration]) -> list[dic
     if named is None:
         raise UsageFault(f"{turn[:80]} names no turn: SES-<8 hex digits>-<n>", hint=next_here("session list --all"))
     [session_id] = asyncio.run(sessions_meant(home, named[:1], called="TURN"))
-    account = turn_account(entries_of_session(home, session_id), session_id, named[1], called="TURN")
+    account = turn_account(entries_about(home, session_id, named[1]), session_id, named[1], called="TURN")
     digest = named_by_run(account.entries)
     if digest not in known:
         raise CommandError(

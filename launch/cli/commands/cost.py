@@ -58,7 +58,14 @@ def spent_in(home: Home, keys: Sequence[str], *, session: str | None, since_us: 
     demand_record(home)
     if session is not None and not any(read_entries(home.ledger, EntryFilter(session=session), limit=1)):
         raise no_such(session, called="--session")
-    entries = read_entries(home.ledger, EntryFilter(stream=STREAM, session=session), with_bodies=True)
+    entries = read_entries(home.ledger, EntryFilter(stream=STREAM, session=session), with_bodies=True, by_index=False)
+    return spent_by(home, entries, keys, since_us=since_us, session=session)
+
+
+def spent_by(
+    home: Home, entries: Iterable[Entry], keys: Sequence[str], *, since_us: int, session: str | None = None
+) -> dict[Group, Spent]:
+    """The same of these entries alone. Raises CommandError."""
     try:
         owners = _owners(home, session) if "principal" in keys else {}
         return report(entries, keys, since_us=since_us, owners=owners)

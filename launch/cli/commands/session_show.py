@@ -22,8 +22,8 @@ from hobus.launch.cli import intent_rows
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cli.commands.session import shown_lifecycle
 from hobus.launch.cli.commands.steering import read_view
-from hobus.launch.cli.provenance_view import configurations_of, show_used
-from hobus.launch.cli.turn_account import beginning_of, entries_of_session, run_in, turn_account
+from hobus.launch.cli.provenance_view import configurations_with, show_used
+from hobus.launch.cli.turn_account import beginning_of, entries_about, run_in, turn_account
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.output import as_json as json_text
@@ -77,8 +77,8 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         given, turn = named_run
     if turn is not None:
         [session_id] = asyncio.run(sessions_meant(home, [given], called="SESSION"))
-        account = turn_account(entries_of_session(home, session_id), session_id, turn, called="--turn")
-        used = used_in(account.entries, configurations_of(home))
+        account = turn_account(entries_about(home, session_id, turn), session_id, turn, called="--turn")
+        used = used_in(account.entries, configurations_with(home, digests_named(account.entries)))
         document = account.document() | {"made_of": [one._asdict() for one in used]}
         return Output(document, lambda: (account.show(), _show_used(used)))
     found = asyncio.run(_of_home(home, given, limit))
@@ -263,7 +263,7 @@ def _show_commands(commands: list[CommandSeen]) -> None:
             (
                 clock_time(parse_iso(one.at)),
                 one.kind.lower(),
-                str(SaidBy(one.principal, one.door)),
+                one.said_by,
                 f"{one.outcome} {one.reason}".strip(),
                 one.command_id,
                 _short(one.about),

@@ -8,19 +8,19 @@ from hobus.bus.messages.ids import position_of
 from hobus.bus.messages.session import HeldCall
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
-from hobus.launch.cli.web.sessions import Walk
+from hobus.launch.cli.web.sessions import Walk, listed
 from hobus.launch.sessions.account import moments_in
 from hobus.launch.sessions.history import turns_in
-from hobus.launch.sessions.journal import Journals, end_of, rows_of
+from hobus.launch.sessions.journal import Journals, end_of
 from hobus.launch.sessions.summary import SessionRow
 from hobus.launch.sessions.why_failed import waits_in
 
 
 async def approvals(look: PageRequest) -> PageAnswer:
     """The held calls of `hobus session list`: whose, which tool, its arguments, since when, what was done."""
-    journals, walk = await look.source.journals(), Walk(look.query.get("after", ""))
-    rows = await rows_of(
-        journals, limits.PAGE, is_all=False, is_meant=walk.takes, is_shown=lambda row: bool(row.held_calls)
+    journals, walk = await look.source.journals(), Walk(look.query.get("after", ""), limits.GLANCED_AT_MAX)
+    rows = await listed(
+        look, limits.PAGE, is_active=True, is_meant=walk.takes, is_shown=lambda row: bool(row.held_calls)
     )
     waiting = [one for row in rows for one in await _waiting(journals, row)]
     waiting.sort(key=lambda one: one["since"] or "")

@@ -14,7 +14,7 @@ from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.cli.web.source import R
 from hobus.launch.cluster.run_file import running
 from hobus.launch.console.errors import CommandError, UsageFault
-from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
+from hobus.launch.launcher.control import ELSEWHERE, LeaveCommand, ScaleCommand
 from hobus.launch.launcher.operate import command, known, require_room_for
 from hobus.launch.launcher.options import SCALABLE, parse_scale
 
@@ -61,16 +61,17 @@ async def _told(look: PageRequest, service: str, question: Message, expect: type
 
 
 async def leave(asked: Asked) -> str:
-    """Restart or drain one process; the page shows how it goes on."""
+    """Restart or drain one process, drain a worker of another host; the page shows how it goes on."""
     verb, actor = asked.form.get("verb", ""), asked.form.get("actor", "")
     if verb not in _LEAVES:
         raise UsageFault("expected restart or drain")
 
     def tell() -> str:
-        row = known(asked.source.home, actor)
-        wanted = LeaveCommand(actor=row.actor, then="start" if verb == "restart" else "stay")
+        is_elsewhere = verb == "drain" and actor.startswith(ELSEWHERE)
+        name = actor if is_elsewhere else known(asked.source.home, actor).actor
+        wanted = LeaveCommand(actor=name, then="start" if verb == "restart" else "stay", person=asked.person.name)
         command(asked.source.home, wanted, is_followed=False)
-        return f"{row.actor} {'is being restarted' if verb == 'restart' else 'is draining'}"
+        return f"{name.partition('@')[0]} {'is being restarted' if verb == 'restart' else 'is draining'}"
 
     return await run_in_threadpool(tell)
 
@@ -83,7 +84,9 @@ async def scale(asked: Asked) -> str:
         running(asked.source.home)
         require_room_for(asked.source.home, wanted)
         for role, count in wanted.items():
-            command(asked.source.home, ScaleCommand(role=role, count=count), is_followed=False)
+            command(
+                asked.source.home, ScaleCommand(role=role, count=count, person=asked.person.name), is_followed=False
+            )
         return ", ".join(f"{role} is to have {count}" for role, count in wanted.items())
 
     return await run_in_threadpool(tell)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -11,10 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived
-from hobus.launch.cli.commands.cost import KEYS, document_of, keys_of, since_of, spent_in, total
+from hobus.launch.cli.commands.cost import KEYS, STREAM, Group, Spent, document_of, keys_of, since_of, spent_by, total
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
-from hobus.ledger_service.reader import EntryFilter
+from hobus.launch.cluster.record import demand_record
+from hobus.ledger_service.reader import EntryFilter, read_entries
 
 _WIDTH, _HEIGHT = 1000.0, 120.0
 """Of a picture, in its own units."""
@@ -79,25 +81,36 @@ def plotted(calls: Sequence[PlottedCall]) -> tuple[list[Point], int, int]:
 
 
 async def gateway(look: PageRequest) -> PageAnswer:
-    """`hobus cost`, and the last calls of `hobus ledger show --stream prompts`."""
+    """`hobus cost` of the newest calls, since a moment that it names, and the last of them one by one."""
     by = look.query.get("by") or "agent,model"
     since = look.query.get("since", "").strip()
     keys = keys_of(by)
-    groups = await run_in_threadpool(spent_in, look.source.home, keys, session=None, since_us=since_of(since or None))
-    entries, _ = await look.source.newest(
-        EntryFilter(stream="prompts"), before=None, accepts=lambda one: one.event_type != "PROMPT_SENT",
-        limit=limits.CALLS, with_bodies=True,
-    )  # fmt: skip
-    calls = [call for one in reversed(entries) if (call := call_in(one)) is not None]
+    since_us, home = since_of(since or None), look.source.home
+
+    def newest() -> tuple[list[Entry], dict[Group, Spent], bool]:
+        found = list(
+            read_entries(
+                home.ledger, EntryFilter(stream=STREAM), limit=limits.SUMMED, newest_first=True, with_bodies=True
+            )
+        )
+        is_cut = len(found) == limits.SUMMED and found[-1].ledger_at_us >= since_us
+        return found, spent_by(home, found[::-1], keys, since_us=since_us), is_cut
+
+    demand_record(home)
+    entries, groups, is_cut = await run_in_threadpool(newest)
+    begun_us = entries[-1].ledger_at_us if is_cut else since_us
+    last = islice((call for one in entries if (call := call_in(one)) is not None), limits.CALLS)
+    calls = list(last)[::-1]
     points, slowest, most = plotted(calls)
     failures = Counter((one.failure, one.model) for one in calls if one.failure)
-    document = document_of(keys, groups) | {"calls": [one._asdict() for one in calls]}
+    document = document_of(keys, groups) | {"since_us": begun_us, "calls": [one._asdict() for one in calls]}
     latencies = sorted(one.latency_ms for one in calls if one.latency_ms is not None)
     shown: dict[str, Any] = {
         "keys": keys, "by": by, "since": since, "groups": groups, "total": total(groups.values()), "points": points,
         "slowest": slowest, "most": most, "failures": failures.most_common(), "calls": calls[::-1][: limits.PAGE],
         "step": _WIDTH / max(1, len(points)), "names": KEYS,
         "median": latencies[len(latencies) // 2] if latencies else None,
+        "begun_us": begun_us, "is_cut": is_cut,
         "tail": latencies[min(len(latencies) - 1, len(latencies) * 95 // 100)] if latencies else None,
     }  # fmt: skip
     return PageAnswer("gateway.html", "Gateway", document, f"cost --by {by}", shown, live="*")

@@ -26,8 +26,14 @@ TAIL_MAX = 64
 """Entries of it that are told apart by session; where more came, every page is made anew."""
 PAGE = 50
 """Rows of one page."""
-LOOKED_AT_MAX = 400
+SESSIONS = 20
+"""Of one page of their list."""
+LOOKED_AT_MAX = 40
 """Sessions that one page of a filtered list looks at."""
+GLANCED_AT_MAX = 2000
+"""Where it looks at their last entries alone, unless their run goes on."""
+STANDINGS_MAX = 2000
+"""Sessions of which is kept where they stood."""
 WORDS_CHARS = 400
 """Of what is searched for."""
 HITS = 100
@@ -70,3 +76,5 @@ ROWS_AT_ONCE = 200
 """Frames of one batch that a browser is sent; the rest is counted as lost."""
 QUERY_MAX = 64
 """Entries of one answer of the ledger."""
+SUMMED = 4000
+"""Entries of calls, two of most, whose sums a page shows, the newest ones; `hobus cost` adds up all."""

@@ -17,6 +17,7 @@ from hobus.launch.cli.web.people import People
 from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cli.web.talks import TALKS
+from hobus.launch.cluster import console_file
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.cluster.record import demand_record
@@ -81,7 +82,11 @@ async def _serve(
         server.should_exit = server.force_exit = True
         await app.changes.close()
 
+    if not source.at_rest:
+        console_file.tell(source.home, f"{HOST}:{port}")
     invite()
+    if not source.at_rest and (door := source.home.bound(http=True)):
+        say(f"who is signed in finds it at http://{door}/ as well")
     is_asked = is_terminal(sys.stdin)
     if is_asked:
         say("each link signs in once; Enter prints others, Ctrl-C ends")
@@ -91,6 +96,7 @@ async def _serve(
     finally:
         if is_asked:
             loop.remove_reader(sys.stdin.fileno())
+        console_file.withdraw(source.home, f"{HOST}:{port}")
         await app.changes.close()
         await TALKS.close()
         await source.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, NamedTuple
 
 from hobus.bus.messages import session as messages
@@ -24,8 +23,6 @@ from hobus.launch.sessions.refusals import refused
 from hobus.launch.sessions.summary import LAST
 from hobus.launch.sessions.turns import check_text
 from hobus.launch.sessions.watched_turn import ROLE
-
-_ID_CHARS = re.compile(r"[^A-Za-z0-9._-]")
 
 
 class Card(NamedTuple):
@@ -92,12 +89,11 @@ async def tell(asked: Asked) -> str:
         check_text(wanted.text, place.snapshot.config.host)
     run = asked.form.get("run", "")
     fences = Fences(int(run) if run.isascii() and run.isdigit() and len(run) < limits.DIGITS_MAX else None, None)
-    who = _ID_CHARS.sub("_", asked.person.name)
     try:
-        sent = host_command(session_id, wanted, fences, drawn_id(f"console:{who}"))
+        sent = host_command(session_id, wanted, fences, drawn_id("console"))
     except ValueError as error:
         raise UsageFault(f"{kind}: {error}") from None
-    verdict = await verdict_on(place, session_id, sent, timeout_s=place.client_timeout_s)
+    verdict = await verdict_on(place, session_id, sent, timeout_s=place.client_timeout_s, person=asked.person.name)
     if verdict.outcome == "rejected":
         raise refused(verdict)
     return f"{kind}: applied"
@@ -124,6 +120,10 @@ def _command(kind: str, said: str, call_id: str) -> Command:
             raise UsageFault("there is no such command")
 
 
+def _in_ids(name: str) -> str:
+    return "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in name)
+
+
 async def ask(asked: Asked) -> str:
     """A message to the session, or to a new one; the browser goes where the answer is written."""
     place, text = asked.source.place(), asked.form.get("text", "").strip()
@@ -139,7 +139,9 @@ async def ask(asked: Asked) -> str:
                 "host", question, expect=messages.SessionReady, timeout_s=place.client_timeout_s
             )
         session_id = started.session_id
-    turn = ProcessTurn(session_id=session_id, input_id=asked.source.clock.new_id(), text=text, stream=True)
+    turn = ProcessTurn(
+        session_id=session_id, input_id=drawn_id(f"console:{_in_ids(asked.person.name)}"), text=text, stream=True
+    )
     TALKS.begin(place, turn, asked.source.forget)
     asked.goes_to = f"/sessions/{session_id}"
     return ""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from hobus.bus.messages.ledger import Hits, Search
+from starlette.concurrency import run_in_threadpool
+
+from hobus.bus.messages.ledger import Hits, Search, session_stream
+from hobus.bus.record.ends import ENDS
 from hobus.launch.cli.commands.ledger_search import found_in
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
-from hobus.launch.sessions.journal import rows_of
-from hobus.launch.sessions.summary import SessionRow
+from hobus.launch.cluster.record import demand_record
+from hobus.launch.sessions.journal import rows_of, standing_in
+from hobus.launch.sessions.journal_files import FromDirectory
+from hobus.launch.sessions.summary import SessionRow, SessionStanding
+from hobus.ledger_service.reader import newest_in
 
 STATES: dict[str, Callable[[SessionRow], bool]] = {
     "open": lambda row: row.status == "open",
@@ -22,6 +30,48 @@ STATES: dict[str, Callable[[SessionRow], bool]] = {
     "cancelled": lambda row: row.last_outcome == "cancelled",
 }
 """What may be chosen -> whether a session is that."""
+ACTIVE = ("running", "waiting")
+"""Of them, those with a run that is not over."""
+_OVER = ENDS | {"SessionEnded"}
+_KEPT: dict[tuple[Path, str], tuple[int, SessionStanding]] = {}
+"""Where sessions stood as of the last entry of their journals: a page reads anew those that went on since."""
+
+
+async def listed(
+    look: PageRequest,
+    limit: int,
+    *,
+    is_active: bool,
+    is_meant: Callable[[str], bool],
+    is_shown: Callable[[SessionRow], bool],
+) -> list[SessionRow]:
+    """Sessions, the newest first, by the record's files; `is_active`: those alone whose last run is not over."""
+    record = look.source.home.ledger
+    demand_record(look.source.home)
+
+    def read() -> list[SessionRow]:
+        with newest_in(record) as newest:
+            journals = FromDirectory(record)
+
+            async def known(session_id: str) -> SessionStanding:
+                last, place = newest(session_stream(session_id)), (record, session_id)
+                sequence = -1 if last is None else last.sequence
+                if place not in _KEPT or _KEPT[place][0] != sequence:
+                    if len(_KEPT) >= limits.STANDINGS_MAX:
+                        _KEPT.clear()
+                    _KEPT[place] = (sequence, await standing_in(journals, session_id))
+                return _KEPT[place][1]
+
+            def is_looked_at(session_id: str) -> bool:
+                if not is_meant(session_id):
+                    return False
+                last = newest(session_stream(session_id)) if is_active else None
+                return last is None or last.event_type not in _OVER
+
+            found = rows_of(journals, limit, is_all=True, is_meant=is_looked_at, is_shown=is_shown, known=known)
+            return asyncio.run(found)
+
+    return await run_in_threadpool(read)
 
 
 async def sessions(look: PageRequest) -> PageAnswer:
@@ -29,17 +79,17 @@ async def sessions(look: PageRequest) -> PageAnswer:
     query = look.query
     state, agent, principal = (query.get(name, "").strip() for name in ("state", "agent", "principal"))
     words, after = query.get("words", "").strip(), query.get("after", "")
-    limit = look.number("limit", limits.PAGE, limits.PAGE)
+    limit = look.number("limit", limits.SESSIONS, limits.PAGE)
     said_in = await _sessions_with(look, words) if words else None
-    walk = Walk(after)
+    is_active = state in ACTIVE
+    walk = Walk(after, limits.GLANCED_AT_MAX if is_active else limits.LOOKED_AT_MAX)
     is_state = STATES.get(state, lambda _row: True)
 
     def is_shown(row: SessionRow) -> bool:
         return is_state(row) and agent in ("", row.agent_id) and row.principal.startswith(principal)
 
-    journals = await look.source.journals()
-    rows = await rows_of(
-        journals, limit + 1, is_all=True, is_shown=is_shown,
+    rows = await listed(
+        look, limit + 1, is_active=is_active, is_shown=is_shown,
         is_meant=lambda one: (said_in is None or one in said_in) and walk.takes(one),
     )  # fmt: skip
     page = rows[:limit]
@@ -55,8 +105,8 @@ async def sessions(look: PageRequest) -> PageAnswer:
 class Walk:
     """From one session on, and never through more than a page may cost."""
 
-    def __init__(self, after: str) -> None:
-        self._waits_for, self._last = after, ""
+    def __init__(self, after: str, most: int) -> None:
+        self._waits_for, self._last, self._most = after, "", most
         self.count, self.stopped_at = 0, ""
 
     def takes(self, session_id: str) -> bool:
@@ -65,7 +115,7 @@ class Walk:
             if session_id == self._waits_for:
                 self._waits_for = ""
             return False
-        if self.count >= limits.LOOKED_AT_MAX:
+        if self.count >= self._most:
             self.stopped_at = self.stopped_at or self._last
             return False
         self.count, self._last = self.count + 1, session_id

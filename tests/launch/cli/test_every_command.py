@@ -342,13 +342,14 @@ def record(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def damaged(record, tmp_path_factory):
-    """A copy of it with one bit changed."""
+    """A copy of it with one bit changed, and without an index, so that every command reads that bit."""
     home = tmp_path_factory.mktemp("damaged")
     shutil.copytree(record, home, dirs_exist_ok=True)
     segment = home / "ledger" / "segments" / segment_name(0)
     data = bytearray(segment.read_bytes())
     data[data.find(b"HOBUSLG1", 8) + 100] ^= 1
     segment.write_bytes(data)
+    (home / "ledger" / "index.sqlite").unlink()
     return home
 
 

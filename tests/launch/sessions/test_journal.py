@@ -11,7 +11,7 @@ from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
 from hobus.launch.cli.commands import session as command
 from hobus.launch.cluster.home import Home
 from hobus.launch.sessions import journal, journal_files
-from hobus.launch.sessions.journal import first_of_each
+from hobus.launch.sessions.journal import starts_of
 from hobus.launch.sessions.journal_files import FromDirectory
 
 
@@ -24,22 +24,34 @@ def entry(sequence: int, session: str, event_type: str) -> Entry:
     )  # fmt: skip
 
 
-def test_a_session_is_there_once_by_its_start_or_else_by_its_first_degraded_turn():
+class _Recorded:
+    """Journals that are these entries."""
+
+    def __init__(self, *entries: Entry) -> None:
+        self._newest_first = sorted(entries, key=lambda one: -one.sequence)
+
+    async def of_type(self, event_type, session_id=""):
+        for one in self._newest_first:
+            if one.event_type == event_type and session_id in ("", one.provenance.session_id):
+                yield one
+
+
+async def test_a_session_is_there_once_by_its_start_or_else_by_its_first_degraded_turn():
     """Newest first; a degraded turn before the start, or after it, makes no other session."""
-    found = first_of_each(
-        [
-            entry(2, "a", "SESSION_START"),
-            entry(5, "b", "SESSION_START"),
-            entry(1, "a", "TurnDegraded"),
-            entry(3, "c", "TurnDegraded"),
-            entry(4, "c", "TurnDegraded"),
-            entry(6, "b", "TurnDegraded"),
-        ]
+    recorded = _Recorded(
+        entry(2, "a", "SESSION_START"),
+        entry(5, "b", "SESSION_START"),
+        entry(1, "a", "TurnDegraded"),
+        entry(3, "c", "TurnDegraded"),
+        entry(4, "c", "TurnDegraded"),
+        entry(6, "b", "TurnDegraded"),
+        entry(0, "d", "TurnDegraded"),
     )
-    assert [(one.sequence, one.event_type) for one in found] == [
+    assert [(one.sequence, one.event_type) async for one in starts_of(recorded)] == [
         (5, "SESSION_START"),
         (3, "TurnDegraded"),
         (2, "SESSION_START"),
+        (0, "TurnDegraded"),
     ]
 
 
@@ -48,9 +60,10 @@ def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeyp
     starts = [entry(number, f"s{number}", "SESSION_START") for number in range(30)]
     asked: list[str | None] = []
 
-    def read(_path, wanted, **_options):
+    def read(_path, wanted, *, newest_first=False, **_options):
         asked.append(wanted.stream)
-        return iter(starts if wanted.stream == EVERY_SESSION or wanted.event_type == "SESSION_START" else [])
+        found = starts if wanted.stream == EVERY_SESSION or wanted.event_type == "SESSION_START" else []
+        return iter(found[:: -1 if newest_first else 1])
 
     @asynccontextmanager
     async def journals_of(_home):
