@@ -171,6 +171,7 @@ def _broker() -> tuple[Row, ...]:
         Row(control.Drain, "broker", control.Done, _OPERATION, redeliver=False),
         Row(control.CreateToken, "broker", control.TokenCreated, _OPERATOR),
         Row(control.RevokeKey, "broker", control.Done, _OPERATOR, redeliver=False),
+        Row(control.RotateKey, "broker", control.Done, _OPERATOR, redeliver=False),
         Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
         Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
         Row(control.UseSnapshot, "broker", control.Done, frozenset({"launcher"}), redeliver=False),

@@ -22,7 +22,7 @@ from hobus.bus.limits import BODY_MAX_BYTES, LAG_MIN_S
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import Beat, Drain, Hello, Refused, Rehello, Welcome
+from hobus.bus.messages.control import Beat, Drain, Hello, Joined, Refused, Rehello, RotateKey, Welcome
 from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Clock
 
@@ -52,6 +52,10 @@ class Shell(Protocol):
 
     def drained(self) -> None:
         """The broker wants this peer to finish its work and end."""
+        ...
+
+    def asked_for_key(self, *, is_enrolled: bool) -> None:
+        """The broker wants another key of this peer, or has enrolled the one that it was told."""
         ...
 
     def stood_still(self) -> None:
@@ -196,6 +200,8 @@ class Conversation:
                 self._refused(connection, decode(Refused, body, BODY_MAX_BYTES))
             elif head.type == Drain.TYPE:
                 self._shell.drained()
+            elif head.type in (RotateKey.TYPE, Joined.TYPE):
+                self._shell.asked_for_key(is_enrolled=head.type == Joined.TYPE)
             elif head.type == Failure.TYPE:
                 self._turned_down(connection, decode(Failure, body, BODY_MAX_BYTES))
             elif head.type == Rehello.TYPE and connection.must_say_hello_again():

@@ -31,7 +31,19 @@ from hobus.bus.limits import LAG
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, LaneFrame, Probe, Probed, Ready, Refused
+from hobus.bus.messages.control import (
+    AnnounceTools,
+    Beat,
+    Bye,
+    Credit,
+    Hello,
+    Join,
+    LaneFrame,
+    Probe,
+    Probed,
+    Ready,
+    Refused,
+)
 from hobus.bus.outbox import Outbox
 from hobus.bus.outcome import answer_of
 from hobus.bus.paging import parts_of
@@ -116,6 +128,8 @@ class Peer:
         self._failed = asyncio.Event()
         self.on_word: Callable[[Beat], None] = _unheeded
         """Called with the broker's word on who is ready when it is another one than before."""
+        self.on_key: Callable[[bool], None] = _unheeded
+        """Called with false when the broker wants another key of this peer, with true when it has enrolled that."""
 
     # --- the Bus port -----------------------------------------------------------------------------------------------
 
@@ -307,6 +321,14 @@ class Peer:
         """Its process should end, after `stop`."""
         self._fail(BusError("cancelled", f"{self.instance} is drained by an operator", facts={"drained": True}))
 
+    def asked_for_key(self, *, is_enrolled: bool) -> None:
+        """Of those that have one."""
+        self.on_key(is_enrolled)
+
+    def enrol(self, join: Join) -> None:
+        """Says which key this peer comes with next; lost without harm, as it is asked again."""
+        self._conversation.say(self._broker, Kind.JOIN, join)
+
     def stood_still(self) -> None:
         """What was received and not started is forgotten; lane clients have to ask again."""
         self._inbox.counters["discarded"] += len(self._early)
@@ -444,7 +466,7 @@ class Peer:
         return counters
 
 
-def _unheeded(_word: Beat) -> None:
+def _unheeded(_word: Beat | bool) -> None:
     """Most peers need only know whether they are ready themselves."""
 
 

@@ -226,6 +226,8 @@ class ModelStep(Struct, frozen=True):
             except RuntimeFault as fault:
                 if fault.code == UNKNOWN:
                     raise  # whoever gave the order gives it again, with all of its history
+                if fault.code == "denied":
+                    raise  # by the broker: this worker was away for a moment, and the order is another one's to end
                 is_away = self.outage.saw(fault.code, self.bus.clock.monotonic())
                 job.draft.take_back("retry")
                 pause_s = fault.pause_s(usual_s, self.bus.clock.random())

@@ -210,6 +210,8 @@ class BrokerCore:
             membership.tells(peer, frame, body)
         elif frame.kind == Kind.HELLO:
             membership.hello(peer.connection, frame, body, origin)
+        elif frame.kind == Kind.JOIN and origin.key:
+            membership.join(peer.connection, frame, body, origin)
         elif frame.kind == Kind.BYE:
             membership.bye(peer, frame)
         elif frame.kind == Kind.PUBLISH:
@@ -303,6 +305,6 @@ class Liveness:
         for peer in list(state.connections.values()):
             if peer.last_seen + self._timeout_s <= state.now:  # as next_at() is made: no rounding between them
                 self._membership.lose(peer, f"silent for {state.settings.peer_timeout_ms} ms", is_final=False)
-        self._membership.revoke_gone()
+        self._membership.look_at_keys()
         oldest = min((peer.last_seen for peer in state.connections.values()), default=state.now)
         self._next_scan = oldest + self._timeout_s

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container
+from contextlib import suppress
 from typing import Protocol
 
 from hobus.bus import limits
@@ -60,7 +61,7 @@ class Enrolment:
             wanted = decode(Join, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             return Refused(code="malformed", detail=fault.detail)
-        answer = self._keys.join(wanted, origin.key, self._state.now + self._state.wall_offset)
+        answer = self._keys.join(wanted, origin.key, self._wall)
         self._record_keys()
         return answer
 
@@ -72,7 +73,7 @@ class Enrolment:
                 "this cluster listens nowhere, so that no worker elsewhere could join: "
                 "hobus down, then hobus up --listen HOST:PORT",
             )
-        created = self._keys.create_token(wanted, self._state.now + self._state.wall_offset)
+        created = self._keys.create_token(wanted, self._wall)
         self._record_keys()
         return created
 
@@ -81,13 +82,46 @@ class Enrolment:
         if self._keys is not None:
             self._keys.use_snapshot(digest)
 
-    def revoke(self, name: str) -> str:
-        """The key of this worker, which is let in no more. Raises BusError."""
+    def revoke(self, name: str) -> tuple[str, ...]:
+        """The keys of this worker, which are let in no more. Raises BusError."""
+        keys = self._book.revoke(name)
+        self._record_keys()
+        return keys
+
+    def rotate(self, name: str, grace_s: int) -> None:
+        """This worker's key ends once it has come with another one, at the latest in `grace_s`. Raises BusError."""
+        self._book.rotate(name, self._wall + grace_s)
+
+    def is_rotating(self, name: str) -> bool:
+        """Whether this worker should come with another key."""
+        return self._keys is not None and self._keys.is_rotating(name)
+
+    def came(self, origin: Origin) -> tuple[str, ...]:
+        """Keys that are good no longer, as their worker has come with another one."""
+        ended = self._keys.came(origin.key) if self._keys is not None and origin.key else ()
+        self._record_keys()
+        return ended
+
+    def end_rotations(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Workers whose keys' time is over, and the keys that are good no longer."""
+        if self._keys is None:
+            return []
+        ended: list[tuple[str, tuple[str, ...]]] = []
+        for name in self._keys.overdue(self._wall):
+            with suppress(BusError):  # a disk that is full: tried again at the next look
+                ended.append((name, self._keys.end_rotation(name)))
+        self._record_keys()
+        return ended
+
+    @property
+    def _book(self) -> KeyBook:
         if self._keys is None:
             raise BusError("rejected", "this cluster listens nowhere: no worker elsewhere could be connected")
-        key = self._keys.revoke(name)
-        self._record_keys()
-        return key
+        return self._keys
+
+    @property
+    def _wall(self) -> float:
+        return self._state.now + self._state.wall_offset
 
     def gone(self, connected: Container[str]) -> list[str]:
         """Workers whose keys are to be revoked, as they are not connected for as long as their token says."""
@@ -168,8 +202,28 @@ class KeyBook(Protocol):
         """A hello that offers anything must name this one from now on."""
         ...
 
-    def revoke(self, name: str) -> str:
-        """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
+    def revoke(self, name: str) -> tuple[str, ...]:
+        """The public keys of this worker, which are taken back, durably, and let in no more. Raises BusError."""
+        ...
+
+    def rotate(self, name: str, ends_at: float) -> None:
+        """Its key ends once it has come with another one, at the latest then (wall seconds). Raises BusError."""
+        ...
+
+    def is_rotating(self, name: str) -> bool:
+        """Whether it should come with another key."""
+        ...
+
+    def came(self, key: str) -> tuple[str, ...]:
+        """Keys that are good no longer, as their worker has come with this one."""
+        ...
+
+    def overdue(self, now: float) -> list[str]:
+        """Workers whose keys' time is over; `now`: wall seconds."""
+        ...
+
+    def end_rotation(self, name: str) -> tuple[str, ...]:
+        """Its keys that are good no longer: the next one takes its place, or it has none. Raises BusError."""
         ...
 
     def gone(self, connected: Container[str], now: float) -> list[str]:

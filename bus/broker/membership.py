@@ -32,6 +32,7 @@ from hobus.bus.messages.control import (
     Ready,
     Refused,
     Rehello,
+    RotateKey,
     ToolWord,
     Welcome,
 )
@@ -88,15 +89,22 @@ class Membership:
         state.control(connection, Kind.WELCOME, welcome)
         state.beat(connection)
         self._tell_drained(peer)
+        self._cut_keys(self._enrolment.came(origin))
+        self._tell_rotating(peer)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
         state.met(peer.instance)
 
     def join(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
-        """A worker elsewhere is enrolled, or told why not; its connection stays unbound."""
+        """A worker elsewhere is enrolled, or told why not; its connection stays as bound as it is."""
         answer = self._enrolment.join(body, origin)
         if isinstance(answer, Refused):
-            self._refuse(connection, frame, "", answer)
+            peer = self._state.connections.get(connection)
+            if peer is None:
+                self._refuse(connection, frame, "", answer)
+            else:  # as before with the key that it has; asked for another one again
+                self._records.note("DENIED", answer.code, peer.instance, None, "")
+                self._state.counts["denied"] += 1
         else:
             self._state.control(connection, Kind.WELCOME, answer)
             self._state.tap("control", _without_body(frame), "", worker=answer.name, code="joined")
@@ -214,17 +222,36 @@ class Membership:
 
     def revoke(self, name: str) -> None:
         """This worker's key is revoked: its connections end, and its work goes to others. Raises BusError."""
-        key = self._enrolment.revoke(name)
+        keys = self._enrolment.revoke(name)
         peer = self._state.names.get(name)
         if peer is not None:
             self.lose(peer, "its key was revoked", is_final=True)
-        self._state.actions.append(CutKey(key))
+        self._cut_keys(keys)
 
-    def revoke_gone(self) -> None:
-        """Keys of ephemeral tokens whose workers have been gone for their time are revoked."""
+    def rotate(self, name: str, grace_s: int) -> None:
+        """This worker is told to come with another key; the one that it has is good until then. Raises BusError."""
+        self._enrolment.rotate(name, grace_s)
+        if (peer := self._state.names.get(name)) is not None:
+            self._tell_rotating(peer)
+
+    def look_at_keys(self) -> None:
+        """Keys of ephemeral tokens whose workers have been gone for their time, and rotated ones in theirs, end."""
         for name in self._enrolment.gone(self._state.names):
             with suppress(BusError):  # a disk that is full: tried again at the next look
                 self.revoke(name)
+        for name, keys in self._enrolment.end_rotations():
+            if keys and (peer := self._state.names.get(name)) is not None:
+                self.lose(peer, "its key was rotated", is_final=False)
+            self._cut_keys(keys)
+        for peer in self._state.names.values():
+            self._tell_rotating(peer)
+
+    def _tell_rotating(self, peer: BoundPeer) -> None:
+        if peer.address and self._enrolment.is_rotating(peer.name):
+            self._state.control(peer.connection, Kind.WELCOME, RotateKey(name=peer.name))
+
+    def _cut_keys(self, keys: tuple[str, ...]) -> None:
+        self._state.actions += [CutKey(key) for key in keys]
 
     def lose(self, peer: BoundPeer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
         """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""

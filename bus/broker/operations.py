@@ -49,6 +49,7 @@ class Operations:
             control.Drain.TYPE: (control.Drain, self._drain),
             control.CreateToken.TYPE: (control.CreateToken, self._enrolment.create_token),
             control.RevokeKey.TYPE: (control.RevokeKey, self._revoke_key),
+            control.RotateKey.TYPE: (control.RotateKey, self._rotate_key),
             control.InstanceLost.TYPE: (control.InstanceLost, self._instance_lost),
             control.ServiceGivenUp.TYPE: (control.ServiceGivenUp, self._service_given_up),
             control.UseSnapshot.TYPE: (control.UseSnapshot, self._use_snapshot),
@@ -208,6 +209,10 @@ class Operations:
 
     def _revoke_key(self, message: control.RevokeKey) -> control.Done:
         self._membership.revoke(message.name)
+        return control.Done()
+
+    def _rotate_key(self, message: control.RotateKey) -> control.Done:
+        self._membership.rotate(message.name, message.grace_s)
         return control.Done()
 
     def _instance_lost(self, message: control.InstanceLost) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, field, structs
 
+from hobus.bus.limits import JOIN_TTL_MAX_S
 from hobus.bus.messages.base import Count, Message, Record
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.text import cut
@@ -84,7 +85,7 @@ class Welcome(Message, wire="bus.welcome"):
 
 
 class Join(Message, wire="bus.join"):
-    """First frame of a worker elsewhere: enrol my own key.
+    """First frame of a worker elsewhere, and its answer to RotateKey: enrol my own key.
 
     These fields never change, so that any broker can name what does not fit.
     """
@@ -360,6 +361,15 @@ class RevokeKey(Message, wire="broker.revoke_key"):
     """Operator -> broker: revoke this worker's key, cut its connection, give its orders to others."""
 
     name: Annotated[str, Meta(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")]
+
+
+class RotateKey(Message, wire="broker.rotate_key"):
+    """Operator -> broker: this worker is to have another key; to that worker: enrol one (Join), and use it."""
+
+    name: Annotated[str, Meta(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")]
+    grace_s: Annotated[
+        int, Meta(ge=0, le=JOIN_TTL_MAX_S, description="seconds after which the key before it ends in any case")
+    ] = 0
 
 
 class CreateToken(Message, wire="broker.create_token"):

@@ -12,6 +12,7 @@ import asyncio
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import zmq
@@ -85,6 +86,7 @@ class CurveLink(DealerLink):
         self._raw: zmq.Socket[bytes] | None = None
         self._monitor: DrainedSocket | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._before: tuple[zmq.Socket[bytes], DrainedSocket, DrainedSocket] | None = None
         self._is_connected = False
         self._failures = 0
         self._open()
@@ -93,7 +95,20 @@ class CurveLink(DealerLink):
         """What ZeroMQ has taken (a goodbye) still has one heartbeat interval to leave; nothing is tried any more."""
         self._is_open = False
         self._waiting.clear()
+        self._end_before()
         self._end(linger_ms=limits.HEARTBEAT_INTERVAL_MS)
+
+    def use(self, ends: CurveEnds) -> None:
+        """Connects with these from now on: at once if there is a connection.
+
+        That one stays, unheard, until the broker ends it: it must not miss this peer before the new one says hello.
+        """
+        self._ends = ends
+        if self._is_connected and self._raw and self._monitor and self._socket:
+            self._end_before()
+            self._before = (self._raw, self._monitor, self._socket)
+            self._is_connected = False
+            self._open()
 
     # --- one connection after the other -----------------------------------------------------------------------------
 
@@ -109,8 +124,8 @@ class CurveLink(DealerLink):
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
         dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
         monitor = dealer.get_monitor_socket(_EVENTS)
-        self._socket = self._drained(dealer)
-        self._monitor = DrainedSocket(monitor, self._monitored)
+        self._socket = self._drained(dealer, lambda frames: self._received(frames) if dealer is self._raw else None)
+        self._monitor = DrainedSocket(monitor, partial(self._monitored, dealer))
         # Both time-outs of the socket are over by then: it is stuck, whatever the reason.
         self._timer = self._loop.call_later(3 * limits.HANDSHAKE_TIMEOUT_MS / 1000, self._failed, "unreachable", "")
         try:
@@ -118,7 +133,10 @@ class CurveLink(DealerLink):
         except zmq.ZMQError as error:  # a name that resolves to nothing, now
             self._loop.call_soon(self._failed, "unreachable", str(error))
 
-    def _monitored(self, frames: list[bytes]) -> None:
+    def _monitored(self, of: zmq.Socket[bytes], frames: list[bytes]) -> None:
+        if of is not self._raw:
+            self._end_before()
+            return
         event: int = struct.unpack("=hi", frames[0])[0]
         if event == int(zmq.EVENT_HANDSHAKE_SUCCEEDED):
             self._is_connected = True
@@ -139,6 +157,15 @@ class CurveLink(DealerLink):
         self._failures += 1
         self._timer = self._loop.call_later(pause_ms * (0.5 + self._clock.random() / 2) / 1000, self._open)
         self._on_happened(Happened(what, why))
+
+    def _end_before(self) -> None:
+        """The connection with the ends before these is over."""
+        if self._before is not None:
+            raw, monitor, drained = self._before
+            self._before = None
+            raw.disable_monitor()
+            monitor.close()
+            drained.close(linger_ms=0)
 
     def _end(self, *, linger_ms: int) -> None:
         self._cancel_timer()

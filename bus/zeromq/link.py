@@ -9,6 +9,7 @@ believed itself bound learns of the server's restart at once and not with its ne
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import zmq
@@ -43,10 +44,12 @@ class DealerLink:
         dealer.setsockopt(zmq.PROBE_ROUTER, 1)
         return dealer
 
-    def _drained(self, dealer: zmq.Socket[bytes]) -> DrainedSocket:
+    def _drained(
+        self, dealer: zmq.Socket[bytes], on_message: Callable[[list[bytes]], None] | None = None
+    ) -> DrainedSocket:
         """Watched from now on; broker and lanes send nothing but header and body."""
         receive = receiver_of(dealer, _FRAMES)
-        return DrainedSocket(dealer, self._received, self._flush, receive=receive)
+        return DrainedSocket(dealer, on_message or self._received, self._flush, receive=receive)
 
     def _begin(self) -> None:
         """There is a frame to send, and no socket."""

@@ -63,10 +63,17 @@ class HttpKey(Record):
     created_at_us: int
     expires_at_us: Annotated[int | None, Meta(description="None: never")]
     may: Annotated[May, Meta(description="what it opens")]
+    replaces: Annotated[str, Meta(description="fingerprint of the key before it; empty: there was none")] = ""
+    replaced_until_us: Annotated[int | None, Meta(description="until when that one is good")] = None
+    ends_at_us: Annotated[int | None, Meta(description="another one took its place; None: none did")] = None
 
     @property
     def fingerprint(self) -> str:
         return self.sha256[:16]
+
+    def is_over(self, now_us: int) -> bool:
+        """Whether its time is."""
+        return any(end is not None and end <= now_us for end in (self.expires_at_us, self.ends_at_us))
 
     def opens(self, method: str, path: str) -> bool:
         return re.fullmatch(_OPENS[self.may], f"{method} {path}", re.DOTALL) is not None
@@ -92,22 +99,44 @@ def create(  # noqa: PLR0913 - one per fact of a key
     make_private(home.keys)
     if any(key.principal == principal for key in keys_in(home)):
         raise FileExistsError(path)
-    word = _PREFIX + (new_id() + new_id()).replace("-", "")
+    word = _drawn(new_id)
     until = None if ttl_s is None else now_us + ttl_s * 1_000_000
     kept = HttpKey(principal=principal, sha256=_hash(word), created_at_us=now_us, expires_at_us=until, may=may)
     write_private(path, kept.model_dump_json().encode())
     return word
 
 
+def rotate(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int, grace_s: int) -> str | None:
+    """Another key of this principal, good for as long; the one before it, for `grace_s` at most. None: it has none.
+
+    Broken off before its answer, the key before it is good for that time, and may be rotated again. Raises OSError.
+    """
+    was = next((key for key in keys_in(home) if key.principal == principal and key.ends_at_us is None), None)
+    if was is None:
+        return None
+    word, until = _drawn(new_id), now_us + grace_s * 1_000_000
+    ending = was.model_copy(update={"ends_at_us": until})
+    kept = was.model_copy(
+        update={
+            "sha256": _hash(word), "created_at_us": now_us, "replaces": was.fingerprint, "replaced_until_us": until,
+            "expires_at_us": was.expires_at_us and was.expires_at_us - was.created_at_us + now_us,
+        }
+    )  # fmt: skip
+    # A principal's own file is read after those of the keys before: until it is replaced, it has no end.
+    write_private(directory_of(home) / f"{principal}.{was.fingerprint}.json", ending.model_dump_json().encode())
+    write_private(_path_of(home, principal), kept.model_dump_json().encode())
+    return word
+
+
 def revoke(home: Home, principal: str, *, now_us: int) -> bool:
     """Whether there was such a key; every door refuses it from the next request on, durably. Raises OSError."""
-    key = next((key for key in keys_in(home) if key.principal == principal), None)
-    if key is None:
-        return False
-    gone = RevokedKey(principal=principal, fingerprint=key.fingerprint, revoked_at_us=now_us)
-    write_private(_revoked(home) / f"{key.fingerprint}.json", gone.model_dump_json().encode())
-    _path_of(home, principal).unlink(missing_ok=True)
-    return True
+    found = [key for key in keys_in(home) if key.principal == principal]
+    for key in found:
+        gone = RevokedKey(principal=principal, fingerprint=key.fingerprint, revoked_at_us=now_us)
+        write_private(_revoked(home) / f"{key.fingerprint}.json", gone.model_dump_json().encode())
+    for path in directory_of(home).glob(f"{principal}.*json"):  # of the keys before, too
+        path.unlink(missing_ok=True)
+    return bool(found)
 
 
 def keys_in(home: Home) -> list[HttpKey]:
@@ -155,9 +184,7 @@ class BearerKeys:
             self._by_hash = {key.sha256: key for key in keys_in(self._home)}
         # By its hash: how long the look-up takes says nothing about a key.
         known = self._by_hash.get(_hash(word))
-        if known is None or (known.expires_at_us is not None and known.expires_at_us <= now_us):
-            return None
-        return known
+        return None if known is None or known.is_over(now_us) else known
 
 
 def owner_secret(home: Home, *, new_id: Callable[[], str]) -> bytes:
@@ -198,6 +225,10 @@ class Ownership:
         return str(UUID(bytes=first + rest, version=4))
 
 
+def _drawn(new_id: Callable[[], str]) -> str:
+    return _PREFIX + (new_id() + new_id()).replace("-", "")
+
+
 def _path_of(home: Home, principal: str) -> Path:
     return directory_of(home) / f"{principal}.json"
 
@@ -232,13 +263,16 @@ _log = structlog.get_logger("http")
 
 def entries_of(keys: Iterable[HttpKey], revoked: Iterable[RevokedKey]) -> list[WriteEntry]:
     """One each, the same ones at every door: names, times and fingerprints. Pure."""
-    made = [
-        _entry(CREATED, key, HttpKeyCreated(_named(key), key.principal, key.created_at_us, key.expires_at_us, key.may))
-        for key in keys
-    ]
-    return made + [
+    return [_entry(CREATED, key, _created(key)) for key in keys] + [
         _entry(REVOKED, key, HttpKeyRevoked(_named(key), key.principal, key.revoked_at_us)) for key in revoked
     ]
+
+
+def _created(key: HttpKey) -> HttpKeyCreated:
+    was = f"key:{key.replaces}" if key.replaces else ""
+    return HttpKeyCreated(
+        _named(key), key.principal, key.created_at_us, key.expires_at_us, key.may, was, key.replaced_until_us
+    )
 
 
 def _named(key: HttpKey | RevokedKey) -> str:

@@ -1,6 +1,7 @@
 """What a worker on another host keeps: its own key, whose worker it is, the last few configurations, its log.
 
     <home>/worker.key      its own secret, made here; it never leaves this directory
+    <home>/next.key        while its key is rotated, the one that takes its place
     <home>/worker.json     the cluster: address, public key, the name it gave
     <home>/snapshots/      configurations by digest
     <home>/.hobus-home     says that this is a home: no agent reads files here
@@ -80,6 +81,23 @@ class WorkerHome:
     @property
     def _key(self) -> Path:
         return self.home.root / "worker.key"
+
+    @property
+    def _next_key(self) -> Path:
+        return self.home.root / "next.key"
+
+    def next_pair(self) -> curve.KeyPair:
+        """What is to take the place of its keys, made when it is asked for first. Raises ConfigError, OSError."""
+        return curve.kept_pair(self._next_key, after_loss="another one is made")
+
+    @property
+    def has_next_key(self) -> bool:
+        """Whether its key is being rotated: the cluster may know only the next one by now."""
+        return self._next_key.exists()
+
+    def use_next_key(self) -> None:
+        """The next key is its own from now on. Raises OSError."""
+        self._next_key.replace(self._key)
 
     def cluster(self) -> JoinedCluster | None:
         """Whose worker it is; None before it has joined. Raises CommandError for a damaged file or a cluster's home."""

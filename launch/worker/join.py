@@ -65,13 +65,18 @@ def refused(code: str, detail: str) -> CommandError:
     return RefusedFault(f"the cluster refused this worker ({code}): {detail}", hint=hint)
 
 
+def wish_of(pair: curve.KeyPair, host: str) -> Join:
+    """To be enrolled with this key."""
+    return Join(
+        public_key=pair.public.decode(), role="ho1", version=software_version(), protocol=HEADER_VERSION, host=host
+    )
+
+
 async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, clock: Clock, host: str) -> JoinedCluster:
     """The worker is enrolled. Raises CommandError: refused, or nobody answers."""
     broker_key = curve.text(token.broker_key)
     ends = CurveEnds(token.address, broker_key, curve.pair_of(curve.text(token.secret)))
-    wanted = Join(
-        public_key=pair.public.decode(), role="ho1", version=software_version(), protocol=HEADER_VERSION, host=host
-    )
+    wanted = wish_of(pair, host)
     answer: asyncio.Future[Joined] = asyncio.get_running_loop().create_future()
     asking = _Asking(wanted, ends, answer)
     zeromq = ZeroMQ(config.bus)

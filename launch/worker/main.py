@@ -13,13 +13,14 @@ import signal
 import socket
 from collections.abc import Coroutine, Generator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, NoReturn, TypeVar, cast
 
 import structlog
 
 from hobus.bus import collector, limits
 from hobus.bus.clock import SystemClock
-from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.errors import BusError, ConfigError, RuntimeFault
 from hobus.bus.join_token import JoinToken
 from hobus.bus.peer import Peer
 from hobus.bus.zeromq import curve
@@ -38,11 +39,12 @@ from hobus.launch.logs import writing
 from hobus.launch.process.roles import Made
 from hobus.launch.process.roles.ho1 import make_elsewhere
 from hobus.launch.worker.home import JoinedCluster, WorkerHome
-from hobus.launch.worker.join import join, not_let_in, other_cluster, refused, snapshot_of
+from hobus.launch.worker.join import join, not_let_in, other_cluster, refused, snapshot_of, wish_of
 
 _FOR_EVER_S = 1e9
 """A worker waits for its cluster, whenever that comes back."""
 
+_HOST = socket.gethostname()[:255]
 T = TypeVar("T")
 Ending = Literal["told", "other_config"]
 _log = structlog.get_logger()
@@ -104,10 +106,10 @@ def _join(home: WorkerHome, token: JoinToken) -> None:
             f"{home.home.root} belongs to a worker of another cluster ({cluster.name} at {cluster.address})",
             hint="hobus worker join TOKEN --home DIR, with a directory of its own for each cluster",
         )
+    if cluster is not None and home.has_next_key:
+        return  # it may be known by that alone, which is tried once it works
     pair = home.pair()
-    joined = asyncio.run(
-        join(token, pair, _bootstrap(home).config, clock=SystemClock(), host=socket.gethostname()[:255])
-    )
+    joined = asyncio.run(join(token, pair, _bootstrap(home).config, clock=SystemClock(), host=_HOST))
     home.joined(joined)
     say(f"joined {joined.address} as {joined.name} with the key {pair.fingerprint}")
     _log.info("joined", address=joined.address, name=joined.name, key=pair.fingerprint)
@@ -155,6 +157,7 @@ class _Life:
         self._is_drained = False
         self._clock = SystemClock()
         self._ends = home.ends(cluster)
+        self._link: CurveLink | None = None
         self._under_way: asyncio.Task[Any] | None = None
         self._fault: CommandError | None = None
         self._said = ""
@@ -184,7 +187,9 @@ class _Life:
     def _peer(self, made: Made | None) -> Generator[Peer]:
         """This incarnation on the bus; without an actor it offers nothing and works under no configuration yet."""
         zeromq = ZeroMQ(self._config.bus)
-        link = CurveLink(zeromq, self._config.bus, self._ends, clock=self._clock, on_happened=self._connection_happened)
+        self._link = link = CurveLink(
+            zeromq, self._config.bus, self._ends, clock=self._clock, on_happened=self._connection_happened
+        )
         peer = Peer(
             made.actor if made is not None else None,
             instance=f"{self._cluster.name}@{self._clock.new_id()[:8]}",
@@ -198,8 +203,9 @@ class _Life:
             config_digest=self._snapshot.digest if made is not None else "",
             version=software_version(),
             tools=made.tools if made is not None else (),
-            host=socket.gethostname()[:255],
+            host=_HOST,
         )
+        peer.on_key = partial(self._asked_for_key, peer)
         try:
             yield peer
         finally:
@@ -279,8 +285,29 @@ class _Life:
             self._under_way.cancel()
             self._under_way, self._fault = None, fault
 
+    def _asked_for_key(self, peer: Peer, is_enrolled: bool) -> None:
+        """The cluster rotates this worker's key: the next one is made, enrolled by the old one, then used."""
+        try:
+            if not is_enrolled:
+                peer.enrol(wish_of(self._home.next_pair(), _HOST))
+            elif self._home.has_next_key:
+                self._use_next_key()
+        except (OSError, ConfigError) as error:  # it is asked again
+            _log.warning("key_not_rotated", reason=str(error))
+
+    def _use_next_key(self) -> None:
+        self._home.use_next_key()
+        self._ends = self._home.ends(self._cluster)
+        if self._link is not None:
+            self._link.use(self._ends)
+        note(f"works with another key from now on: {self._ends.pair.fingerprint}")
+        _log.info("key_rotated", key=self._ends.pair.fingerprint)
+
     def _connection_happened(self, event: Happened) -> None:
         """A key that is refused ends this worker; whatever else happens to the connection, it is tried for ever."""
+        if event.what == "refused" and self._home.has_next_key:
+            self._use_next_key()
+            return
         if event.what == "refused":
             _log.error("key_refused", key=self._ends.pair.fingerprint, address=self._ends.address)
             self._end(not_let_in(self._ends))

@@ -20,6 +20,7 @@ from bench.builders import write_config
 from bench.cluster import Cluster, eventually, hobus
 from bench.cluster import cluster as standing
 from bench.far_worker import FarWorker, token_of, workers
+from hobus.bus import disk
 from hobus.bus.clock import SystemClock
 from hobus.bus.envelope import HEADER_VERSION, Kind
 from hobus.bus.join_token import JoinToken, decode
@@ -243,6 +244,63 @@ def test_a_key_of_an_ephemeral_token_goes_with_its_worker(site: Site) -> None:
     eventually(lambda: any(first.endswith(read_body(one).name) for one in site.cluster.entries("KEY_REVOKED")))
     assert site.tokens()[-1]["used"] == 0
     assert joins() != first
+
+
+def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Path) -> None:
+    """Nothing is done twice or lost, the key before lets nobody in; killed at any moment of it, it comes with a key that is good."""
+    slow = write_config(
+        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 8000)
+    )
+    with workers(tmp_path / "far") as started:
+        cluster.up("--config", str(slow))
+        site = Site(cluster, tmp_path / "far", started)
+        worker = site.join("one", token_of(cluster)).works()
+        before = curve.kept_pair(worker.home / "worker.key")
+        asking = [cluster.start_ask(TOOL_QUESTION) for _ in range(2)]
+        eventually(lambda: any(row["in_flight"] for row in site.remote_rows()))
+        (told,) = cluster("keys rotate", "ho1/remote-*", "--json").json["workers"]
+        assert (told["name"], told["key"]) == ("ho1/remote-1", before.fingerprint)
+        eventually(lambda: [key["key"] for key in cluster("keys list", "--json").json["keys"]] != [before.fingerprint])
+        for one in asking:
+            out, err = one.communicate(timeout=90)
+            assert json.loads(out)["outcome"] == "success", err
+        peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
+        assert not next(row for row in peers if row["role"] == "broker")["counters"].get("redelivered", 0)
+        assert site.ends_by("ho1/remote-1")
+        after = curve.kept_pair(worker.home / "worker.key")
+        assert [one.public_key for one in workers_in(cluster.home.keys)] == [after.public.decode()]
+        (revoked,) = eventually(lambda: cluster.entries("KEY_REVOKED"))
+        assert read_body(revoked).key == before.fingerprint
+        cluster.verify()
+
+        # Killed after its next key was enrolled and before it kept that as its own; and the one before has ended.
+        worker.signal(signal.SIGKILL)
+        worker.ended()
+        (worker.home / "worker.key").rename(worker.home / "next.key")
+        disk.write_private(worker.home / "worker.key", before.secret)
+        again = site.run("one").works()
+        assert after.fingerprint in again.said
+        assert curve.kept_pair(again.home / "worker.key") == after
+
+        # Asked while it was away, and the broker is killed: it is asked as soon as it is back.
+        again.signal(signal.SIGTERM)
+        again.ended()
+        assert cluster("keys rotate", "ho1/remote-1").code == 0
+        broker = cluster.row("broker/1").instance
+        cluster.kill("broker/1")
+        eventually(lambda: cluster.is_up("broker/1", other_than=broker))
+        site.run("one").works()
+        eventually(lambda: len(cluster.entries("KEY_REVOKED")) == 2)
+        assert cluster.ask(TOOL_QUESTION)["outcome"] == "success"
+
+        # One that does not come in its time has to join anew.
+        third = site.started[-1]
+        third.signal(signal.SIGTERM)
+        third.ended()
+        assert cluster("keys rotate", "ho1/remote-1", "--grace", "1s").code == 0
+        eventually(lambda: not workers_in(cluster.home.keys))
+        assert site.run("one").ended(60) == 5
+        assert cluster("keys rotate", "ho1/remote-1").code == 2
 
 
 def test_a_second_signal_ends_a_worker_at_once(cluster: Cluster, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ class TokenMade(NamedTuple):
 
 
 class KeyEnrolled(NamedTuple):
-    """KEY_ENROLLED: a worker elsewhere has joined."""
+    """KEY_ENROLLED: a worker elsewhere has joined, or has another key."""
 
     key: Annotated[str, Meta(description="its fingerprint")]
     name: Annotated[str, Meta(description="of the worker")]
@@ -49,10 +49,11 @@ class KeyEnrolled(NamedTuple):
     host: Annotated[str, Meta(description="as it calls its own")]
     version: Annotated[str, Meta(description="of its software")]
     enrolled_at_us: Annotated[int, Meta(description="microseconds since 1970 UTC")]
+    replaces: Annotated[str, Meta(description="fingerprint of the key before it; empty: it has joined")] = ""
 
 
 class KeyRevoked(NamedTuple):
-    """KEY_REVOKED: a worker's key was revoked."""
+    """KEY_REVOKED: a worker's key was revoked, or another one took its place."""
 
     key: Annotated[str, Meta(description="its fingerprint")]
     name: Annotated[str, Meta(description="of the worker")]
@@ -105,6 +106,8 @@ class HttpKeyCreated(NamedTuple):
     at_us: Annotated[int, Meta(description="microseconds since 1970 UTC")]
     expires_at_us: Annotated[int | None, Meta(description="microseconds since 1970 UTC; None: never")]
     may: Annotated[str, Meta(description="what it opens: use, approve, metrics")]
+    replaces: Annotated[str, Meta(description="`key:<fingerprint>` of the key before it; empty: there was none")] = ""
+    replaced_until_us: Annotated[int | None, Meta(description="until when that one is good at most")] = None
 
 
 class HttpKeyRevoked(NamedTuple):

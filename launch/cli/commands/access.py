@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from glob import escape
 from typing import Any
 
 import click
 
 from hobus.bus.clock import SystemClock
 from hobus.bus.join_token import JoinToken
-from hobus.bus.messages.control import CreateToken, Done, RevokeKey, TokenCreated
+from hobus.bus.limits import JOIN_TTL_MAX_S
+from hobus.bus.messages.control import CreateToken, Done, RevokeKey, RotateKey, TokenCreated
 from hobus.bus.messages.ids import iso, parse_iso
 from hobus.bus.zeromq import curve
-from hobus.bus.zeromq.key_book import beyond_bounds, revoke, tokens_in, uses_in, workers_in
+from hobus.bus.zeromq.key_book import (
+    WorkerFile,
+    beyond_bounds,
+    revoke,
+    rotate,
+    tokens_in,
+    used_of,
+    uses_in,
+    workers_in,
+)
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import run_file
@@ -42,10 +54,24 @@ def seconds_of(text: str, option: str = "--ttl") -> int:
     return seconds
 
 
+class _Role(click.Choice[str]):
+    """Says of roles that cannot be elsewhere why not."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As any choice."""
+        if value in ("ho2", "gateway"):
+            raise UsageFault(
+                f"--role {value}: executors (ho1) alone run on other hosts; a supervisor may write any session's "
+                "journal and speak for anybody, a gateway holds the providers' keys, and no order bounds that",
+                hint=next_here("scale ho2=4"),
+            )
+        return super().convert(value, param, ctx)
+
+
 @token.command()
 @click.option(
     "--role",
-    type=click.Choice(["ho1", "http"]),
+    type=_Role(["ho1", "http"]),
     default="ho1",
     show_default=True,
     help="Who it is for: a worker (ho1), or a client over HTTP.",
@@ -169,7 +195,7 @@ def list_tokens(*, home: Home) -> Output:
             "token_id": known.token_id,
             "role": known.role,
             "uses": known.uses,
-            "used": sum(one.token_id == known.token_id for one in (workers if known.gone_s else uses)),
+            "used": used_of(known, uses, workers),
             "ephemeral_s": known.gone_s,
             "expires_at": iso(known.expires_at_us / 1_000_000),
             "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
@@ -201,8 +227,12 @@ def keys() -> None:
 @with_json
 def list_keys(*, home: Home) -> Output:
     """List enrolled workers, whether they are connected or not, and keys for HTTP."""
-    rows = keys_in(home)
-    shown = [[*(row[name] for name in _KEY_CELLS), day_and_minute(parse_iso(row["enrolled_at"]))] for row in rows]
+    rows, now = keys_in(home), SystemClock().now()
+    shown = [
+        (row["name"], f"{row['key']}{_ends(row['ends_at'], now)}", row["host"], row["token_id"],
+         day_and_minute(parse_iso(row["enrolled_at"])))
+        for row in rows
+    ]  # fmt: skip
 
     def show() -> None:
         headings = ("NAME", "KEY", "HOST", "TOKEN", f"SINCE {zone(SystemClock().now())}")
@@ -216,21 +246,93 @@ def list_keys(*, home: Home) -> Output:
     return Output({"keys": rows}, show, indent=None)
 
 
-_KEY_CELLS = ("name", "key", "host", "token_id")
+def _ends(at: str, now: float) -> str:
+    return f", ends in {duration(max(0.0, parse_iso(at) - now))}" if at else ""
 
 
 def keys_in(home: Home) -> list[dict[str, str]]:
-    """Enrolled workers, then keys for HTTP."""
-    names = (*_KEY_CELLS, "version", "enrolled_at")
+    """Enrolled workers, then keys for HTTP; `ends_at`: of one that is rotated."""
+    names = ("name", "key", "host", "token_id", "version", "enrolled_at", "ends_at")
     workers = [
-        (one.name, one.fingerprint, one.host, one.token_id, one.version, iso(one.enrolled_at_us / 1_000_000))
+        (one.name, one.fingerprint, one.host, one.token_id, one.version, _at(one.enrolled_at_us), _at(one.ends_at_us))
         for one in workers_in(home.keys)
     ]
+    now_us = round(SystemClock().now() * 1_000_000)
     bearers = [
-        (key.principal, f"key:{key.fingerprint}", "", f"http {key.may}", "", iso(key.created_at_us / 1_000_000))
+        (
+            key.principal,
+            f"key:{key.fingerprint}",
+            "",
+            f"http {key.may}",
+            "",
+            _at(key.created_at_us),
+            _at(key.ends_at_us),
+        )
         for key in http_keys.keys_in(home)
+        if key.ends_at_us is None or key.ends_at_us > now_us
     ]
     return [dict(zip(names, row, strict=True)) for row in workers + bearers]
+
+
+def _at(us: int | None) -> str:
+    return iso(us / 1_000_000) if us else ""
+
+
+@keys.command(name="rotate")
+@click.argument("name")
+@click.option(
+    "--grace", metavar="DURATION", default="1h", show_default=True, help="How long the key before it is good at most."
+)
+@with_json
+def rotate_key(*, home: Home, name: str, grace: str) -> Output:
+    """Replace a key by another one; the one before it ends once it is not needed, at the latest after --grace.
+
+    NAME: as hobus keys list shows it; of workers also a pattern, e.g. 'ho1/remote-*'. A worker makes its next key
+    itself and works on; one that does not come with it in time has to join anew. Over HTTP the new key is shown once.
+    """
+    grace_s, clock = seconds_of(grace, "--grace"), SystemClock()
+    if grace_s > JOIN_TTL_MAX_S:
+        raise UsageFault(f"--grace {grace[:40]}: at most {JOIN_TTL_MAX_S} s")
+    ends_at_us = round((clock.now() + grace_s) * 1_000_000)
+    try:
+        word = http_keys.rotate(
+            home, name, new_id=clock.new_id, now_us=ends_at_us - grace_s * 1_000_000, grace_s=grace_s
+        )
+        if word is not None:
+            document = {"key": word, "principal": name, "role": "http", "old_ends_at": _at(ends_at_us)}
+            about = f"the key of {name} from now on, shown this once; the one before it is good for {grace}"
+            return _secret(document, word, about)
+        workers = _workers(home, name)
+        for worker in workers:
+            if _is_up(home):
+                ask(cluster_of(home), "broker", RotateKey(name=worker.name, grace_s=grace_s), Done)
+            else:
+                rotate(home.keys, worker.name, ends_at_us)
+    except OSError as error:
+        raise of_os_error(error, doing="no key can be written") from error
+    rows = [{"name": one.name, "key": one.fingerprint, "ends_at": _at(ends_at_us)} for one in workers]
+
+    def show() -> None:
+        for row in rows:
+            say(f"{row['name']} is to work with another key; {row['key']} ends then, at the latest in {grace}")
+        note(next_command("keys list", home.root))
+
+    return Output({"workers": rows}, show, indent=None)
+
+
+def _workers(home: Home, pattern: str) -> list[WorkerFile]:
+    """Those of this name, or whose names match. Raises UsageFault if there is none."""
+    if found := [worker for worker in workers_in(home.keys) if fnmatchcase(worker.name, pattern)]:
+        return found
+    raise UsageFault(
+        f"no worker {pattern[:80]!r} is enrolled, and there is no HTTP key of that name",
+        hint=next_command("keys list", home.root),
+    )
+
+
+def _is_up(home: Home) -> bool:
+    """Whether there is a broker, which alone may change the keys that it runs with."""
+    return bool(home.bound()) and run_file.read(home.run_file) is not None
 
 
 @keys.command(name="revoke")
@@ -243,14 +345,9 @@ def revoke_key(*, home: Home, name: str) -> None:
     """
     if http_keys.revoke(home, name, now_us=round(SystemClock().now() * 1_000_000)):
         return say(f"the HTTP key of {name} is revoked")
-    worker = next((worker for worker in workers_in(home.keys) if worker.name == name), None)
-    if worker is None:
-        raise UsageFault(
-            f"no worker {name[:80]!r} is enrolled, and there is no HTTP key of that name",
-            hint=next_command("keys list", home.root),
-        )
-    if home.bound() and run_file.read(home.run_file) is not None:
-        ask(cluster_of(home), "broker", RevokeKey(name=name), Done)  # it alone may change the keys that it runs with
+    worker = _workers(home, escape(name))[0]
+    if _is_up(home):
+        ask(cluster_of(home), "broker", RevokeKey(name=name), Done)
     else:
         revoke(home.keys, name)
     return say(f"the key {worker.fingerprint} of {worker.name} is revoked")

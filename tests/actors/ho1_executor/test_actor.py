@@ -307,9 +307,23 @@ def test_a_fault_that_may_pass_is_asked_again_under_the_same_key() -> None:
 
 
 def test_a_fault_that_will_not_pass_fails_the_order_at_once() -> None:
-    """Denied stays denied."""
-    gateway = ScriptedGateway(BusError("denied", "no"), answer("x"))
+    """Malformed stays malformed."""
+    gateway = ScriptedGateway(BusError("malformed", "no"), answer("x"))
     assert code_of(run_one(gateway, order())[0]) == "execution_error"
+    assert len(gateway.prompts) == 1
+
+
+def test_a_denied_call_ends_no_order_in_the_record() -> None:
+    """Its worker was cut off for a moment, and another one has the order by now, whose end is the one that counts."""
+    gateway = ScriptedGateway(BusError("denied", "foreign id"), answer("x"))
+    with cluster(gateway) as made:
+
+        async def main() -> list[str]:
+            with pytest.raises(BusError, match="foreign id"):
+                await made.execute(order())
+            return await made.events()
+
+        assert made.world.run(main()) == []
     assert len(gateway.prompts) == 1
 
 

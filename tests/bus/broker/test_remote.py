@@ -20,6 +20,7 @@ from hobus.bus.messages.control import (
     Ready,
     Refused,
     RevokeKey,
+    RotateKey,
     TokenCreated,
     Welcome,
 )
@@ -266,3 +267,68 @@ def test_a_worker_that_reconnects_keeps_its_name_and_its_key(there, operator):
         assert answer.header.type == Welcome.TYPE
     assert there.rig.core.peers == ["operator/1@a", f"{name}@e2"]
     assert there.say(key, Kind.HELLO, hello(f"{name}@e1"), b"c4").header.type == Refused.TYPE
+
+
+def rotated(there, operator):
+    """A bound worker with WO-1, its key is to be another; its key, name and the next key, which it has enrolled."""
+    key, name = there.enrolled(operator)
+    there.say(key, Kind.HELLO, hello(f"{name}@e1"))
+    there.say(key, Kind.READY, Ready(state="ready"))
+    there.rig.order(there.rig.client("ho2/1@a"), "WO-1")
+    assert there.rig.requests(key.encode()) == ["WO-1"]
+    there.rig.call(operator, "r", RotateKey(name=name, grace_s=60))
+    assert there.rig.got(key.encode())[-1].header.type == RotateKey.TYPE
+    then = curve.new_pair().public.decode()
+    joined = there.say(
+        key, Kind.JOIN, Join(public_key=then, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
+    )
+    assert (joined.header.type, decode(Joined, joined.body, BIG).name) == (Joined.TYPE, name)
+    return key, name, then
+
+
+def test_a_worker_that_comes_with_its_next_key_keeps_its_orders(there, operator):
+    """The same incarnation over another connection: nothing is redelivered, the key before is cut off and refused."""
+    key, name, then = rotated(there, operator)
+    answer = there.say(then, Kind.HELLO, hello(f"{name}@e1", in_progress=["WO-1"]))
+    assert answer.header.type == Welcome.TYPE
+    assert there.rig.cut_keys == [key]
+    assert there.rig.requests(then.encode()) == []
+    assert there.rig.core.counts.get("redelivered", 0) == 0
+    assert decode(Refused, there.say(key, Kind.HELLO, hello(f"{name}@e2")).body, BIG).code == "not_enrolled"
+    there.rig.advance(99)
+    assert there.rig.cut_keys == [key]
+
+
+@pytest.mark.parametrize("has_enrolled", [True, False])
+def test_a_rotated_key_is_cut_off_after_its_grace(there, operator, has_enrolled):
+    """What it was asked in vain goes to others; with the key that it enrolled it may come back."""
+    if has_enrolled:
+        key, name, then = rotated(there, operator)
+    else:
+        key, name = there.enrolled(operator)
+        there.rig.call(operator, "r", RotateKey(name=name, grace_s=60))
+    there.rig.advance(59)
+    assert there.rig.cut_keys == []
+    there.rig.advance(5)
+    assert there.rig.cut_keys == [key]
+    if has_enrolled:
+        assert there.say(then, Kind.HELLO, hello(f"{name}@e1")).header.type == Welcome.TYPE
+    assert decode(Refused, there.say(key, Kind.HELLO, hello(f"{name}@e2")).body, BIG).code == "not_enrolled"
+
+
+def test_a_worker_is_asked_for_another_key_until_it_has_come_with_it(there, operator):
+    """One that was away is, when it says hello; a wish that cannot be met costs it nothing; nobody else is asked."""
+    key, name = there.enrolled(operator)
+    other, other_name = there.enrolled(operator)
+    there.rig.call(operator, "r", RotateKey(name=name, grace_s=600))
+    assert there.say(other, Kind.HELLO, hello(f"{other_name}@e1")).header.type == Welcome.TYPE
+    assert there.say(key, Kind.HELLO, hello(f"{name}@e1")).header.type == RotateKey.TYPE
+    bad = Join(public_key=other, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
+    assert there.say(key, Kind.JOIN, bad) is None
+    assert there.say(other, Kind.JOIN, bad.model_copy(update={"public_key": curve.new_pair().public.decode()})) is None
+    assert there.rig.core.peers == ["operator/1@a", f"{other_name}@e1", f"{name}@e1"]
+    there.rig.peers.append(key.encode())
+    there.rig.advance(5)
+    assert RotateKey.TYPE in [got.header.type for got in there.rig.got(key.encode())]
+    failed = there.rig.call(operator, "x", RotateKey(name="ho1/remote-99", grace_s=1))
+    assert failed.failure.code == "not_found"

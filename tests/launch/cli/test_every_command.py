@@ -40,7 +40,7 @@ STARTED = {"up", "down", "demo", "drill kill", "simulate", "worker join", "worke
 """They make what they need, or end it, or serve until they are ended."""
 ALONE = {
     "init", "doctor", "gates", "registry frameworks", "registry invariants", "registry specs", "registry packages",
-    "registry files", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke",
+    "registry files", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke", "keys rotate",
     "provider list", "provider check", "provider add", "config check", "config show", "config diff", "config set",
     "config unset", "config schema", "package build", "package key", "package inspect", "package install", "package upgrade",
     "package list", "package remove", "package trust add", "package trust list", "package trust remove",
@@ -170,6 +170,8 @@ def test_what_is_not_there_yet_is_said_with_the_command_that_makes_it(path, word
         ["init", "--agent", "2low"],
         ["init", "--agent", "ADMIN"],
         ["keys", "revoke", "nobody"],
+        ["keys", "rotate", "nobody"],
+        ["token", "create", "--role", "ho2"],
         ["ledger", "show", "--session", "SES-00000000"],
         ["ledger", "show", "--stream", "nope"],
         ["ledger", "show", "--type", "NOPE"],

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hobus.bus.clock import SystemClock
+from hobus.bus.disk import write_private
 from hobus.bus.record.catalog import read_body
 from hobus.launch.cluster.home import home_of
 from hobus.launch.http.keys import (
@@ -21,6 +22,7 @@ from hobus.launch.http.keys import (
     owner_secret,
     revoke,
     revoked_in,
+    rotate,
 )
 
 NEW_ID = SystemClock().new_id
@@ -141,3 +143,50 @@ def test_a_key_opens_what_it_was_made_for_alone(tmp_path, may, asked, opens):
     create(home_of(tmp_path), "alice", new_id=NEW_ID, now_us=0, ttl_s=None, may=may)
     (key,) = keys_in(home_of(tmp_path))
     assert key.opens(*asked.split(" ", 1)) is opens
+
+
+def test_a_rotated_key_is_good_for_its_grace_beside_the_new_one(tmp_path):
+    """The new one for as long as the old was made for; revoked, none of them opens anything; recorded, each once."""
+    home = home_of(tmp_path)
+    first = create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=100, may="metrics")
+    (was,) = keys_in(home)
+    create(home, "alice-b", new_id=NEW_ID, now_us=0, ttl_s=None)
+    assert rotate(home, "bob", new_id=NEW_ID, now_us=0, grace_s=1) is None
+    book, made = BearerKeys(home), entries_of(keys_in(home), [])
+    second = rotate(home, "alice", new_id=NEW_ID, now_us=10_000_000, grace_s=5)
+    for now_us, good in [(14_999_999, [True, True]), (15_000_000, [False, True]), (110_000_000, [False, False])]:
+        assert [book.key_of(f"Bearer {word}", now_us=now_us) is not None for word in (first, second)] == good
+    known = book.key_of(f"Bearer {second}", now_us=0)
+    assert (known.may, known.principal) == ("metrics", "alice")
+    told = entries_of(keys_in(home), [])
+    assert len(told) == 3 and all(one in told for one in made)
+    (news,) = [read_body(one) for one in told if one not in made]
+    assert (news.replaces, news.replaced_until_us) == (f"key:{was.fingerprint}", 15_000_000)
+    third = rotate(home, "alice", new_id=NEW_ID, now_us=12_000_000, grace_s=5)
+    assert all(book.key_of(f"Bearer {word}", now_us=14_000_000) for word in (first, second, third))
+    assert revoke(home, "alice", now_us=13_000_000)
+    assert not any(book.key_of(f"Bearer {word}", now_us=13_000_000) for word in (first, second, third))
+    assert [key.principal for key in keys_in(home)] == ["alice-b"]
+    assert {len(read_body(one).key) for one in entries_of([], revoked_in(home))} == {20} and len(revoked_in(home)) == 3
+
+
+def test_a_rotation_that_broke_off_leaves_the_old_key_good(tmp_path, monkeypatch):
+    """Before the new key was written: nothing has changed; afterwards, unseen: the old one may be rotated within its grace."""
+    home = home_of(tmp_path)
+    first = create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=None)
+    book, written = BearerKeys(home), []
+
+    def breaks_off(path, data):
+        written.append(path)
+        if len(written) > 1:
+            raise OSError("killed")
+        write_private(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("hobus.launch.http.keys.write_private", breaks_off)
+        with pytest.raises(OSError, match="killed"):
+            rotate(home, "alice", new_id=NEW_ID, now_us=0, grace_s=1)
+    assert named(book.key_of(f"Bearer {first}", now_us=2**60)) == "alice"
+    rotate(home, "alice", new_id=NEW_ID, now_us=0, grace_s=10)  # nobody saw this one
+    second = rotate(home, "alice", new_id=NEW_ID, now_us=1, grace_s=10)
+    assert all(named(book.key_of(f"Bearer {word}", now_us=9_000_000)) == "alice" for word in (first, second))
