@@ -34,7 +34,7 @@ class Registry:
         self._unowned = unowned
         self._sessions_max = sessions_max
         self._snapshot_entries = snapshot_entries
-        self._loadings: OrderedDict[str, asyncio.Task[OwnedSession]] = OrderedDict()
+        self._loadings: OrderedDict[str, asyncio.Future[OwnedSession]] = OrderedDict()
         self.runs: dict[str, RunTask] = {}
         self.follow_ups: dict[str, asyncio.Task[None]] = {}  # the tasks that begin the next run
         self.snapshots_written = 0
@@ -70,7 +70,7 @@ class Registry:
         self._loadings.move_to_end(session_id)
         return session
 
-    def loading(self, session_id: str) -> asyncio.Task[OwnedSession] | None:
+    def loading(self, session_id: str) -> asyncio.Future[OwnedSession] | None:
         loading = self._loadings.get(session_id)
         return None if loading is None or loading.done() else loading
 
@@ -83,6 +83,13 @@ class Registry:
             if idle.done() and not self.is_running(idle_id):
                 del self._loadings[idle_id]
                 self.let_go(idle_id)  # a run of it that stands still is picked up by whoever is asked next
+
+    def keep(self, loading: asyncio.Task[OwnedSession]) -> None:
+        """Hold what was loaded, and no longer the task with the request that it was loaded for."""
+        session = loading.result()
+        if self._loadings.get(session.session_id) is loading:
+            kept = self._loadings[session.session_id] = asyncio.get_running_loop().create_future()
+            kept.set_result(session)
 
     def drop(self, session: OwnedSession) -> None:
         """Forget the session; the next request reads it again. Where something is open in it, there will be one."""

@@ -78,4 +78,5 @@ class TakeOver:
         Nobody may be left to hear of a loading that failed either; asyncio need not complain.
         """
         if not loading.cancelled() and loading.exception() is None:
+            self.registry.keep(loading)
             self.runs.follow(loading.result())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -437,3 +438,18 @@ def test_same_turn_twice_gives_the_same_journal() -> None:
     left, right = recorded_turn(), turn_with_tools()
     assert [entry.bodies for entry in left] == [entry.bodies for entry in right]
     assert [entry.submission_id for entry in left] == [entry.submission_id for entry in right]
+
+
+def test_a_held_session_holds_nothing_of_the_task_that_read_it() -> None:
+    """Its coroutine, and in its context the request that asked for it, would be held as long as the session."""
+
+    def readings() -> int:
+        gc.collect()
+        tasks = [one for one in gc.get_objects() if isinstance(one, asyncio.Task)]
+        return sum(getattr(task.get_coro(), "__name__", "") == "_load" for task in tasks)
+
+    before = readings()
+    with Rig(script=one_tool) as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", QUESTION, timeout_s=5.0))
+        assert readings() == before
