@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from hobus.bus.messages.ids import is_beside
 from hobus.bus.text import shortened
 from hobus.launch.cli.provenance_view import MADE_UNDER, rows_of
 from hobus.launch.cli.turn_why import ExplainedTurn
@@ -130,7 +131,9 @@ def opening(found: ExplainedTurn) -> list[str]:
     said = why.classification or {}
     act = said.get("speech_act")
     labels = ", ".join(f"{kind} {value_in_words(name)}" for kind, name in (said.get("labels") or {}).items() if name)
-    taken = f"taken as a {act}{f' ({labels})' if labels else ''}" if act else "not classified"
+    is_late = any(is_beside(one.order) and one.answered is None and one.failed is None for one in prompts)
+    unknown = "still being classified" if is_late else "not classified"
+    taken = f"taken as a {act}{f' ({labels})' if labels else ''}" if act else unknown
     models = ", ".join(dict.fromkeys(f"{one.provider_id}/{one.model_id}" for one in prompts)) or "no model"
     chosen, _, named_by = why.model.partition(",")
     if prompts and why.model and chosen not in models.split(", "):

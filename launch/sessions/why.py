@@ -12,7 +12,7 @@ from typing import Any
 
 from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import called_session
+from hobus.bus.messages.ids import called_session, is_beside
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ModelChoice
 from hobus.bus.messages.work_order import CLASSIFICATION
@@ -98,6 +98,7 @@ class Explanation:
 def explain(found: Evidence) -> Explanation:
     by_id = {entry.submission_id: entry for entry in (*found.elsewhere, *found.session, *found.turn)}
     sent = [(entry, said) for entry in found.turn if isinstance(said := body_of(entry), PromptSent)]
+    sent.sort(key=lambda one: not is_beside(one[0].provenance.work_order_id))  # the last one asked for the answer
     digest = named_by_run(found.turn)
     missing = [] if found.rules is not None or not sent else [_lacking(found.configurations.get(digest))]
     classified, labels = _classification(found.turn)

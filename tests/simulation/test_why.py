@@ -350,6 +350,18 @@ def test_a_model_that_stood_in_is_not_told_as_the_one_that_was_chosen(taught):
     assert "in place of" not in opening(ExplainedTurn(account, replace(turns[0], model="")))[1]  # degraded: none chosen
 
 
+def test_a_turn_whose_classification_is_on_its_way_is_told_as_such(taught):
+    """Of one that failed, or was never asked for, nothing more is to come."""
+    _, entries, turns, session_id = taught
+    of_session = [one for one in entries if one.provenance.session_id == session_id]
+    account = turn_account(of_session, session_id, "1", called="TURN")
+    asked = replace(turns[0].prompts[0], order="1.1.1.000", answered=None, failed=None)
+    late = replace(turns[0], classification=None, prompts=(asked,))
+    assert "was still being classified" in opening(ExplainedTurn(account, late))[0]
+    failed = replace(late, prompts=(replace(asked, failed=1),))
+    assert "was not classified" in opening(ExplainedTurn(account, failed))[0]
+
+
 def test_memory_that_no_stage_asks_for_is_not_told_as_silent():
     """By the template that the turn's context was made by."""
     governed = Governed.model_validate(unpack(snapshot(("ho3.enabled", True)).to_bytes()))
