@@ -40,6 +40,7 @@ PAGES = {
     "operate": tuple(f"docs/{name}.md" for name in ("operations", "console", "governance", "workers", "deploy", "tap", "ledger")),
     "inside": tuple(f"docs/{name}.md" for name in (
         "architecture", "dependencies", "simulation", "reliability", "roadmap", "internals/performance",
+        "internals/found-bugs",
     )),
 }  # fmt: skip
 ROOM_OF = {"bus": 2, "actors": 2, "launch": 3, "config": 2, "gateway_service": 2, "ledger_service": 1, "hobus": 1}
