@@ -24,7 +24,7 @@ import httpx2
 import psutil
 
 from bench.cluster import Cluster, begun, cluster_in, eventually
-from bench.console_record import make
+from bench.console_record import PATIENT, make
 from hobus.ledger_service.reader import head_of
 
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
@@ -199,7 +199,7 @@ def paged(home: Path, entries: int, turns: int, rounds: int) -> dict[str, Any]:
     cluster, named, served = cluster_in(home), home.with_name(f"{home.name}.session"), None
     try:
         if named.exists():
-            cluster.up()
+            cluster.up(settings=PATIENT)
         else:
             named.write_text(make(cluster, entries=entries, turns=turns))
         session = named.read_text()

@@ -26,7 +26,9 @@ from hobus.ledger_service.writer import Outcome
 
 PLAYED, TURNS_EACH = 2, 10
 WORDS = ("what packages are installed?", "which tools are there?", "how many packages are there?")
-PLAIN = {"ho2.classify": False, "ho3.enabled": False, "projection.mode": "off"}
+PATIENT = {"launcher.ready_timeout_ms": 600_000}
+"""A start reads every prompt and signal of the record."""
+PLAIN = {**PATIENT, "ho2.classify": False, "ho3.enabled": False, "projection.mode": "off"}
 """Of the long session, as in `bench.history`."""
 _TOGETHER = 10
 _FIELDS = WriteEntry._fields

@@ -137,11 +137,9 @@ class HomeSource:
     def _newest_of_files(
         self, wanted: EntryFilter, before: int | None, accepts: Callable[[Entry], bool], limit: int, with_bodies: bool
     ) -> tuple[list[Entry], int | None]:
-        found, looked_at = list[Entry](), 0
-        for entry in read_entries(self.home.ledger, wanted, newest_first=True, with_bodies=with_bodies):
-            if before is not None and entry.sequence >= before:
-                continue
-            looked_at += 1
+        found = list[Entry]()
+        entries = read_entries(self.home.ledger, wanted, before=before, newest_first=True, with_bodies=with_bodies)
+        for looked_at, entry in enumerate(entries, 1):
             found += [entry] if accepts(entry) else []
             if len(found) >= limit or looked_at >= limits.PAGES_LOOKED_AT * limits.QUERY_MAX:
                 return found, entry.sequence

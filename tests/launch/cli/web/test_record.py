@@ -9,10 +9,11 @@ import pytest
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.web import limits, record
+from hobus.launch.cli.web import limits, record, source
 from hobus.launch.cli.web.frames import drawing
 from hobus.launch.cli.web.gateway import PlottedCall, plotted
 from hobus.launch.cli.web.memory import curve
+from hobus.ledger_service.reader import read_entries
 from tests.launch.cli.web.pages import Browser, words_in
 
 
@@ -122,3 +123,16 @@ def test_a_curve_falls_by_half_in_each_half_life():
     points = [tuple(map(float, one.split(","))) for one in curve(0.5).split()]
     assert points[0] == (0.0, 10.0) and points[-1] == (100.0, pytest.approx(20 - 20 * 0.5 / 16, abs=0.1))
     assert sorted(y for _, y in points) == [y for _, y in points]
+
+
+def test_of_a_home_at_rest_one_entry_is_read_and_not_those_behind_it(browser, monkeypatch):
+    """However many there are."""
+    asked = []
+
+    def read(*given, **options):
+        asked.append(options["before"])
+        return read_entries(*given, **options)
+
+    monkeypatch.setattr(source, "read_entries", read)
+    assert browser.get("/record/3.json").json()["entries"][0]["sequence"] == 3
+    assert asked == [4]
