@@ -257,7 +257,7 @@ class BrokerCore:
         state.is_collecting, state.is_readiness_new = False, True
         for service in state.services.values():
             self._placement.replace_waiting(service.waiting.everything())
-            for peer in service.offering:
+            for peer in list(service.offering):
                 self._placement.pump(peer)
         self._operations.release()
 

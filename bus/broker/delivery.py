@@ -146,7 +146,7 @@ class Delivery:
             return
         if frame.kind == _FAILURE:
             pending.service.failed["by_worker"] += 1
-        worker.idle_since = state.now
+        pending.service.note_work(worker)
         self._endings.unbind(pending)
         self._endings.finish(pending, "answered")
         if pending.service.waiting.count:
@@ -278,8 +278,11 @@ class Delivery:
 
     def _announced_holder(self, pending: OpenRequest) -> BoundPeer | None:
         """The peer that said it works on this id, or has answered it, when it said hello."""
-        for peer in pending.service.offering:
-            if peer.announced and pending.header.message_id in peer.announced and not pending.is_post:
+        service = pending.service
+        for peer in list(service.announcing):
+            if not peer.announced or peer not in service.offering:
+                del service.announcing[peer]
+            elif pending.header.message_id in peer.announced and not pending.is_post:
                 return peer
         return None
 

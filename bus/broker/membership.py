@@ -270,7 +270,7 @@ class Membership:
         service = peer.service
         if service is None:
             return
-        service.offering.remove(peer)
+        del service.offering[peer]
         service.sticky.release(peer)
         service.note_presence(state.now)
         for pending in list(peer.in_flight.values()):
@@ -323,7 +323,7 @@ class Membership:
             service = state.services.get(hello.role)
             if service is not None:
                 peer.service = service
-                service.offering.append(peer)
+                service.offering[peer] = None
                 service.note_presence(state.now)
         return peer
 
@@ -357,6 +357,8 @@ class Membership:
         for message_id in [known for known in peer.late if known not in in_progress]:
             peer.used -= peer.late.pop(message_id).holds_slot
         peer.announced = {**dict.fromkeys(in_progress, False), **dict.fromkeys(answered, True)}
+        if peer.announced:
+            peer.service.announcing[peer] = None
         for message_id, pending in list(peer.in_flight.items()):
             is_answered = peer.announced.pop(message_id, None)
             if is_answered is None:

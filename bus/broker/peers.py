@@ -53,7 +53,6 @@ class BoundPeer:
         self.is_leaving = False
         self.connected_at = now
         self.last_seen = now
-        self.idle_since = now  # of the last delivery or answer
         self.in_flight: dict[str, OpenRequest] = {}  # request id -> what it works on
         self.late: OrderedDict[str, Late] = OrderedDict()
         self.keys: dict[str, None] = {}  # sticky keys, in order
@@ -129,7 +128,10 @@ class Service:
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
-        self.offering: list[BoundPeer] = []  # every bound peer that offers it, in order of hello
+        self.offering: OrderedDict[BoundPeer, None] = (
+            OrderedDict()
+        )  # every bound peer that offers it, the one idle longest first
+        self.announcing: dict[BoundPeer, None] = {}  # those of them that re-announced request ids
         self.waiting: WaitingRoom[OpenRequest] = WaitingRoom()
         self.sticky: StickyTable[BoundPeer] = StickyTable(limits.STICKY_IDLE_S, limits.STICKY_KEYS_MAX)
         self.absent_since: float | None = now  # nobody has offered it since; None while somebody does
@@ -140,6 +142,11 @@ class Service:
         self.failed: Counter[str] = Counter()
         self.early_cancels: OrderedDict[str, tuple[Header, str, bytes]] = OrderedDict()
         """Request id -> a cancel that came, after a restart, before the worker that may have the request."""
+
+    def note_work(self, peer: BoundPeer) -> None:
+        """This one has just got a request or answered one: it has been idle for less long than all others."""
+        if peer in self.offering:
+            self.offering.move_to_end(peer)
 
     def note_presence(self, now: float) -> None:
         """Keeps `absent_since` true: one that is leaving does not count as offering."""

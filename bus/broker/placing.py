@@ -8,7 +8,7 @@ one that has been idle longest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from hobus.bus import limits
 from hobus.bus.broker.admission import PROBE_ROW
@@ -139,7 +139,7 @@ class Placement:
             pending.answers_from = max(frame.attempt, late.attempt + 1)
             pending.header = frame._replace(attempt=pending.answers_from)
         self._forward(pending, worker, remaining_ms)
-        worker.idle_since = now
+        pending.service.note_work(worker)
         if pending.slotted:
             state.waited(now - pending.waits_since)
         pending.service.delivered += 1
@@ -266,7 +266,7 @@ class Placement:
             if pending.state == "waiting" and not pending.direct and (not pending.is_post or service.is_given_up):
                 self._no_service(pending)
 
-    def _owner(self, pending: OpenRequest, able: list[BoundPeer]) -> BoundPeer | None:
+    def _owner(self, pending: OpenRequest, able: Collection[BoundPeer]) -> BoundPeer | None:
         """Of its key, one of these."""
         sticky, key = pending.service.sticky, pending.sticky
         owner = sticky.owner(key, self._state.now)
@@ -334,8 +334,11 @@ def _is_on_its_way(pending: OpenRequest) -> bool:
     )
 
 
-def least_loaded(offering: list[BoundPeer], *, slotted: bool, mailbox_max: int) -> BoundPeer | None:
-    """The worker with room that has the least to do, then the one idle longest, then the one that came first."""
+def least_loaded(offering: Iterable[BoundPeer], *, slotted: bool, mailbox_max: int) -> BoundPeer | None:
+    """The worker with room that has the least to do, the first of them; `offering`: the one idle longest first.
+
+    One without any work ends the search, so that an order among thousands costs what it costs among few.
+    """
     best: BoundPeer | None = None
     best_load = 0.0
     for peer in offering:
@@ -349,6 +352,8 @@ def least_loaded(offering: list[BoundPeer], *, slotted: bool, mailbox_max: int) 
             if peer.immediate >= mailbox_max:
                 continue
             load = float(peer.immediate)
-        if best is None or load < best_load or (load == best_load and peer.idle_since < best.idle_since):
+        if not load:
+            return peer
+        if best is None or load < best_load:
             best, best_load = peer, load
     return best

@@ -83,7 +83,7 @@ class State:
         self.connections.pop(peer.connection, None)
         self.names.pop(peer.name, None)
         if peer.service is not None and peer in peer.service.offering:
-            peer.service.offering.remove(peer)
+            del peer.service.offering[peer]
             peer.service.note_presence(self.now)
 
     def met(self, instance: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import pytest
 
 from hobus.bus import limits
@@ -11,22 +13,62 @@ from hobus.bus.catalog import rows_of
 from tests.bus.broker.rig import Rig
 
 
-def peer(name, *, slots=4, used=0, immediate=0, idle_since=0.0, state="ready"):
+def peer(name, *, slots=4, used=0, immediate=0, state="ready"):
     """A worker in this condition."""
     made = BoundPeer(name.encode(), f"{name}@a", "ho1", 0.0)
-    made.slots, made.used, made.immediate, made.idle_since, made.ready_state = slots, used, immediate, idle_since, state
+    made.slots, made.used, made.immediate, made.ready_state = slots, used, immediate, state
     made.judge()
     return made
 
 
-def test_least_loaded_then_longest_idle_then_first():
-    """Load is the share of slots taken; equal load goes to the longest idle; then to the one that came first."""
-    busy, idle, idler = peer("a", used=2), peer("b", used=1, idle_since=5.0), peer("c", used=1, idle_since=3.0)
-    assert least_loaded([busy, idle, idler], slotted=True, mailbox_max=9) is idler
-    same = peer("d", used=1, idle_since=3.0)
-    assert least_loaded([busy, idler, same], slotted=True, mailbox_max=9) is idler
-    wide = peer("e", slots=100, used=10)
+def test_least_loaded_then_first():
+    """Load is the share of slots taken; equal load goes to the first, who has been idle longest."""
+    busy, idler, idle = peer("a", used=2), peer("b", used=1), peer("c", used=1)
+    assert least_loaded([busy, idler, idle], slotted=True, mailbox_max=9) is idler
+    wide = peer("d", slots=100, used=10)
     assert least_loaded([idler, wide], slotted=True, mailbox_max=9) is wide
+
+
+def test_one_without_work_ends_the_search():
+    """However many come after it, nobody looks at them."""
+
+    def offering():
+        yield from (peer("a", state="starting"), peer("b", used=1), peer("c"))
+        pytest.fail("looked on")
+
+    assert least_loaded(offering(), slotted=True, mailbox_max=9).name == "c"
+
+
+def test_orders_go_round_those_who_are_idle(rig):
+    """Whoever got one or answered one last comes last, at one moment of the clock too; a lost one does not come back."""
+    ho2, names = rig.client("ho2/1@a"), [f"ho1/{number}@a" for number in (1, 2, 3)]
+    one, two, three = (rig.worker(name) for name in names)
+    rig.order(ho2, "WO-1")
+    rig.order(ho2, "WO-2")
+    rig.reply(two, "WO-2")
+    rig.reply(one, "WO-1")
+    rig.lost(two)
+    for number, worker in ((3, three), (4, one)):
+        rig.got(worker)
+        rig.order(ho2, f"WO-{number}")
+        assert rig.requests(worker) == [f"WO-{number}"]
+
+
+def test_an_order_among_many_idle_workers_looks_at_few(rig):
+    """Of a hundred, one: whatever is asked of everybody costs the broker's one thread, for each order."""
+    looked = []
+
+    class Seen(OrderedDict):
+        def __iter__(self):
+            return (looked.append(peer) or peer for peer in super().__iter__())
+
+    ho2, workers = rig.client("ho2/1@a"), [rig.worker(f"ho1/{number}@a") for number in range(100)]
+    service = next(one for one in rig.core._services if one.name == "ho1")
+    service.offering = Seen(service.offering)
+    looked.clear()
+    rig.order(ho2, "WO-1")
+    rig.reply(workers[0], "WO-1")
+    assert [peer.name for peer in looked] == ["ho1/0"]
 
 
 @pytest.mark.parametrize("state", ["starting", "draining"])
