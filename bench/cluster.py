@@ -177,8 +177,8 @@ class Cluster:
 
     @property
     def processes(self) -> dict[str, psutil.Process]:
-        """Actor -> its process."""
-        return {row.actor: psutil.Process(row.pid) for row in self.run().children}
+        """Actor -> its process, if it has one."""
+        return {row.actor: psutil.Process(row.pid) for row in self.run().children if row.pid}
 
     def cpu_s(self) -> dict[str, float]:
         """Seconds of CPU that each process and what it started have used so far."""

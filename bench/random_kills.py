@@ -129,7 +129,7 @@ def run_storm(
         shown.add(entry.submission_id)
 
     people = [
-        threading.Thread(target=lambda: asyncio.run(_ask_on(cluster, sessions, is_over, answers))),
+        threading.Thread(target=lambda: asyncio.run(ask_on(cluster, sessions, is_over, answers))),
         threading.Thread(target=lambda: asyncio.run(follow(cluster, is_over.is_set, taken))),
     ]
     try:
@@ -145,9 +145,9 @@ def run_storm(
         seconds = time.monotonic() - began
         eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=30)
         first = {asked.input_id: asked.result["outcome"] for asked in answers}
-        errors = asyncio.run(_ask_again(cluster, answers))
+        errors = asyncio.run(ask_again(cluster, answers))
         assert cluster("down").code == 0
-        storm = _looked_at(cluster, answers, struck, seconds, first)
+        storm = looked_at(cluster, answers, struck, seconds, first)
         storm.errors = errors
         charges, storm.wrongly_charged = charges_of(cluster.entries(), outside)
         storm.charges = {tool_id: asdict(found) for tool_id, found in charges.items()}
@@ -162,19 +162,29 @@ def run_storm(
         cluster.end()
 
 
-async def _ask_on(cluster: Cluster, sessions: int, is_over: threading.Event, answers: list[Asked]) -> None:
-    """Question after question in each session, until the storm is over."""
+async def ask_on(
+    cluster: Cluster,
+    sessions: int,
+    is_over: threading.Event,
+    answers: list[Asked],
+    *,
+    questions: Sequence[str] = QUESTIONS,
+    pause_s: float = 0.0,
+) -> None:
+    """Question after question in each session, until the storm is over. `{}` in one of them becomes its input id."""
     place = cluster.place
 
     async def one(number: int) -> None:
         session_id: str | None = None
         for count in itertools.takewhile(lambda _: not is_over.is_set(), itertools.count(1)):
-            text, input_id = QUESTIONS[count % len(QUESTIONS)], f"person-{number}-{count}"
+            input_id = f"person-{number}-{count}"
+            text = questions[count % len(questions)].replace("{}", input_id)
             began = time.monotonic()
             turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
             result = await _ask(place, turn)
             answers.append(Asked(input_id, turn, time.monotonic() - began, result))
             session_id = result.get("session_id", session_id)
+            await asyncio.sleep(pause_s)
 
     async with asyncio.TaskGroup() as group:
         for number in range(sessions):
@@ -189,7 +199,7 @@ async def _ask(place: Place, turn: ProcessTurn) -> dict[str, Any]:
         return {"outcome": "none", "code": getattr(error, "code", "unreachable"), "response": str(error)[:200]}
 
 
-async def _ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:
+async def ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:
     """Whoever has no answer asks under the same input id, as the error says; what they had been told."""
     place, told = cluster.place, list[str]()
     for asked in answers:
@@ -212,9 +222,10 @@ def _strike(cluster: Cluster, draw: random.Random, kills: int, pause_s: float, o
     return struck
 
 
-def _looked_at(
+def looked_at(
     cluster: Cluster, answers: list[Asked], struck: Counter[str], seconds: float, first: dict[str, str]
 ) -> Storm:
+    """What became of all that was asked; `first`: input id -> the outcome before anything was asked again."""
     entries = cluster.entries()
     known = {entry.submission_id for entry in entries}
     times = sorted(asked.elapsed_s for asked in answers)

@@ -37,7 +37,7 @@ PAGES = {
     "use": tuple(f"docs/{name}.md" for name in (
         "chat", "sessions", "tools", "providers", "memory", "attention", "http",
     )),
-    "operate": tuple(f"docs/{name}.md" for name in ("operations", "console", "governance", "workers", "deploy", "tap", "ledger")),
+    "operate": tuple(f"docs/{name}.md" for name in ("operations", "console", "governance", "workers", "scaling", "deploy", "tap", "ledger")),
     "inside": tuple(f"docs/{name}.md" for name in (
         "architecture", "dependencies", "simulation", "reliability", "roadmap", "internals/performance",
         "internals/found-bugs",

@@ -1,8 +1,8 @@
 """A model server in a process of its own: `python -m bench.waiting.provider THINK_S PIECES GAP_MS [PORT]`.
 
 Chat completions: it thinks, then says its words, each after a gap, or all at once where nobody streams. It prints its
-port, serves until it is killed, and says at /stats how many calls it had, and how many at once. No answer ends a turn
-early: it asks for no tool, and labels every message that it is to classify as chat.
+port, serves until it is killed, and says at /stats how many calls it had, how many at once, and how many that said what an
+earlier one had said. It labels every message that it is to classify as chat, and asks for a tool where it is told to `use` it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bench.builders import shipped_snapshot
@@ -27,6 +27,7 @@ class Stats:
     calls: int = 0
     now: int = 0
     most: int = 0
+    seen: set[int] = field(default_factory=set[int])
 
 
 def _answer(value: Any) -> bytes:
@@ -45,6 +46,13 @@ def _piece(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     return {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices}
 
 
+def _calls(asked: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of the tool that the newest message says to use, if it has one so called."""
+    last, names = asked["messages"][-1], [one["function"]["name"] for one in asked.get("tools", ())]
+    wanted = [name for name in names if last["role"] == "user" and f"use {name}" in str(last["content"])]
+    return [{"id": "c1", "type": "function", "function": {"name": name, "arguments": "{}"}} for name in wanted[:1]]
+
+
 async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
     """For ever."""
     stats = Stats()
@@ -55,9 +63,10 @@ async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
         usage = {"prompt_tokens": 100, "completion_tokens": len(words), "total_tokens": 100 + len(words)}
         await asyncio.sleep(think_s)
         if not asked.get("stream"):
-            message = {"role": "assistant", "content": "".join(words)}
+            message = {"role": "assistant", "content": "".join(words), "tool_calls": _calls(asked)}
             whole = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "usage": usage}
-            choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+            finish = "tool_calls" if message["tool_calls"] else "stop"
+            choices = [{"index": 0, "message": message, "finish_reason": finish}]
             writer.write(_answer({**whole, "choices": choices}))
             return
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n")
@@ -77,13 +86,15 @@ async def serve(think_s: float, pieces: int, gap_s: float, port: int) -> None:
                 body = await reader.readexactly(int(length[0])) if length else b""
                 if head.startswith("get"):
                     is_list = "/models" in head.split("\r\n")[0]
-                    said = {"calls": stats.calls, "most": stats.most}
+                    doubled = stats.calls - len(stats.seen)
+                    said = {"calls": stats.calls, "most": stats.most, "doubled": doubled}
                     writer.write(
                         _answer({"object": "list", "data": [{"id": "m", "object": "model"}]} if is_list else said)
                     )
                     continue
                 stats.calls, stats.now = stats.calls + 1, stats.now + 1
                 stats.most = max(stats.most, stats.now)
+                stats.seen.add(hash(body))
                 try:
                     await complete(json.loads(body), writer)
                 finally:
@@ -123,8 +134,12 @@ class Provider:
 
     def calls(self) -> int:
         """That it was asked so far."""
+        return self.stats()["calls"]
+
+    def stats(self) -> dict[str, int]:
+        """What it counted so far."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/stats", timeout=30) as answer:
-            return json.loads(answer.read())["calls"]
+            return json.loads(answer.read())
 
     def settings(self) -> dict[str, Any]:
         """By which a cluster asks it."""

@@ -1,0 +1,1 @@
+"""Several hosts on one machine, and what a cluster over them is put through."""

@@ -1,0 +1,198 @@
+"""Soak (R12): an hour at half of what the cluster can, with kills and joins: memory stays, latency stays, no turn is lost.
+
+usage: python -m bench.soak [--minutes 60] [--rate TURNS_PER_S] [--every 20] [--write]
+
+32 sessions ask at even distances, at half the rate that they reach when each asks again at once (or at `--rate`). Every
+`--every` seconds something happens, in turns: a worker joins over TCP, the second executor is killed, the worker is killed,
+a worker joins, the second supervisor is killed, the worker is told to end. Everybody else lives through all of it: the
+memory of those is compared (USS, medians of the second tenth and of the last one). Latency is counted from when a question
+was due. The second tenth is the measure, the first one warms up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import statistics
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.cluster import Cluster, cluster, eventually, temporary
+from bench.far_worker import FarWorker, token_of, workers
+from bench.report import arguments, concluded, markdown, measured_on, percentile
+from bench.report import machine as this_machine
+from bench.throughput import SESSIONS, measure
+from bench.turn import QUESTION
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import ProcessTurn
+from hobus.bus.port import Bus
+from hobus.launch.cluster.client import connected
+from hobus.launch.sessions.turns import process_turn
+
+SETTINGS = {
+    "gateway.providers.offline.latency_ms": 50,
+    "launcher.crash_budget": 1_000_000,
+    "launcher.restart_backoff_max_ms": 500,
+}
+MORTAL = ("ho1/2", "ho2/2")
+TENTHS = 10
+DEADLINE_S = 30.0
+GROWTH_MAX, SLOWER_MAX = 1.05, 1.5
+RESULTS = Path("bench/results/soak.json")
+
+
+@dataclass(slots=True)
+class Soak:
+    """What was seen, by tenth."""
+
+    rate: float
+    seconds: float
+    began: float
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+    happened: Counter[str] = field(default_factory=Counter[str])
+    late_ms: list[list[float]] = field(default_factory=lambda: [[] for _ in range(TENTHS)])
+    memory_mb: dict[str, list[list[float]]] = field(default_factory=dict[str, list[list[float]]])
+
+    @property
+    def tenth(self) -> int:
+        return min(TENTHS - 1, int((time.monotonic() - self.began) / self.seconds * TENTHS))
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() - self.began >= self.seconds
+
+    def sample(self, found: Cluster) -> None:
+        """Memory of everybody who is to live through it."""
+        run, tenth = found.run(), self.tenth
+        pids = {row.actor: row.pid for row in run.children if row.actor not in MORTAL} | {"launcher": run.launcher_pid}
+        for actor, pid in pids.items():
+            mb = psutil.Process(pid).memory_full_info().uss / 1e6
+            self.memory_mb.setdefault(actor, [[] for _ in range(TENTHS)])[tenth].append(mb)
+
+    def growth(self) -> dict[str, float]:
+        """Of each one's memory from the second tenth to the last."""
+        return {
+            actor: round(statistics.median(by_tenth[-1]) / statistics.median(by_tenth[1]), 3)
+            for actor, by_tenth in self.memory_mb.items()
+        }
+
+    def faults(self) -> list[str]:
+        """What must not be."""
+        found = [f"{actor} has {ratio} of its memory" for actor, ratio in self.growth().items() if ratio > GROWTH_MAX]
+        if (slower := statistics.median(self.late_ms[-1]) / statistics.median(self.late_ms[1])) > SLOWER_MAX:
+            found.append(f"a turn takes {slower:.2f} of what it took")
+        lost = self.outcomes.total() - self.outcomes["success"]
+        return [*found, f"{lost} turns not right: {dict(self.outcomes)}"] if lost else found
+
+    def table(self) -> str:
+        rows = [
+            ["p50 / p99 ms", *(f"{percentile(one, 50):.0f} / {percentile(one, 99):.0f}" for one in self.late_ms), ""]
+        ]
+        for actor, by_tenth in self.memory_mb.items():
+            rows.append([f"{actor}, MB", *(f"{statistics.median(one):.1f}" for one in by_tenth), self.growth()[actor]])
+        return markdown(["", *(f"{number}." for number in range(1, TENTHS + 1)), "last / 2."], rows)
+
+
+async def _person(soak: Soak, door: Bus, number: int) -> None:
+    session_id, period_s = None, SESSIONS / soak.rate
+    for count in itertools.count():
+        due = soak.began + (count + number / SESSIONS) * period_s
+        if due >= soak.began + soak.seconds:
+            return
+        await asyncio.sleep(max(0.0, due - time.monotonic()))
+        tenth = soak.tenth
+        turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
+        try:
+            result = await process_turn(door, turn, timeout_s=DEADLINE_S, retry_interval_s=0.2)
+        except RuntimeFault as fault:
+            soak.outcomes[fault.code] += 1
+            continue
+        session_id = result.session_id
+        soak.outcomes[result.outcome] += 1
+        soak.late_ms[tenth].append((time.monotonic() - due) * 1000)
+
+
+async def _events(soak: Soak, found: Cluster, directory: Path, far: list[FarWorker], every_s: float) -> None:
+    """What happens, one after the other."""
+
+    def join() -> None:
+        far.append(FarWorker(directory / str(len(far)), ["join", token_of(found), "--slots", "4"]).works())
+
+    def end(number: signal.Signals) -> None:
+        far[-1].signal(number)
+        far[-1].ended()
+
+    def strike(actor: str) -> None:
+        eventually(lambda: found.is_up(actor))
+        found.kill(actor)
+
+    happenings = (
+        ("joined", join),
+        ("executor killed", lambda: strike("ho1/2")),
+        ("worker killed", lambda: end(signal.SIGKILL)),
+        ("joined", join),
+        ("supervisor killed", lambda: strike("ho2/2")),
+        ("worker drained", lambda: end(signal.SIGTERM)),
+    )
+    for name, happen in itertools.cycle(happenings):
+        await asyncio.sleep(every_s)
+        if soak.is_over:
+            return
+        await asyncio.to_thread(happen)
+        soak.happened[name] += 1
+
+
+async def _watched(soak: Soak, found: Cluster) -> None:
+    while not soak.is_over:
+        await asyncio.to_thread(soak.sample, found)
+        await asyncio.sleep(soak.seconds / TENTHS / 6)
+
+
+async def soaked(found: Cluster, directory: Path, far: list[FarWorker], given: Any) -> Soak:
+    """The whole of it."""
+    rate = given.rate or (await measure(found, 10))["turns_per_s"] / 2
+    async with connected(found.place, "door") as door:
+        soak = Soak(rate, given.minutes * 60, time.monotonic())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_events(soak, found, directory, far, given.every))
+            group.create_task(_watched(soak, found))
+            for number in range(SESSIONS):
+                group.create_task(_person(soak, door, number))
+    return soak
+
+
+def main() -> int:
+    parser = arguments(__doc__, write=True)
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, help="turns a second; without it half of what is reached")
+    parser.add_argument("--every", type=float, default=20.0, help="seconds between two happenings")
+    given = parser.parse_args()
+    before = this_machine()
+    words = ("--listen", "127.0.0.1:0", "--scale", "ho1=2", "--scale", "ho2=2")
+    with temporary("soak") as directory, cluster(SETTINGS, *words) as found, workers(directory / "far") as far:
+        soak = asyncio.run(soaked(found, directory / "far", far, given))
+        faults = soak.faults() + found.defects()
+        verdict = found.record_verdict()
+    faults += [] if verdict == "ok" else [f"the record: {verdict}"]
+    what = ", ".join(f"{count} times {name}" for name, count in soak.happened.items())
+    how = f"{given.minutes:g} minutes, {soak.rate:.1f} turns/s, {dict(soak.outcomes)}; {what}; the record: {verdict}"
+    print(how)
+    figures = {
+        "machine": measured_on(before),
+        "faults": faults,
+        "how": how,
+        "growth": soak.growth(),
+        "table": soak.table(),
+    }
+    return concluded(given, soak.table(), faults, results=RESULTS, figures=figures, name="soak", how=how)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
