@@ -25,7 +25,7 @@ READS: dict[str, frozenset[str]] = {
     "launcher": _EVERYTHING,
     "ledger": _EVERYTHING,
     "ho2": frozenset({SESSION, "ho2m", "ho1m", "prompts"}),  # prompts: the texts that its journal names by ref
-    "ho1": frozenset({"ho1m", "prompts"}),  # its bodies by ref alone (BY_REF): a receipt, and the answer that it names
+    "ho1": frozenset({"ho1m"}),  # its bodies one by one alone (BY_REF): receipts
     "gateway": frozenset({"prompts"}),
     "ho3": frozenset({"signals", "overlays"}),
     "host": frozenset({SESSION}),
@@ -34,7 +34,7 @@ READS: dict[str, frozenset[str]] = {
 """role -> streams whose entries and bodies it reads. A role without a line (door, broker) reads nothing."""
 
 BY_REF: dict[str, dict[str, frozenset[str]]] = {
-    "ho1": {"ho1m": frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"}), "prompts": frozenset({"PROMPT_RECEIVED"})},
+    "ho1": {"ho1m": frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"})},
     "gateway": {"ho1m": frozenset({"WO_COMPLETED"}), "governance": frozenset({"TURN_IMAGE"})},  # images
 }
 """role -> stream -> event types whose bodies it gets one by one alone, by exact id, once key or ref: never a page."""

@@ -70,7 +70,7 @@ class Executor(Actor):
         self._config = snapshot.config
         self._tools = tools
         self._specs = tool_specs
-        self._at_work: dict[str, asyncio.Future[None]] = {}
+        self._at_work: dict[str, asyncio.Future[Receipt | None]] = {}  # None: it failed to give one
         self._begun: set[str] = set()
         self._is_stopping = False
         self._counters = {"completed": 0, "failed": 0, "replayed": 0}
@@ -133,25 +133,27 @@ class Executor(Actor):
         moved(order.wo_id, order.state, "executing", "ho1")
         is_repeat = message.attempt > 1 or call.attempt > 1
         while order.wo_id in self._at_work:
-            await asyncio.shield(self._at_work[order.wo_id])
+            if (given := await asyncio.shield(self._at_work[order.wo_id])) is not None:
+                return given
             is_repeat = True
         # Not everybody who delivers an order again says so: an end of it may be on its way from here, or kept.
         is_repeat = is_repeat or order.wo_id in self._begun or self._ends.keeps(order.wo_id)
-        at_work = asyncio.get_running_loop().create_future()
-        self._at_work[order.wo_id] = at_work
+        at_work: asyncio.Future[Receipt | None] = asyncio.get_running_loop().create_future()
+        self._at_work[order.wo_id], receipt = at_work, None
         try:
             reserve_s = own_limits.END_RESERVE_MS / 1000
             job = job_of(self._bus, order, call, is_repeat=is_repeat, reserve_s=reserve_s, due_at=message.due_at)
             call.on_attached(job.draft.repeat)
             with job.draft.watched(call.stream if message.stream else None):
-                return await self._answer(job)
+                receipt = await self._answer(job)
+                return receipt
         except RuntimeFault as fault:
             if self._is_in_doubt(order):
                 fault.facts[IN_DOUBT] = True
             raise
         finally:
             del self._at_work[order.wo_id]
-            at_work.set_result(None)
+            at_work.set_result(receipt)
 
     async def read_file(self, message: ReadFile, _call: Call) -> FileText:
         """A file below the roots of an agent, or why not. Raises WorkOrderFault for an unknown configuration."""
@@ -203,26 +205,27 @@ class Executor(Actor):
 
     async def _record(self, job: Job, receipt: Receipt) -> Receipt:
         """The receipt to answer with: ours at once, or the one that won."""
+        is_completed, is_models = receipt.state == "completed", job.order.tool_call is None
+        if is_completed and is_models and job.order.wo_type != "consolidate":  # which has no journal
+            return receipt
         end = self._end_of(job, receipt)
-        if not self._is_pipelined(job, receipt):
+        if not (is_completed and (is_models or self._is_pipelined(job))):
             return await self._ends.record(end)
         self._begun.discard(job.order.wo_id)
         self._ends.submit(end)
         return receipt
 
-    def _is_pipelined(self, job: Job, receipt: Receipt) -> bool:
-        """Whether the receipt is answered while its end record is still on its way.
+    def _is_pipelined(self, job: Job) -> bool:
+        """Whether a tool's output is answered while its end is still on its way into the record.
 
-        So for a model's answer at its first delivery: all of it stands in the gateway's records already, and whoever
-        executes this order again gets the same answer by its call key. So too for the output of an idempotent tool,
-        which the supervisor records with the receipt that it takes, but for files, which stand in this end alone; of
-        any other tool nobody may act on an output that a crash could take back. Another end can only stand if this
+        A model's answer always is: all of it stands in the gateway's records already, whoever executes its order again
+        gets it by its call key, and its end is OrderEnded, its supervisor's. So is the first output of an idempotent
+        tool, which the supervisor records with the receipt that it takes, but for files, which stand in this end alone;
+        of any other tool nobody may act on an output that a crash could take back. Another end can only stand if this
         delivery was given up; then the supervisor has, or gets, another receipt, the broker drops this one as late, and
         this end is kept as WO_LATE. A repeat may have lost to an end that was answered.
         """
-        if job.is_repeat or receipt.state != "completed" or job.said.files:
-            return False
-        return bool(job.usage.received_ids) or all(self._is_idempotent(tool_id) for tool_id in job.usage.tool_ids)
+        return not (job.is_repeat or job.said.files) and all(map(self._is_idempotent, job.usage.tool_ids))
 
     def _is_idempotent(self, tool_id: str) -> bool:
         tool = self._specs.get(tool_id)  # of a server it may be gone again

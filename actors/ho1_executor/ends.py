@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-import structlog
 from msgspec import Struct, field
 
 from hobus.actors.ho1_executor.receipts import (
@@ -17,7 +16,6 @@ from hobus.actors.ho1_executor.receipts import (
     end_entry,
     failed,
     receipt_of,
-    text_ref,
 )
 from hobus.bus.errors import LedgerError, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
@@ -25,7 +23,6 @@ from hobus.bus.messages.ids import end_key
 from hobus.bus.messages.ledger import Ack
 from hobus.bus.messages.work_order import Receipt, WorkOrder
 
-_log = structlog.get_logger("ho1_executor")
 _FOR_NOW = frozenset({"disk_full", "busy", "unavailable"})
 """What passes by itself."""
 
@@ -53,23 +50,9 @@ class OrderEnds:
         self._retry: asyncio.TimerHandle | None = None  # of all that is kept
 
     async def find(self, order: WorkOrder) -> Receipt | None:
-        """The recorded receipt of this order, whoever wrote it; None while it has no end that can be answered with.
-
-        A model's answer may be passed on before its record is durable. Where its gateway died with that, the end names
-        a text that never came into the record: the gateway is asked again, and its next answer counts.
-        """
+        """The recorded receipt of this order, whoever wrote it; None while it has no end that can be answered with."""
         entry = (await self._ledger.lookup(once=[end_key(order.wo_id)], with_bodies=True))[0]
-        if entry is None:
-            return None
-        ref = text_ref(entry)
-        try:
-            text = None if ref is None else await self._ledger.body(ref)
-        except RuntimeFault as fault:
-            if fault.code != "not_found":
-                raise
-            _log.warning("text_of_end_missing", submission_id=entry.submission_id, ref=ref)
-            return None
-        return receipt_of(entry, order, text)
+        return None if entry is None else receipt_of(entry, order)
 
     async def record(self, end: EndWritten) -> Receipt:
         """The end handed over, and the receipt that won, once it is durable; ours if nobody ended this order before.

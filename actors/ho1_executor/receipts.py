@@ -167,7 +167,7 @@ def end_entry(  # noqa: PLR0913 - all that an end says
         order,
         stamp,
         event_type,
-        end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text, said=tuple(told)),
+        end_of(receipt, submission_id, at_us=at_us, has_own_text=has_own_text, said=tuple(told)),
         decision=decision,
         reason=receipt.error.code if receipt.error else "",
         parents=parents,
@@ -202,21 +202,15 @@ def provenance_of(order: WorkOrder) -> Provenance:
     return made_of(Provenance, order, round_seq=round_seq, **own)
 
 
-def text_ref(entry: Entry) -> str | None:
-    """The ref of a text that has to be fetched to rebuild this entry's receipt; None if all of it lies in the entry."""
-    receipt = _receipt_in(entry)
-    if receipt is None or receipt.output_result is None:
-        return None
-    ref = receipt.output_result.text.ref
-    return None if ref is None or _own_body(entry, ref) is not None else ref
-
-
-def receipt_of(entry: Entry, order: WorkOrder, fetched: bytes | None) -> Receipt:
-    """The receipt that an end records, bytes for bytes. `fetched`: the body behind `text_ref`.
+def receipt_of(entry: Entry, order: WorkOrder) -> Receipt | None:
+    """The receipt that an end records, bytes for bytes; None for a model's answer, which its call key brings again.
 
     An end that is not an executor's (a lost order, failed by its supervisor) reads as a failure with the entry's code.
     """
-    receipt = _receipt_in(entry)
+    try:
+        receipt = receipt_in(entry)
+    except ValueError:
+        receipt = None
     if receipt is None:
         code = entry.reason or "execution_error"
         stamp = Stamp(entry.origin, entry.at_us / 1_000_000, monotonic=0.0)
@@ -224,25 +218,13 @@ def receipt_of(entry: Entry, order: WorkOrder, fetched: bytes | None) -> Receipt
     result = receipt.output_result
     if result is None or result.text.ref is None:
         return receipt
-    data = fetched if fetched is not None else _own_body(entry, result.text.ref)
+    if not result.text.ref.startswith(f"{entry.submission_id}/"):
+        return None
+    data = entry.bodies[1] if len(entry.bodies) > 1 else None  # a receipt's own text is the first one
     if data is None:
         raise WorkOrderFault("execution_error", f"the text {result.text.ref} of a recorded receipt is gone")
     text = result.text.model_copy(update={"text": data.decode()})
     return receipt.model_copy(update={"output_result": result.model_copy(update={"text": text})})
-
-
-def _receipt_in(entry: Entry) -> Receipt | None:
-    try:
-        return receipt_in(entry)
-    except ValueError:
-        return None
-
-
-def _own_body(entry: Entry, ref: str) -> bytes | None:
-    submission_id, _, number = ref.rpartition("/")
-    if submission_id != entry.submission_id or int(number) >= len(entry.bodies):
-        return None
-    return entry.bodies[int(number)]
 
 
 # --- TOOL_STARTED -----------------------------------------------------------------------------------------------------

@@ -119,8 +119,18 @@ class ToolStep(Struct, frozen=True):
         ]
 
     async def _claim(self, job: Job, tool: ToolDefinition) -> Receipt | None:
-        """Nothing once this worker holds the durable start, or the receipt of the one that ended the order."""
+        """Nothing once this worker holds the durable start, or the receipt of the one that ended the order.
+
+        Of a tool that only reads and may run again the start is on its way: nothing of it leaves the cluster, its call
+        stands in the order, and whoever overlooks it does no harm.
+        """
         order = job.order
+        if tool.idempotent and not tool.writes and not job.is_repeat:
+            try:
+                self.ledger.submit([start_entry(order, tool, job.stamp(), number=1)], trace=job.trace)
+            except LedgerError as fault:
+                raise StartUnsettled(fault.code, fault.detail, retryable=fault.retryable) from None
+            return None
         starts = await self._starts_of(order.wo_id, tool) if job.is_repeat else []
         while True:
             step = step_after(starts, self.bus.instance)

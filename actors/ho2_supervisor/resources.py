@@ -66,7 +66,7 @@ class Resources(Struct, frozen=True):
         parents, texts = [dispatched_id(receipt.wo_id)], []
         if receipt.output_result is not None and receipt.output_result.text.text:
             texts = [receipt.output_result.text.text]
-        end = end_of(receipt, submission_id, parents, at_us=self._now_us(), has_own_text=bool(texts))
+        end = end_of(receipt, submission_id, at_us=self._now_us(), has_own_text=bool(texts))
         return self.entry(
             event_type, end, submission_id=submission_id, stream="ho1m", texts=texts,
             reason="" if receipt.error is None else receipt.error.code, provenance=provenance,

@@ -2,8 +2,9 @@
 
 HO2 makes an order (planned), records that it sends it (dispatched: WO_DISPATCHED), and ends one that it does not send
 or of which nobody says how it ended. HO1 begins what was dispatched (executing: the record has TOOL_STARTED of a tool
-and PROMPT_SENT of a model's order, and no entry of its own) and ends it (WO_COMPLETED, WO_FAILED). The order itself is
-never changed behind its dispatch: where it stands is what the record has of it, how it ended is its receipt.
+and PROMPT_SENT of a model's order, and no entry of its own) and ends it (WO_COMPLETED, WO_FAILED; of a model's
+answer HO2's OrderEnded tells alone). The order itself is never changed behind its dispatch: where it stands is what the
+record has of it, how it ended is its receipt.
 """
 
 from collections.abc import Mapping

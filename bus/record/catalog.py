@@ -268,10 +268,14 @@ KINDS: tuple[EntryKind, ...] = (
         texts=("the context that the model was shown", "the projection"),
     ),
     # HO1
-    EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _order_of_writer, orders.ToolStarted, once=_starts, is_barrier=True),
+    EntryKind(
+        "TOOL_STARTED", "ho1m", ("ho1",), _order_of_writer, orders.ToolStarted, once=_starts, is_barrier=True,
+        said="A tool call begins; nobody waits for that of one that only reads and may run again.",
+    ),
     EntryKind(
         "WO_COMPLETED", "ho1m", ("ho1", "ho2"), _order_of_writer, orders.OrderEnd, once=_ends_order,
-        texts=("the text of its result", "what its tool told people"), said="An order brought something.",
+        texts=("the text of its result", "what its tool told people"),
+        said="An order brought something; of a model's answer OrderEnded tells alone.",
     ),
     EntryKind(
         "WO_FAILED", "ho1m", ("ho1", "ho2"), _order_of_writer, orders.OrderEnd, once=_ends_order,

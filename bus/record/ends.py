@@ -1,6 +1,6 @@
-"""How an input of a session ended, by the entry that ended it; for HO2, host, command line and drills. Pure.
+"""How an input of a session ended, and how an order, by the entry that ended it; for whoever reads the record. Pure.
 
-Another way to end an input is taught to `end_in`, and to nobody else.
+Another way to end an input is taught to `end_in`, of an order to `order_receipt`, and to nobody else.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from typing import Literal, NamedTuple
 
 from hobus.bus.messages.ids import body_ref
 from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.entry import Entry, WriteEntry
-from hobus.bus.record.journal import Recorded, own_text, result_of
+from hobus.bus.record.journal import Recorded, own_text, recorded, result_of
+from hobus.bus.record.payloads.orders import receipt_in
 from hobus.bus.record.session_facts import RUN_ENDS, SessionFact
 
+OF_EXECUTORS = frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"})
+"""Ends of orders beside their journals."""
 ENDS = RUN_ENDS | {"TurnDegraded"}
 """Event types that say what became of an input; the last one is the host's."""
 
@@ -76,3 +80,17 @@ def result_or_none(body: bytes) -> TurnResult | None:
         return result_of(body)
     except ValueError:
         return None
+
+
+def order_receipt(entry: Entry | WriteEntry) -> Receipt | None:
+    """The receipt with which an order ended, its text blank where it has a ref; None where it was erased.
+
+    Raises ValueError for what is no end of an order.
+    """
+    if entry.event_type in OF_EXECUTORS:
+        return receipt_in(entry)
+    if entry.event_type != "OrderEnded":
+        raise ValueError(f"{entry.submission_id} is no end of an order")
+    ended = recorded(entry)
+    said = None if ended is None else ended.event.event
+    return Receipt.model_validate(said.receipt) if isinstance(said, events.OrderEnded) else None

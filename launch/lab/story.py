@@ -10,7 +10,7 @@ from hobus.bus.broker.tap_record import TapRecord
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import ExecuteWorkOrder
-from hobus.bus.record.ends import ENDS
+from hobus.bus.record.ends import ENDS, order_receipt
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import ToolStarted
 from hobus.launch.cluster.run_file import ChildRow
@@ -108,12 +108,14 @@ def outcome_of_order(wo_id: str, evidence: TurnEvidence) -> list[str]:
     Raises Unproved unless it was delivered again, ended once by its second executor, and its turn fully answered once.
     """
     of_order = [one for one in evidence.entries if one.provenance.work_order_id == wo_id]
-    ends = [one for one in of_order if one.event_type in _ORDER_ENDS and not one.reason]
+    ends = [
+        receipt for one in of_order if one.event_type == "OrderEnded" and (receipt := order_receipt(one)) is not None
+    ]
     calls = sum(one.event_type == "PROMPT_SENT" for one in of_order)
     answers = [one.event_type for one in evidence.entries if one.event_type in ENDS]
     deliveries = sum(one.message_id.startswith(wo_id) for one in evidence.deliveries)
     order = short(wo_id)
-    if len(ends) != 1 or ends[0].origin == evidence.kill.instance:
+    if len(ends) != 1 or ends[0].executed_by == evidence.kill.instance:
         raise Unproved(f"order {order} has {len(ends)} ends")
     if answers != ["RunCompleted"]:
         raise Unproved(f"the question has {len(answers)} answers")
@@ -121,7 +123,7 @@ def outcome_of_order(wo_id: str, evidence: TurnEvidence) -> list[str]:
         raise Unproved(f"order {order} was delivered {deliveries} times")
     times = "once" if calls == 1 else f"{calls} times"
     return [
-        f"order {order} was delivered {deliveries} times and ended once, by {ends[0].origin}",
+        f"order {order} was delivered {deliveries} times and ended once, by {ends[0].executed_by}",
         f"the model was called {times} for it: a call under way is joined, a recorded answer is used again",
         "your question has one answer, and it is a full one: nothing was lost that somebody had written down",
     ]

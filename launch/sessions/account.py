@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.work_order import Receipt, ToolCall
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import is_session_stream
-from hobus.bus.record.ends import ENDS, end_in, why_failed
+from hobus.bus.record.ends import ENDS, OF_EXECUTORS, end_in, why_failed
 from hobus.bus.record.journal import Recorded, own_text, recorded
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.memory import SignalLogged
@@ -40,6 +41,7 @@ TOLD = {
     "WO_COMPLETED": "{who} ends order {order}",
     "WO_FAILED": "{who} ends order {order} as failed: {reason}",
     "WO_LATE": "{who} ends order {order} too late: it counts no more",
+    "OrderEnded": "{who} takes the answer to order {order}",
     "HostCommandReceived": "a command is recorded",
     "HostCommandApplied": "the command is applied",
     "HostCommandRejected": "the command is refused",
@@ -146,7 +148,11 @@ def moments_in(entries: Iterable[Entry]) -> list[Moment]:
     """What these entries tell, in their order; what a reader need not know is left out."""
     found: list[Moment] = []
     signals: list[Moment] = []
+    entries = list(entries)
+    told_elsewhere = {entry.provenance.work_order_id for entry in entries if entry.event_type in OF_EXECUTORS}
     for entry in entries:
+        if entry.event_type == "OrderEnded" and entry.provenance.work_order_id in told_elsewhere:
+            continue
         moment = _moment(entry)
         if moment is not None:
             (signals if entry.event_type == "HO3_SIGNAL" else found).append(moment)
@@ -237,10 +243,8 @@ def _of_event(taken: Recorded) -> str:
             return _quoted(own_text(taken, ref))
         case events.TookOver(tenure=tenure):
             return f"tenure {tenure}"
-        case events.OrderDispatched(order={"tool_call": {"tool_id": tool_id, "arguments": arguments}}):
-            return f"tool {_call(str(tool_id), arguments)}"
-        case events.OrderDispatched(wo_type=wo_type):
-            return wo_type
+        case events.OrderDispatched() | events.OrderEnded():
+            return _of_an_order(event)
         case events.HostCommandReceived(command=command, principal=principal, door=door):
             words = f"{command.command.kind.lower()} {_quoted(about(command, taken))}".rstrip()
             return f"{words}, by {SaidBy(principal, door)}"
@@ -254,6 +258,22 @@ def _of_event(taken: Recorded) -> str:
             return f"the run waits for approval of {', '.join(held)}"
         case _:
             return _of_end(taken)
+
+
+def _of_an_order(event: events.OrderDispatched | events.OrderEnded) -> str:
+    match event:
+        case events.OrderDispatched(order={"tool_call": {"tool_id": tool_id, "arguments": arguments}}):
+            return f"tool {_call(str(tool_id), arguments)}"
+        case events.OrderDispatched(wo_type=wo_type):
+            return wo_type
+        case events.OrderEnded():
+            output = Receipt.model_validate(event.receipt).output_result
+            return _asked_for(output.tool_calls if output is not None else ())
+
+
+def _asked_for(calls: Sequence[ToolCall]) -> str:
+    said = ", ".join(_call(one.tool_id, one.arguments) for one in calls)
+    return said and f"the model asks for {said}"
 
 
 def _of_end(taken: Recorded) -> str:
@@ -311,7 +331,7 @@ def _of_order(end: OrderEnd, entry: Entry) -> str:
     if end.failure is not None:
         return _line(end.failure)
     if end.tool_calls:
-        return f"the model asks for {', '.join(_call(one.tool_id, one.arguments) for one in end.tool_calls)}"
+        return _asked_for(end.tool_calls)
     own = entry.bodies[1] if end.text == "own" and len(entry.bodies) > 1 else None
     return "" if own is None else _line(own.decode("utf-8", "replace"))
 

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 from hobus.bus.messages.base import unpack
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record.catalog import read_body
+from hobus.bus.record.ends import order_receipt
 from hobus.launch.sessions.provenance import Configuration
 
 ERASED = "(erased, or not in this record)"
@@ -56,6 +58,14 @@ def body_of(entry: Entry, number: int = 0) -> Any:
     """The typed body, the payload first; None for what has none, was erased, or is of another version."""
     try:
         return read_body(entry, number) if len(entry.bodies) > number else None
+    except ValueError:
+        return None
+
+
+def receipt_of(entry: Entry) -> Receipt | None:
+    """The receipt with which an order ended; None for another entry, or where it was erased."""
+    try:
+        return order_receipt(entry)
     except ValueError:
         return None
 

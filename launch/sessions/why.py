@@ -21,7 +21,6 @@ from hobus.bus.record.payloads.orders import (
     ContextAssembled,
     ContextBeside,
     FragmentTrace,
-    OrderEnd,
     QualityGate,
     StageTrace,
 )
@@ -29,14 +28,14 @@ from hobus.bus.record.payloads.prompts import PromptSent
 from hobus.bus.record.session_facts import RunRequested
 from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS
 from hobus.launch.sessions.account import short
-from hobus.launch.sessions.evidence import Evidence, body_of
+from hobus.launch.sessions.evidence import Evidence, body_of, receipt_of
 from hobus.launch.sessions.provenance import Configuration, Used, named_by_run, used_in
 from hobus.launch.sessions.why_failed import FailureSeen, WaitSeen, event_of, failures_in, orders_of_type, waits_in
 from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_shown
 from hobus.launch.sessions.why_prompts import PromptShown, ShownStretch, prompt_shown, with_learned
 
 _SPANS = {
-    "WO_DISPATCHED": ("order", ("WO_COMPLETED", "WO_FAILED", "WO_LATE")),
+    "WO_DISPATCHED": ("order", ("WO_COMPLETED", "WO_FAILED", "WO_LATE", "OrderEnded")),
     "PROMPT_SENT": ("model", ("PROMPT_RECEIVED", "PROMPT_FAILED")),
     "TOOL_STARTED": ("tool", ("WO_COMPLETED", "WO_FAILED", "WO_LATE")),
 }
@@ -161,8 +160,8 @@ def _classification(turn: Sequence[Entry]) -> tuple[Entry | None, dict[str, Any]
         if isinstance(said := body_of(one), PromptSent) and CLASSIFICATION in said.domain_tags
     }
     for one in turn:
-        if one.provenance.work_order_id in orders and isinstance(said := body_of(one), OrderEnd):
-            return one, said.parsed
+        if one.provenance.work_order_id in orders and (receipt := receipt_of(one)) is not None:
+            return one, receipt.output_result and receipt.output_result.parsed
     return None, None
 
 

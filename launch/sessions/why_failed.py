@@ -17,7 +17,7 @@ from hobus.bus.record.journal import Recorded, own_text, recorded
 from hobus.bus.record.payloads.orders import OrderEnd
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptRejected
 from hobus.launch.sessions.account import short
-from hobus.launch.sessions.evidence import body_of
+from hobus.launch.sessions.evidence import body_of, receipt_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,8 +137,9 @@ def waits_in(turn: Sequence[Entry]) -> tuple[WaitSeen, ...]:
     commands: dict[str, tuple[Entry, Approve | Deny, str]] = {}
     tools: dict[str, str] = {}  # of the model's newest answer that asks for any
     for entry in turn:
-        if isinstance(said := body_of(entry), OrderEnd) and said.tool_calls:
-            tools = {call.call_id: call.tool_id for call in said.tool_calls}
+        output = None if (receipt := receipt_of(entry)) is None else receipt.output_result
+        if output is not None and output.tool_calls:
+            tools = {call.call_id: call.tool_id for call in output.tool_calls}
         match event_of(entry) if is_session_stream(entry.stream) else None:
             case events.RunRequested(run_overrides=settings) if settings is not None and settings.calls_tool:
                 tools = {"001": settings.calls_tool}

@@ -14,11 +14,11 @@ from hobus.bus.messages.work_order import Segment, ToolCall
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
-    "ledger_writes": (12, 17),
-    "commits": (7, 10),
-    "entries": (26, 38),
-    "record_bytes": (18_640, 26_010),
-    "wire_bytes": (80_033, 113_910),
+    "ledger_writes": (9, 13),
+    "commits": (6, 9),
+    "entries": (24, 35),
+    "record_bytes": (17_736, 24_600),
+    "wire_bytes": (78_697, 111_811),
     "validations": (18, 27),
     "model_copies": (39, 47),
 }

@@ -17,6 +17,7 @@ import pytest
 from bench.cluster import Cluster, eventually
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus.messages.session import Approve, Cancel
+from hobus.bus.record.ends import order_receipt
 from hobus.launch.cluster.client import connected
 from tests.process.mcp_servers import ROOT, configure, everything_server, http, scripted, stdio, use
 from tests.sessions import Person, held_calls, stands_still
@@ -199,7 +200,8 @@ def test_a_worker_on_another_host(cluster: Cluster, tmp_path: Path):
             assert ran <= workers_of
             (row,) = [row for row in tools_of(cluster)["tools"] if row["tool_id"] == f"{name}__effect"]
             assert {worker.partition("@")[0] for worker in row["workers"]} == workers_of
-        assert "ho1/remote-1" in [entry.origin.partition("@")[0] for entry in cluster.entries("WO_COMPLETED")]
+        ended = [order_receipt(entry) for entry in cluster.entries("OrderEnded")]
+        assert "ho1/remote-1" in [one.executed_by.partition("@")[0] for one in ended if one is not None]
 
 
 def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(cluster: Cluster, tmp_path: Path):

@@ -40,6 +40,7 @@ from hobus.bus.messages.control import (
 )
 from hobus.bus.messages.failure import Failure
 from hobus.bus.record.catalog import read_body
+from hobus.bus.record.ends import order_receipt
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import workers_in
 from hobus.launch.cluster import identity
@@ -85,8 +86,8 @@ class Site:
 
     def ends_by(self, name: str) -> list[str]:
         """Orders that this worker ended."""
-        found = self.cluster.entries("WO_COMPLETED", "WO_FAILED")
-        return [entry.submission_id for entry in found if entry.origin.startswith(f"{name}@")]
+        found = [order_receipt(entry) for entry in self.cluster.entries("OrderEnded")]
+        return [one.wo_id for one in found if one is not None and one.executed_by.startswith(f"{name}@")]
 
 
 @pytest.fixture

@@ -25,12 +25,15 @@ from hobus.bus.record.payload import payload_in
 ToldPeople = Literal["printed", "traceback"]
 
 _ANSWER = "PROMPT_RECEIVED:"
-_NO_TEXT, _OWN_TEXT, _LAST_ANSWER = "", "own", "answer"
+_NO_TEXT, _OWN_TEXT = "", "own"
 _NOTHING = OutputResult()
 
 
 class ToolStarted(NamedTuple):
-    """TOOL_STARTED: a tool call begins; its arguments stand in the order."""
+    """TOOL_STARTED: a tool call begins; its arguments stand in the order.
+
+    Nobody waits for that of a tool that only reads and may run again.
+    """
 
     tool_id: Annotated[str, Meta(description="name of the tool")]
     idempotent: Annotated[bool, Meta(description="whether it may run again")]
@@ -46,7 +49,7 @@ class OrderEnd(NamedTuple):
     failure: Annotated[str | None, Meta(description="why it failed, no prompt text; None: it was completed")] = None
     text: Annotated[
         str,
-        Meta(description="its text; empty: none; own: body 1; answer: body 1 of the last parent; else a ref"),
+        Meta(description="its text; empty: none; own: body 1; else a ref"),
     ] = _NO_TEXT
     text_name: Annotated[str, Meta(description="what prompt packs call it")] = ""
     finish_reason: Annotated[str, Meta(description="why the model stopped")] = ""
@@ -77,16 +80,15 @@ def files_in(entry: Entry) -> list[tuple[ToolFile, bytes | None]]:
     return list(zip(files, entry.bodies[2:], strict=False))
 
 
-def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
+def end_of(
     receipt: Receipt,
     submission_id: str,
-    parents: Sequence[str],
     *,
     at_us: int,
     has_own_text: bool = False,
     said: tuple[ToldPeople, ...] = (),
 ) -> OrderEnd:
-    """What an entry of this id, these parents and this time says of a receipt; `has_own_text`: its body 1."""
+    """What an entry of this id and this time says of a receipt; `has_own_text`: its body 1."""
     result = receipt.output_result or _NOTHING
     is_writer = submission_id.endswith(f":{by_writer(receipt.wo_id, receipt.executed_by)}")
     is_now = iso(at_us / 1_000_000) == receipt.completed_at
@@ -95,7 +97,7 @@ def end_of(  # noqa: PLR0913 - a receipt, and what its entry says beside it
         step_epoch=receipt.fence.step_epoch,
         used=receipt.cost,
         failure=None if receipt.state == "completed" else "" if receipt.error is None else receipt.error.message,
-        text=_OWN_TEXT if has_own_text else _text_of(result.text.ref, parents),
+        text=_OWN_TEXT if has_own_text else result.text.ref or _NO_TEXT,
         text_name=result.text.name,
         finish_reason=result.finish_reason,
         tool_calls=tuple(result.tool_calls),
@@ -147,19 +149,8 @@ def receipt_in(entry: Entry | WriteEntry) -> Receipt | None:
     )
 
 
-def _text_of(ref: str | None, parents: Sequence[str]) -> str:
-    if ref is None:
-        return _NO_TEXT
-    is_answer = bool(parents) and parents[-1].startswith(_ANSWER) and ref == body_ref(parents[-1], 1)
-    return _LAST_ANSWER if is_answer else ref
-
-
 def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
-    ref: str | None = end.text or None
-    if end.text == _OWN_TEXT:
-        ref = body_ref(entry.submission_id, 1)
-    elif end.text == _LAST_ANSWER:
-        ref = body_ref(entry.parents[-1], 1) if entry.parents else None
+    ref = body_ref(entry.submission_id, 1) if end.text == _OWN_TEXT else end.text or None
     return OutputResult(
         text=Segment(name=end.text_name, ref=ref, files=with_refs(end.files, entry.submission_id)),
         parsed=end.parsed,

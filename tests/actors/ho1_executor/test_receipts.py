@@ -16,7 +16,6 @@ from hobus.actors.ho1_executor.receipts import (
     failed,
     provenance_of,
     receipt_of,
-    text_ref,
 )
 from hobus.bus.errors import WorkOrderFault
 from hobus.bus.messages.base import pack
@@ -64,7 +63,7 @@ def test_what_a_tool_told_people_stands_behind_its_end_and_in_no_receipt(event_t
     assert said_in(stored(entry, bodies=[*entry.bodies[:-1], None])) == {"printed": "looked in vain\n"}
     assert said_in(stored(end_entry(order(), receipt, HERE, parents=["p"]))) == {}
     if event_type != "WO_LATE":
-        assert receipt_of(stored(entry), order(), None) == receipt
+        assert receipt_of(stored(entry), order()) == receipt
 
 
 def test_a_text_with_a_ref_is_not_stored_again() -> None:
@@ -105,9 +104,7 @@ def test_the_round_is_read_off_the_order_id(wo_id: str, round_seq: int) -> None:
     "result",
     [
         OutputResult(text=Segment(name="001", text="out ä"), truncated=True),
-        OutputResult(
-            text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="out ä"), parsed={"z": 1, "a": [1.5]}
-        ),
+        OutputResult(text=Segment(name="answer"), parsed={"z": 1, "a": [1.5]}),
         OutputResult(tool_calls=[ToolCall(call_id="001", tool_id="t", arguments={"z": 1, "a": None})]),
     ],
 )
@@ -115,16 +112,23 @@ def test_a_rebuilt_receipt_has_the_same_bytes(result: OutputResult) -> None:
     """Whoever asks again gets the winner's bytes, key order of a model's document included."""
     receipt = completed(order(), result, OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
-    fetched = "out ä".encode() if text_ref(entry) else None
-    assert pack(receipt_of(entry, order(), fetched).model_dump()) == pack(receipt.model_dump())
+    rebuilt = receipt_of(entry, order())
+    assert rebuilt is not None
+    assert pack(rebuilt.model_dump()) == pack(receipt.model_dump())
+
+
+def test_a_models_answer_is_asked_for_anew() -> None:
+    """Its text stands with the gateway's record alone, whose call key brings it again."""
+    result = OutputResult(text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="out"))
+    receipt = completed(order(), result, OrderUsage(started=0.0), HERE)
+    assert receipt_of(stored(end_entry(order(), receipt, HERE, parents=[])), order()) is None
 
 
 def test_a_failed_receipt_is_rebuilt() -> None:
     """Failures are answered again like successes."""
     receipt = failed(order(), "cancelled", "the request was cancelled", OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
-    assert text_ref(entry) is None
-    assert receipt_of(entry, order(), None) == receipt
+    assert receipt_of(entry, order()) == receipt
 
 
 def test_a_text_that_was_erased_is_said_to_be_gone() -> None:
@@ -133,7 +137,7 @@ def test_a_text_that_was_erased_is_said_to_be_gone() -> None:
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
     gone = entry._replace(bodies=[entry.bodies[0], None])
     with pytest.raises(WorkOrderFault):
-        receipt_of(gone, order(), None)
+        receipt_of(gone, order())
 
 
 @pytest.mark.parametrize("bodies", [[], [None], [pack({"error": "lost"})], [b"\xc1"]])
@@ -143,7 +147,7 @@ def test_an_end_by_somebody_else_reads_as_a_failure_with_its_code(bodies: list[b
     entry = stored(
         end_entry(order(), receipt, HERE, parents=[]), bodies=bodies, reason="deadline_exceeded", origin="ho2/1@b"
     )
-    made = receipt_of(entry, order(), None)
+    made = receipt_of(entry, order())
     assert (made.state, made.executed_by, made.completed_at) == ("failed", "ho2/1@b", "2023-11-14T22:13:20.250000Z")
     assert made.error is not None
     assert made.error.code == "deadline_exceeded"
@@ -155,7 +159,7 @@ def test_a_late_end_has_no_key_and_names_the_winner() -> None:
     late = end_entry(order(), receipt, HERE, parents=["WO_FAILED:w"], is_late=True)
     assert (late.event_type, late.once, late.parents) == ("WO_LATE", None, ["WO_FAILED:w"])
     assert late.bodies[1:] == [b"out"]
-    assert receipt_of(stored(late), order(), None).output_result == receipt.output_result.model_copy(  # type: ignore[union-attr]
+    assert receipt_of(stored(late), order()).output_result == receipt.output_result.model_copy(  # type: ignore[union-attr]
         update={"text": Segment(ref=f"{late.submission_id}/1", text="out")}
     )
 

@@ -194,7 +194,7 @@ def test_an_idempotent_call_runs_again_under_its_next_key() -> None:
 
 
 def test_an_idempotent_call_survives_more_deaths_than_a_page_of_look_ups() -> None:
-    """Each try has its key, however many workers went before."""
+    """Each try has its key, however many workers went before; of the first one nobody had waited for the start."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
 
@@ -213,7 +213,7 @@ def test_an_idempotent_call_survives_more_deaths_than_a_page_of_look_ups() -> No
 
         assert made.world.run(main()).state == "completed"
         keys = [entry.once for entry in made.world.run(made.entries())]
-        assert keys == [*(f"start:{WO}/{number}" for number in range(1, 8)), f"end:{WO}"]
+        assert keys == [*(f"start:{WO}/{number}" for number in range(1, 7)), f"end:{WO}"]
 
 
 @pytest.mark.parametrize("tool_id", [SAFE, ONCE])
@@ -228,6 +228,7 @@ def test_a_call_in_flight_elsewhere_is_waited_for(tool_id: str) -> None:
             loop = asyncio.get_running_loop()
             first = loop.create_task(made.execute(tool_order(tool_id)))
             await made.until(lambda: bool(effects.runs))
+            await made.ho2.sleep(0.1)  # nobody waits for the start of the one that may run again
             second = loop.create_task(made.execute(tool_order(tool_id), attempt=2, message_id="again"))
             await made.ho2.sleep(1.0)
             assert not second.done()

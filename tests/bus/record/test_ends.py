@@ -5,7 +5,7 @@ import pytest
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.catalog import KINDS, SESSION
-from hobus.bus.record.ends import ENDS, End, end_in, reply_in, result_in
+from hobus.bus.record.ends import ENDS, End, end_in, order_receipt, reply_in, result_in
 from hobus.bus.record.journal import Recorded, pack_result
 from hobus.bus.record.session_facts import RUN_ENDS
 from tests.bus.record import journal_samples as samples
@@ -77,3 +77,14 @@ def test_the_reply_is_its_own_text_or_that_of_the_result() -> None:
     assert reply_in(taken("RunCompleted", b"", b"shown"), answered, RESULT) == "shown"
     assert reply_in(taken("RunCompleted", b""), answered._replace(reply_ref="elsewhere/1"), RESULT) == RESULT.response
     assert reply_in(taken("RunCompleted", None, None), answered, None) is None
+
+
+def test_the_receipt_of_an_order_is_read_from_its_journal_too() -> None:
+    """None where it was erased; another entry of a journal is refused."""
+    ended = samples.entry("OrderEnded")
+    receipt = order_receipt(ended)
+    assert receipt is not None
+    assert (receipt.wo_id, receipt.state) == (samples.WO, "completed")
+    assert order_receipt(ended._replace(bodies=[])) is None
+    with pytest.raises(ValueError, match="no end of an order"):
+        order_receipt(samples.entry("OrderDispatched"))

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.ledger import session_stream
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.record.journal import pack_event, pack_result
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import ToolStarted
-from hobus.bus.record.session_facts import RunCompleted, SessionEvent, TurnDegraded
+from hobus.bus.record.session_facts import OrderEnded, RunCompleted, SessionEvent, TurnDegraded
 from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.lab.story import (
     Kill,
@@ -48,7 +49,8 @@ def delivery(sequence, worker, at_ms, attempt, **changed):
 
 def ended(sequence, event, at_ms, name, *bodies, once):
     """The entry of an event that ends the input, as its writer packs it."""
-    said = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
+    run_id = RunId(session_id=SESSION, run_seq=1)
+    said = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event, run_id=run_id)
     made = entry(sequence, event.kind, at_ms, name, once=once, bodies=[b"", *bodies])
     made.stream, made.at_us, made.provenance.agent_id = session_stream(SESSION), made.ledger_at_us, ""
     made.bodies[0] = pack_event(said, made.submission_id, made.at_us)
@@ -169,12 +171,13 @@ def test_only_orders_that_were_handed_over_count():
     assert short(WO) == "1.2.2.001"
 
 
-def by(origin, one):
-    """The same entry, written by somebody else."""
-    return SimpleNamespace(**vars(one) | {"origin": origin})
+def ended_by(worker, sequence=7):
+    """The end of the order in its journal."""
+    receipt = {"state": "completed", "cost": {}, "executed_by": worker, "completed_at": AT}
+    return ended(sequence, OrderEnded(wo_id=WO, receipt=receipt, at=AT), 40, WO, once=None)
 
 
-ORDER = replace(EVIDENCE, entries=[*ENTRIES[:6], by("ho1/1@b", ENTRIES[6]), ENTRIES[7]])
+ORDER = replace(EVIDENCE, entries=[*ENTRIES[:6], ended_by("ho1/1@b"), ENTRIES[7]])
 
 
 def test_an_order_that_was_delivered_again_and_ended_once_is_said_to_be():
@@ -189,9 +192,9 @@ def test_an_order_that_was_delivered_again_and_ended_once_is_said_to_be():
     [
         {"entries": ORDER.entries[:-1]},
         {"entries": [*ORDER.entries, entry(110, "TurnDegraded", 900)]},
-        {"entries": [*ORDER.entries, entry(110, "WO_FAILED", 900)]},
+        {"entries": [*ORDER.entries, ended_by("ho1/1@b", 110)]},
         {"deliveries": ORDER.deliveries[:1]},
-        {"entries": ENTRIES},
+        {"entries": [*ENTRIES, ended_by("ho2/1@a")]},
     ],
     ids=["no answer", "two answers", "two ends", "never redelivered", "ended by the dead"],
 )

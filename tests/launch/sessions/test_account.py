@@ -76,6 +76,19 @@ def test_a_tool_is_told_with_its_arguments_and_its_result_cut():
     assert len(line) < 200 and "characters)" in line and "\x1b" not in line and "\n" not in line
 
 
+def test_an_answer_is_told_by_who_took_it_where_its_executor_wrote_no_end():
+    """Once: of a tool, or of what failed, the executor's end tells, or that of a lost order."""
+    written = Written().run()
+    asked = {"output_result": {"tool_calls": [{"call_id": "001", "tool_id": "t", "arguments": {"a": 1}}]}}
+    whole = {"state": "completed", "cost": {}, "executed_by": "ho1/1@a", "completed_at": AT}
+    written.add(events.OrderEnded(wo_id=WO, receipt=whole | asked, at=AT))
+    about = Provenance(session_id=SESSION, run_seq=1, work_order_id=WO)
+    entry = written.entries[-1]._replace(provenance=about)
+    (line,) = told(entry)
+    assert line.startswith('ho2/1 takes the answer to order 1.2.1: the model asks for t {"a": 1} (#')
+    assert [line for line in told(entry, beside("WO_FAILED")) if "answer" in line] == []
+
+
 def test_what_the_journal_says_is_told():
     """Question, order, command and its refusal, steer, standstill, end."""
     written = Written().run(text="hello\nyou")
