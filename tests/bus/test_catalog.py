@@ -46,6 +46,7 @@ def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
         "broker.instance_lost",
         "broker.lane_frame",
         "broker.revoke_key",
+        "broker.rotate_key",
         "broker.service_given_up",
         "broker.use_snapshot",
         "ho2.consolidate",
