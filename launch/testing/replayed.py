@@ -32,7 +32,7 @@ _FUNCTION = """
 
 def with_replayed(agents: Sequence[Agent], directory: Path, answers: Path) -> list[Agent]:
     """The agents, whose functions look into this file first; they stand in a module of this directory."""
-    functions = {one.__name__: one for agent in agents for one in agent.tools if not isinstance(one, str)}
+    functions = {one.__name__: one for agent in agents for one in agent.tools if not isinstance(one, str | Agent)}
     text = _MODULE
     for name, function in functions.items():
         is_async = iscoroutinefunction(function)
@@ -45,7 +45,10 @@ def with_replayed(agents: Sequence[Agent], directory: Path, answers: Path) -> li
     made = vars(module_of(module))
 
     def known(tools: Sequence[Any]) -> list[Any]:
-        return [one if isinstance(one, str) else made[one.__name__] for one in tools]
+        named = [
+            one.agent_id if isinstance(one, Agent) else one for one in tools
+        ]  # in the cluster it is another object
+        return [one if isinstance(one, str) else made[one.__name__] for one in named]
 
     return [
         replace(

@@ -210,6 +210,26 @@ def test_a_script(hobus_cluster):
     assert "-user: Use tides for Brest" in said and "+user: Use tides for Calais" in said
 
 
+@pytest.mark.parametrize("backend", ["processes", "simulated"])
+def test_an_agent_that_is_a_tool_is_asked_in_a_turn_of_its_own(tmp_path: Path, backend: str) -> None:
+    """Both take their answers from the one script, in the order in which they ask."""
+    module = """
+from hobus import Agent
+from hobus.testing import ScriptedModel, call
+
+desk = Agent("desk", instructions="You know the weather.")
+lead = Agent("lead", instructions="Ask the desk.", tools=[desk])
+hobus_agents = [lead, desk]
+
+
+def test_it(hobus_cluster):
+    hobus_cluster.use(ScriptedModel([call("DESK", task="Paris?"), "Sunny.", "The desk says: sunny."]))
+    assert hobus_cluster.ask("Weather in Paris?", agent="lead").text == "The desk says: sunny."
+"""
+    code, said = pytest_in(tmp_path, module, "--hobus-backend", backend)
+    assert code == 0 and "1 passed" in said, said
+
+
 def test_tests_of_like_names_have_cassettes_of_their_own(tmp_path: Path) -> None:
     """Of one name in two classes, and with parameters that only differ in what a file's name cannot hold."""
     module = """
