@@ -223,8 +223,8 @@ hobus_agents = [lead, desk]
 
 
 def test_it(hobus_cluster):
-    hobus_cluster.use(ScriptedModel([call("DESK", task="Paris?"), "Sunny.", "The desk says: sunny."]))
-    assert hobus_cluster.ask("Weather in Paris?", agent="lead").text == "The desk says: sunny."
+    hobus_cluster.use(ScriptedModel([call("DESK", text="Paris?"), "Sunny.", "The desk says: sunny."]))
+    assert hobus_cluster.ask("Weather in Paris?").text == "The desk says: sunny."
 """
     code, said = pytest_in(tmp_path, module, "--hobus-backend", backend)
     assert code == 0 and "1 passed" in said, said
