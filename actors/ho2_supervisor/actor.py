@@ -199,7 +199,7 @@ class Supervisor(Actor):
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
-        session, decision = await self._admitted(message, call.trace)
+        session, decision = await self._admitted(message, call)
         call.after_reply(partial(self._registry.record_state, session))
         deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:
@@ -280,7 +280,7 @@ class Supervisor(Actor):
             session = await self._started(message.session_id)
             state = session.record.state
             if state.status == "open" and state.run_id is not None:
-                await self._runs.cancel(session)
+                await self._runs.cancel(session, call)
                 continue
             if state.status == "open":
                 by = SaidBy(message.principal or LOCAL, message.door or call.sender)  # only the host asks, and knows
@@ -359,15 +359,17 @@ class Supervisor(Actor):
             else None,
         )
 
-    async def _admitted(self, message: TurnRequest, trace: str) -> tuple[OwnedSession, Admission]:
+    async def _admitted(self, message: TurnRequest, call: Call) -> tuple[OwnedSession, Admission]:
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
         found: dict[str, KnownInput] | None = None
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._started(message.session_id, message.start, trace, is_called=bool(message.called_by))
+            session = await self._started(
+                message.session_id, message.start, call.trace, is_called=bool(message.called_by)
+            )
             while is_pending_follow_up(session.record.state, message.input_id) or (
                 self._runs.is_settling(session) and message.input_id not in session.record.inputs
             ):
-                await self._runs.turnover(session)
+                await self._runs.turnover(session, call)
                 session = await self._started(message.session_id)
             known = session.record.inputs.get(message.input_id)
             if known is not None and known.digest is None:

@@ -92,5 +92,7 @@ HISTORY_DIGEST_SHARE = 1 / 8
 """Of a history's budget, so much is kept for lines of turns that are not shown whole: some thirty as shipped."""
 STATED_IN_MAX_CHARS = 50_000
 """A longer message states nothing: nearly all of it is pasted."""
+LABELS_SHARE = 0.25
+"""Of the time of who asks next, so much is waited for labels of the message before; then it goes on without them."""
 REPLY_RESERVE_MS = 300
 """Kept of a turn's deadline for recording and replying."""

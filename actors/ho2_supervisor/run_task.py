@@ -61,6 +61,10 @@ class RunTask:
     """Of the run's deadline, while it is inside."""
     beside: asyncio.Task[None] | None = None
     """What goes on beside the run, and may outlast its answer."""
+    beside_until: float | None = None
+    """By the loop's clock: whoever asks next waits for that no longer. None: its own time-out counts."""
+    beside_scope: asyncio.Timeout | None = None
+    """Of that moment, while it is inside."""
     _is_stopping: bool = False
     """Its task was cancelled because the run is being cancelled."""
 
@@ -109,6 +113,13 @@ class RunTask:
     def go_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """The run does not wait for this, but for its end: it is over with both."""
         self.beside = asyncio.get_running_loop().create_task(work)
+
+    def bound_beside(self, until: float) -> None:
+        """What goes on beside the run fails then, unless it has its end; the earliest moment that was said counts."""
+        if self.beside_until is None or until < self.beside_until:
+            self.beside_until = until
+            if self.beside_scope is not None and not self.beside_scope.expired():
+                self.beside_scope.reschedule(until)
 
     def end_beside(self) -> None:
         """What goes on beside this drive of the run is given up; another one begins it again."""

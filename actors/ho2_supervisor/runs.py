@@ -25,7 +25,7 @@ from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.state import Reduced
-from hobus.bus.dispatch import SaidBy
+from hobus.bus.dispatch import Call, SaidBy
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnRequest, words_of
@@ -116,13 +116,20 @@ class Runs:
         run = self.of(session)
         return run is not None and (run.answer.done() or session.record.state.is_answered)
 
-    async def turnover(self, session: OwnedSession) -> None:
+    async def _settling(self, session: OwnedSession, run: RunTask, call: Call) -> None:
+        """Returns at the run's next change; whoever calls waits for its labels no longer than a part of their time."""
+        if self.is_settling(session):
+            left_s = call.remaining_s(self._bus.clock.monotonic())
+            run.bound_beside(asyncio.get_running_loop().time() + left_s * own_limits.LABELS_SHARE)
+        await run.change()
+
+    async def turnover(self, session: OwnedSession, call: Call) -> None:
         """Returns when what keeps an input waiting has changed. Raises SessionMoved if nothing here does."""
         run, following = self.of(session), self._registry.follow_ups.get(session.session_id)
         if following is not None:
             await asyncio.shield(following)
         elif run is not None:
-            await run.change()
+            await self._settling(session, run, call)
         else:
             raise SessionMoved(session.session_id, "is being given up")
 
@@ -242,14 +249,14 @@ class Runs:
 
     # --- how it ends --------------------------------------------------------------------------------------------------
 
-    async def cancel(self, session: OwnedSession) -> None:
+    async def cancel(self, session: OwnedSession, call: Call) -> None:
         """The active run of a session that ends is cancelled; or the session is to be read again first."""
         run = self.of(session)
         if run is None:
             return
         if session.record.state.is_answered:
             while self.of(session) is run:
-                await run.change()
+                await self._settling(session, run, call)
             return
         if session.record.state.lifecycle != "Cancelling":
             run.notice(session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now())))

@@ -232,11 +232,12 @@ class Effects:
             return self._ended_here(receipt)
         draft = None if order.wo_type == "tool_call" or is_beside(order.wo_id) else task.draft
         sent_at = bus.clock.monotonic()
+        sent = pool.receipt_of(
+            bus, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
+            holder=self._holder(order), due_at=session.record.state.deadline_at, told=session.told,
+        )  # fmt: skip
         try:
-            receipt = await pool.receipt_of(
-                bus, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
-                holder=self._holder(order), due_at=session.record.state.deadline_at, told=session.told,
-            )  # fmt: skip
+            receipt = await (self._in_time(sent) if is_beside(order.wo_id) else sent)
         except RuntimeFault as fault:
             receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
         else:
@@ -244,6 +245,16 @@ class Effects:
             task.ticket.order_took(bus.clock.monotonic() - sent_at - receipt.cost.elapsed_ms / 1000)
             return receipt
         return self._ended_here(receipt)
+
+    async def _in_time(self, sent: Coroutine[Any, Any, Receipt]) -> Receipt:
+        """The receipt of an order that may outlast the answer, for as long as whoever asks next waits for it."""
+        try:
+            async with asyncio.timeout_at(self._task.beside_until) as self._task.beside_scope:
+                return await sent
+        except TimeoutError:
+            raise RuntimeFault("expired", "the session's next message did not wait for it any longer") from None
+        finally:
+            self._task.beside_scope = None
 
     def _ended_here(self, receipt: Receipt) -> Receipt:
         """The receipt, whose end is recorded with the journal's next write."""

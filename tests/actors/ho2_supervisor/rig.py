@@ -301,8 +301,8 @@ class Rig(SimulatedRig):
             await self.host.sleep(0.01)
         return view
 
-    async def end_session(self) -> SessionClosed:
-        return await self.ask(EndSession(session_id=SESSION), SessionClosed)
+    async def end_session(self, *, timeout_s: float = 30.0) -> SessionClosed:
+        return await self.ask(EndSession(session_id=SESSION), SessionClosed, timeout_s=timeout_s)
 
     async def view(self) -> SessionView:
         return await self.ask(ReadSession(session_id=SESSION), SessionView)

@@ -150,6 +150,42 @@ def test_a_classification_that_nobody_answers_is_waited_for_no_longer_than_its_t
         assert 1.5 < rig.run(run()) < 2.5
 
 
+def test_who_asks_next_waits_a_part_of_their_time_for_labels_and_goes_on_without_them() -> None:
+    """The order has its end before that, a failed one; the message before is what is wanted, and nothing is degraded."""
+    with rig_of(
+        ("ho2.classify_timeout_ms", 15_000), script=lambda o: None if o.wo_type == "classify" else "done"
+    ) as rig:
+
+        async def run() -> float:
+            await answered(rig)
+            begun = rig.world.loop.time()
+            assert (await rig.turn("i2", "and which tools?", timeout_s=8.0)).outcome == "success"
+            took_s = rig.world.loop.time() - begun
+            await rig.host.sleep(20.0)
+            return took_s
+
+        assert 1.5 < rig.run(run()) < 2.5
+        ended = [event_in(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
+        assert [one.receipt["state"] for one in ended if one.wo_id == LABELS] == ["failed"]
+        kinds = journal(rig)
+        assert kinds.index("INTENT_DECLARED") < [n for n, kind in enumerate(kinds) if kind == "RunRequested"][1]
+        assert len(of_type(rig.run(rig.entries("ho2m")), "WO_CHAIN_COMPLETE")) == 2
+
+
+def test_a_session_ends_within_the_time_of_who_ends_it_whatever_its_labels_do() -> None:
+    """Not later, and never only for whoever asked."""
+    with rig_of(
+        ("ho2.classify_timeout_ms", 15_000), script=lambda o: None if o.wo_type == "classify" else "done"
+    ) as rig:
+
+        async def run() -> SessionClosed:
+            await answered(rig)
+            return await rig.end_session(timeout_s=2.5)
+
+        assert rig.run(run()).turn_count == 1
+        assert journal(rig)[-1] == "SESSION_END"
+
+
 @pytest.mark.parametrize("is_asked", [True, False])
 @pytest.mark.parametrize("died_at_s", [0.5, 3.2])
 def test_a_successor_ends_what_its_dead_owner_left_behind_an_answer(is_asked: bool, died_at_s: float) -> None:
