@@ -80,6 +80,8 @@ BATCH_MAX = 64
 """Frames that a server or peer handles per wake-up before timers and others have a turn."""
 BATCH_MAX_BYTES = 8 * 1024 * 1024
 """The same in bytes of bodies; the message that reaches it is the last."""
+REMOTE_PASS_S = 0.02
+"""After so long this machine's processes come again: a worker that joins costs a synced write, and many may at once."""
 HANDSHAKE_TIMEOUT_MS = 5000
 """A connection from elsewhere that has not proved its key by then ends."""
 REFUSED_KEYS_WINDOW_MS = 60_000

@@ -252,8 +252,13 @@ class BrokerLoop:
             if actions:  # not each one of a flood
                 _log.warning("key_refused", key=fingerprint, address=address)
             self._do(actions, now)
-        count, left_bytes = 0, limits.BATCH_MAX_BYTES
-        while count < limits.BATCH_MAX and left_bytes > 0 and (received := remote.receive()) is not None:
+        count, left_bytes, began = 0, limits.BATCH_MAX_BYTES, (now := monotonic())
+        while (
+            count < limits.BATCH_MAX
+            and left_bytes > 0
+            and now - began < limits.REMOTE_PASS_S
+            and (received := remote.receive()) is not None
+        ):
             count += 1
             connection, key, address, parts = received
             left_bytes -= sum(map(len, parts))

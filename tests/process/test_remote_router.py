@@ -14,7 +14,7 @@ import pytest
 import zmq
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.codec import decode, encode
+from hobus.bus.codec import decode, encode, pack_header
 from hobus.bus.envelope import HEADER_VERSION, Kind, header
 from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Peers, ReadPeers, Refused
 from hobus.bus.zeromq import curve
@@ -224,3 +224,29 @@ def test_a_chosen_routing_id_makes_nobody_somebody_else(there):
         else:
             head, body = peer.receive(10.0)
             assert (head.type, decode(Refused, body, BIG).code) == (Refused.TYPE, "role_mismatch")
+
+
+def test_many_workers_that_join_at_once_keep_nobody_waiting(there):
+    """Each has its own name; the operator beside them is answered between a few of them, not behind all."""
+    token, count = curve.new_pair(), 100
+    there.ask(CreateToken(public_key=token.public.decode(), role="ho1", ttl_s=600, uses=count))
+    poller, names, answered = zmq.Poller(), list[str](), 0
+    head = pack_header(header(Kind.JOIN, "", type=Join.TYPE))
+    for _ in range(count):
+        joining = there.context.socket(zmq.DEALER)
+        joining.linger = 0
+        joining.curve_publickey, joining.curve_secretkey = token.public, token.secret
+        joining.curve_serverkey = there.keys.pair.public
+        joining.connect(f"tcp://{there.keys.listens}")
+        key = curve.new_pair().public.decode()
+        wanted = Join(public_key=key, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
+        joining.send_multipart([head, encode(wanted, BIG)])
+        poller.register(joining, zmq.POLLIN)
+    while len(names) < count:
+        there.ask(ReadPeers())
+        answered += bool(names)
+        for joining, _ in poller.poll(0):
+            names.append(decode(Joined, joining.recv_multipart()[1], BIG).name)
+            poller.unregister(joining)
+            joining.close(linger=0)
+    assert len(set(names)) == count and answered > count / 8
