@@ -61,7 +61,7 @@ class ChildToolRunner:
             **settings.model_dump(include={"output_max_bytes", "limits"}),
             "entry_points": self.entry_points,
         }  # fmt: skip
-        self._nursery = Nursery()
+        self._nursery = Nursery(has_apps=any(".py:" in entry for entry in self.entry_points.values()))
         self._alone = {name for name, tool in tools.items() if tool.is_alone} | set(self.entry_points)
         self._places = asyncio.Semaphore(settings.children_max)
         self._alive: dict[ToolChild, asyncio.Task[None]] = {}

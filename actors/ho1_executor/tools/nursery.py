@@ -15,7 +15,7 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn
 
@@ -37,7 +37,9 @@ _REPARENTED_S = 0.0005
 class Nursery:
     """The worker's side."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_apps: bool) -> None:
+        """`has_apps`: some tool stands in a file beside an agent, whose imports are then loaded once for all."""
+        self._preload = _APP_NAMES if has_apps else ()
         self._line: socket.socket | None = None
         self._process: Process | None = None
 
@@ -49,11 +51,11 @@ class Nursery:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             if not may_fork():
-                self._process = interpreter(NURSERY_MODULE)(theirs.fileno(), None)
+                self._process = interpreter(NURSERY_MODULE, *self._preload)(theirs.fileno(), None)
             elif pid := os.fork():
                 self._process = ForkedProcess(pid)
             else:
-                _end_with(functools.partial(_begin, os.getppid(), theirs.fileno()))
+                _end_with(functools.partial(_begin, os.getppid(), theirs.fileno(), self._preload))
         ours.settimeout(_ANSWER_S)
         self._line = ours
 
@@ -85,18 +87,18 @@ class Nursery:
         return int.from_bytes(self._line.recv(_PID_BYTES), "big")
 
 
-def _begin(worker: int, line: int) -> None:
+def _begin(worker: int, line: int, preload: Sequence[str]) -> None:
     os.setsid()
     os.dup2(line, 0)
-    _serve(worker)
+    _serve(worker, preload)
 
 
-def _serve(worker: int) -> None:
+def _serve(worker: int, preload: Sequence[str]) -> None:
     """Forks for whoever asks by the socket at 0, until its worker is gone, or the system makes no more processes."""
     [descriptor] = keeper.only_sockets(worker, is_kept=False)
     line = socket.socket(fileno=descriptor)
     importlib.import_module(child_main.ENTRY_POINTS)  # what every process would load for packages' tools
-    for name in _APP_NAMES:
+    for name in preload:
         getattr(importlib.import_module("hobus"), name)
     while True:
         _word, descriptors, _flags, _address = socket.recv_fds(line, 1, 2)
@@ -135,4 +137,4 @@ def _end_with(body: Callable[[], None]) -> NoReturn:
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]))
+    _serve(int(sys.argv[1]), sys.argv[2:])
