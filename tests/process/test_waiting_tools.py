@@ -135,8 +135,11 @@ async def test_sixty_four_that_wait_take_as_long_as_one(runner: ChildToolRunner,
         assert {result.printed for result in results} == {"waits 2.0\nwaited 2.0\n"}
 
 
-async def test_what_a_file_with_an_agent_imports_is_loaded_once_for_all_processes(tmp_path: Path) -> None:
+async def test_what_a_file_with_an_agent_imports_is_loaded_once_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each process would do ten times its work for it."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # the suite's own tools, also where hobus is not installed from here
     (tmp_path / "app.py").write_text(APP)
     made = make(children=1, entry_points=[f"had = {tmp_path / 'app.py'}:had"])
     try:
