@@ -192,9 +192,10 @@ def test_a_frozen_zygote_costs_no_process(shared: Cluster):
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
-def test_orphans_end_in_order_when_launcher_and_zygote_die_together(cluster: Cluster):
+def test_orphans_end_in_order_when_launcher_and_zygote_die_together(cluster: Cluster, tmp_path: Path):
     """By SIGKILL: a turn is still answered, then everybody is gone and the record is whole."""
-    cluster.up()
+    patient = write_config(tmp_path / "config.json", ("launcher.orphan_drain_s", 60.0))  # a busy machine answers late
+    cluster.up("--config", str(patient))
     run, first = cluster.run(), zygote(cluster)
     all_of_them = [(one.pid, identity.start_mark(one.pid) or "") for one in everybody(cluster)]
     asked = cluster.start_ask(PACKAGES)
