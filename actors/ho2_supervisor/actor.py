@@ -60,7 +60,6 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.messages.streams import StreamWaiting
-from hobus.bus.paging import is_held
 from hobus.bus.port import Bus
 from hobus.bus.record.session_facts import SessionStarted
 from hobus.config import limits as config_limits
@@ -214,8 +213,6 @@ class Supervisor(Actor):
                 if run is None:
                     raise SessionMoved(session.session_id, "is being read")
                 self._runs.attach(run, deadline_at)
-                if message.lease and await self._is_there(message.client):
-                    self._runs.renew(run)
             case "go on":
                 self._require_agent(session)
                 run = self._runs.go_on(session, deadline_at=deadline_at, trace=call.trace)
@@ -230,11 +227,6 @@ class Supervisor(Actor):
         call.on_attached(run.draft.repeat)
         with run.draft.watched(call.stream if is_watching else None):
             return await self._reply(run, message, call)
-
-    async def _is_there(self, client: str) -> bool:
-        """Whether who wants a run to go on is still connected: the host goes on asking for a client that was killed."""
-        timeout_s = self._config.bus.peer_timeout_ms / 1000
-        return not client or await is_held(self._bus, client, timeout_s=timeout_s)
 
     def _require_agent(self, session: OwnedSession) -> None:
         """Raises SessionFault for a session whose agent was removed from the configuration since it began."""
@@ -330,19 +322,21 @@ class Supervisor(Actor):
     # --- steps of the handlers ----------------------------------------------------------------------------------------
 
     async def _reply(self, run: RunTask, message: TurnRequest, call: Call) -> TurnReply:
-        """The run's answer; before it, that it stands still or goes on again, or that its lease is to be renewed."""
-        record, terms = run.session.record, run.requested.lease if message.lease else None
-        run_id = record.state.run_id
-        # Three renewals fit into the silence that ends a lease, so that one of them may get lost. Who waits with a run
-        # that stands still asks again now and then, and so comes to another owner once this one gets no new work.
-        ends = [] if terms is None else [terms.heartbeat_timeout_secs / 3]
-        ends += [] if message.waiting is None else [limits.STANDSTILL_POLL_MS / 1000]
+        """The run's answer; before it, that it stands still or goes on again."""
+        record, run_id = run.session.record, run.session.record.state.run_id
+        clients = [message.client] if message.lease else []
+        run.leased_by += clients
+        # Who waits with a run that stands still asks again now and then, and so comes to another owner once this one
+        # gets no new work.
         try:
-            async with asyncio.timeout(min(ends, default=None)):
+            async with asyncio.timeout(None if message.waiting is None else limits.STANDSTILL_POLL_MS / 1000):
                 while not run.answer.done() and run.standstill == message.waiting:
                     await run.change()
         except TimeoutError:
             pass
+        finally:
+            for client in clients:
+                run.leased_by.remove(client)
         if run.answer.done():
             return TurnReply(result=run.answer.result())
         lease, standstill, held = record.state.lease, run.standstill, views.held_calls(record)

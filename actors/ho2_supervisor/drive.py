@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from hobus.actors.ho2_supervisor import cancelling, limits
+from hobus.actors.ho2_supervisor import cancelling, commanding, limits
 from hobus.actors.ho2_supervisor.admission import agent_fault, conflict
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.learning.learning import Learning
@@ -23,9 +23,10 @@ from hobus.actors.ho2_supervisor.turn import context, turn, turn_record
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.turn import Progress
 from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict
+from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import STEPS_KEPT, RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import parse_iso
-from hobus.bus.messages.session import TurnResult, form_of
+from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnResult, form_of
 from hobus.bus.record.session_facts import LeaseTerms, TimePassed
 
 _KEPT = (
@@ -105,8 +106,8 @@ class Driver:
         await cancelling.end_orders(self.resources, session, memo, trace=task.trace)
 
     async def _watch_lease(self, task: RunTask, terms: LeaseTerms) -> None:
-        """The clock is journaled as soon as the run's lease is over by it."""
-        session = task.session
+        """The lease goes on while a client waits who is connected; the clock is journaled as soon as it is over."""
+        session, half_s = task.session, terms.heartbeat_timeout_secs / 2
         while True:
             expires_at = commands.lease_expiry(session.record.state)
             # Before it was issued, and it is never over sooner than that.
@@ -115,8 +116,25 @@ class Driver:
             )
             if expires_at is not None and left_s <= 0:
                 break
-            await self.resources.bus.sleep(left_s)
+            pause_s = left_s - half_s
+            if pause_s <= 0 and any(map(self.registry.unowned.is_connected, task.leased_by)):
+                self.renew(task)
+                pause_s = half_s
+            await self.resources.bus.sleep(pause_s if pause_s > 0 else min(left_s, half_s / 4))
         task.notice(session.append(TimePassed(at=session.now()), trace=task.trace))
+
+    def renew(self, task: RunTask) -> None:
+        """The run's lease goes on, since a client waits for its answer."""
+        session, bus, now = task.session, self.resources.bus, task.session.now()
+        lease = session.record.state.lease
+        if lease is None:
+            return
+        heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
+        command = HostCommand(command_id=f"{lease.lease_id}:{now}", issued_at=now, command=heartbeat)
+        said_by = SaidBy(task.requested.asked_by, bus.instance)
+        config = self.resources.config
+        task.notice(commanding.receive(session, command, config, said_by=said_by, agents=(), trace=task.trace))
+        session.flush()
 
     async def _answer(self, task: RunTask) -> TurnResult:
         """The run's one answer. After a refused append the journal decides: answered by the host, or driven again.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from hobus.actors.ho2_supervisor.limits import TURN_TOLD_S
@@ -55,6 +55,8 @@ class RunTask:
     ticket: RunTicket
     """For its turn among the runs of all clients."""
     drive: Callable[[RunTask], Coroutine[Any, Any, None]]
+    leased_by: list[str] = field(default_factory=list[str])
+    """Clients who wait for the answer, and under whose lease the run goes on; "" for one without a name."""
     is_begun: bool = False
     """Its task has had its first step."""
     scope: asyncio.Timeout | None = None

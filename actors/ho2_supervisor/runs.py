@@ -14,7 +14,6 @@ from typing import Any
 
 import structlog
 
-from hobus.actors.ho2_supervisor import commanding
 from hobus.actors.ho2_supervisor import limits as own_limits
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.drive import Driver
@@ -25,10 +24,10 @@ from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
 from hobus.actors.ho2_supervisor.session.state import Reduced
-from hobus.bus.dispatch import Call, SaidBy
+from hobus.bus.dispatch import Call
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
-from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnRequest, words_of
+from hobus.bus.messages.session import TurnRequest, words_of
 from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
 from hobus.bus.streaming import Draft
 from hobus.config.schema import AdminConfig
@@ -226,20 +225,6 @@ class Runs:
         session.flush()
         if run.standstill is None:
             run.due(self._bus.clock.monotonic() + parse_iso(moved) - self._bus.now())
-
-    def renew(self, run: RunTask) -> None:
-        """Who asked for a lease asks again: the lease goes on."""
-        session, now = run.session, run.session.now()
-        lease = session.record.state.lease
-        if lease is None:
-            return
-        heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
-        command = HostCommand(command_id=f"{lease.lease_id}:{now}", issued_at=now, command=heartbeat)
-        said_by = SaidBy(run.requested.asked_by, self._bus.instance)
-        self.notice(
-            session, commanding.receive(session, command, self._config, said_by=said_by, agents=(), trace=run.trace)
-        )
-        session.flush()
 
     def notice(self, session: OwnedSession, outcome: Reduced | None) -> None:
         """What an event did to the session is told to its run."""

@@ -4,8 +4,8 @@ usage: python -m bench.answers [--models smollm2,gemma3] [--questions 60] [--cal
 
 Models come by package into an environment of their own (`bench/peers`) and are served by llama.cpp, greedily and with one
 seed. Plainly: the agent's own words as system message, and the question. Through hobus: an agent with the same words, over
-HTTP, in a new session, and as the turn behind `--history` others. Told beside the shares: prompt tokens of a first turn over
-those asked plainly, the share of the last turn's prompt that the server had in its cache, and first words where each message is classified
+HTTP, in a new session, and as one of six turns behind `--history` others. Told beside the shares: prompt tokens of a first turn over
+those asked plainly, the share of the later turns' prompts that the server had in its cache, and first words where each message is classified
 beside its answer.
 """
 
@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -43,6 +44,8 @@ WORDS = "You are a helpful assistant."
 ANSWER_TOKENS = 48
 GOALS = {"right": 0.95, "prompt": 1.3, "cached": 0.8, "first_words_ms": 20.0}
 FIRST_WORDS = 12
+LATER = 6
+"""Questions of one conversation that are measured as later turns: the tenth to the fifteenth, by default."""
 BESIDE = "BESIDE"
 """The agent of the first words: as HELPER, and each message is classified beside its answer."""
 PLAINLY_MIN = 0.25
@@ -162,16 +165,16 @@ def plainly(question: str, before: Messages | None = None) -> Messages:
     return [{"role": "system", "content": WORDS}, *(before or []), {"role": "user", "content": question}]
 
 
-def talked(door: Door, questions: Sequence[Question], *, is_plain: bool) -> str:
-    """Return the last answer of one conversation in which each is asked."""
+def talked(door: Door, questions: Sequence[Question], *, is_plain: bool) -> Iterator[str]:
+    """Give the answers of one conversation in which each is asked, as they come."""
     said: Messages = []
-    session, answer = "", ""
+    session = ""
     for one in questions:
         asked = plainly(one.text, said) if is_plain else [{"role": "user", "content": one.text}]
         message = door.ask(asked, session=session)
         session, answer = message["session"], message["content"] or ""
         said += [{"role": "user", "content": one.text}, {"role": "assistant", "content": answer}]
-    return answer
+        yield answer
 
 
 def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: int, history: int) -> dict[str, Any]:
@@ -187,14 +190,17 @@ def measure(plain: Door, ours: Door, kept: Recorder, *, questions: int, calls: i
     later: list[float] = []
     for name, door, is_plain in (("plain_later", plain, True), ("later", ours, False)):
         found[name] = 0
-        for number, one in enumerate(asked):
-            before = [SHORT[(number + 1 + step) % len(SHORT)] for step in range(history)]
-            found[name] += one.is_right(talked(door, [*before, one], is_plain=is_plain))
-            if not is_plain:
-                usage = kept.usages[-1]
-                later.append(
-                    (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) / usage["prompt_tokens"]
-                )
+        for first in range(0, len(asked), LATER):
+            measured = asked[first : first + LATER]
+            before = [SHORT[(first + LATER + step) % len(SHORT)] for step in range(history)]
+            answers = talked(door, [*before, *measured], is_plain=is_plain)
+            for one, answer in zip(measured, islice(answers, history, None), strict=True):
+                found[name] += one.is_right(answer)
+                if not is_plain:
+                    usage = kept.usages[-1]
+                    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+                    later.append(cached / usage["prompt_tokens"])
+            print(f"{name}: {first + len(measured)} of {len(asked)} asked", file=sys.stderr, flush=True)
     found["cached"] = round(statistics.fmean(later), 3) if later else 0.0
     for name, door, is_plain in (("plain_calls", plain, True), ("new_calls", ours, False)):
         found[name] = 0

@@ -298,9 +298,7 @@ class TurnInput(Record):
     )
     run_overrides: SessionConfig | None = None
     stream: Annotated[bool, Meta(description="send provisional deltas before the answer")] = False
-    lease: Annotated[bool, Meta(description="the run is cancelled when its asker goes away; asking again renews")] = (
-        False
-    )
+    lease: Annotated[bool, Meta(description="the run is cancelled when its asker goes away")] = False
 
 
 CalledBy = Annotated[str, Meta(description="the order by which another agent calls this one; empty: none does")]
@@ -360,7 +358,7 @@ class TurnReply(Message, wire="ho2.turn_reply"):
     held_calls: Annotated[list[HeldCall], Meta(description="that wait for an approval")] = field(
         default_factory=list["HeldCall"]
     )
-    lease_id: Annotated[str | None, Meta(description="renewed by asking again")] = None
+    lease_id: Annotated[str | None, Meta(description="goes on while its asker waits")] = None
     meanwhile: Annotated[
         TurnResult | None, Meta(description="for a client whose time is over while the run stands still")
     ] = None

@@ -31,7 +31,7 @@ class Registry:
     ) -> None:
         """`snapshot_entries`: after so many entries an idle session's state is recorded anew."""
         self._configurations = configurations
-        self._unowned = unowned
+        self.unowned = unowned
         self._sessions_max = sessions_max
         self._snapshot_entries = snapshot_entries
         self._loadings: OrderedDict[str, asyncio.Future[OwnedSession]] = OrderedDict()
@@ -95,7 +95,7 @@ class Registry:
         """Forget the session; the next request reads it again. Where something is open in it, there will be one."""
         if self._loaded(session.session_id) is session:
             del self._loadings[session.session_id]
-            self._unowned.give_up(session)
+            self.unowned.give_up(session)
 
     async def is_durable(self, session: OwnedSession) -> bool:
         """Whether what was appended stands; False: the stream moved on, the session is to be read again.
@@ -114,7 +114,7 @@ class Registry:
 
     def new(self, session_id: str) -> OwnedSession:
         """A session of which nothing is known yet, and which nobody holds."""
-        return OwnedSession(session_id, self._resources, on_lost=self._unowned.give_up)
+        return OwnedSession(session_id, self._resources, on_lost=self.unowned.give_up)
 
     async def read(self, session: OwnedSession) -> None:
         await session.read(page=limits.JOURNAL_PAGE)

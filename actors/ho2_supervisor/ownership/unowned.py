@@ -97,6 +97,7 @@ class Unowned:
         self._resources = resources
         self._given_up: dict[str, set[Tenure]] = {}  # session -> our tenures of it; the last one may not stand
         self._task: asyncio.Task[None] | None = None
+        self._connected: frozenset[str] | None = None  # at the last look; None: the broker did not say
         self.found = 0
 
     def watch(self) -> None:
@@ -112,6 +113,10 @@ class Unowned:
         if session.tenure:
             self._given_up.setdefault(session.session_id, set()).add(Tenure(self._bus.instance, session.tenure))
 
+    def is_connected(self, instance: str) -> bool:
+        """Whether the broker held this instance at the last look; taken to live without a look or name."""
+        return self._connected is None or not instance or instance in self._connected
+
     async def _watch(self) -> None:
         known: frozenset[str] | None = None  # of whom nothing is left behind, or who live
         while True:
@@ -124,12 +129,19 @@ class Unowned:
                 await self._ask_for_given_up()
             except RuntimeFault as fault:
                 _log.debug("owners_unknown", code=fault.code)  # the broker or the ledger is away: at the next look
-            await self._bus.sleep(limits.OWNERS_INTERVAL_MS / 1000)
+            silence_s = self._config.sessions.lease_heartbeat_timeout_s
+            await self._bus.sleep(min(limits.OWNERS_INTERVAL_MS / 1000, silence_s / 4))
 
     async def _living(self) -> frozenset[str]:
-        timeout_s = self._config.bus.peer_timeout_ms / 1000
-        peers = (await read_peers(self._bus, timeout_s=timeout_s)).peers
-        return frozenset(peer.instance for peer in peers if peer.role == "ho2" and peer.state != "lost")
+        """Supervisors that are connected. Raises BusError while the broker does not say who is."""
+        try:
+            rows = (await read_peers(self._bus, timeout_s=self._config.bus.peer_timeout_ms / 1000)).peers
+        except RuntimeFault:
+            self._connected = None
+            raise
+        peers = [row for row in rows if row.state != "lost"]
+        self._connected = frozenset(peer.instance for peer in peers)
+        return frozenset(peer.instance for peer in peers if peer.role == "ho2")
 
     async def _settle(self) -> frozenset[str]:
         """Every session that a supervisor left which lives no more is asked for. Raises RuntimeFault: not every one.
