@@ -1,5 +1,7 @@
 """Whose handler begins next: in fair turns (`bus/fair.py`); the first one in a turn of the loop begins at once.
 
+A service's that only promises its reply (`bus/promise.py`) begins at once as well, unless others wait.
+
 What one client has sent in a burst does not stand before what others sent meanwhile: of clients' requests one begins in
 each turn of the loop, behind those of services whose turn comes before it. Whoever has much to read yet has no turn.
 """
@@ -22,7 +24,7 @@ class Begins(Protocol):
 
     key: RequestKey
     row: Row
-    task: asyncio.Task[None] | None
+    promises: bool
     principal: str
     size_bytes: int
     is_queued: bool
@@ -35,7 +37,7 @@ T = TypeVar("T", bound=Begins)
 class Beginnings(Generic[T]):
     """The requests of one inbox that may begin."""
 
-    make_task: Callable[[T], None]
+    run: Callable[[T], None]
     is_behind: Callable[[str], bool] = lambda _principal: False
     """Whether this principal has so much to read yet that nothing more of it begins."""
     loop: asyncio.AbstractEventLoop = field(init=False)
@@ -54,7 +56,7 @@ class Beginnings(Generic[T]):
     def begin(self, one: T) -> None:
         """Its handler runs from now on, or once those before it have begun."""
         is_first = not self._is_beginning
-        if is_first:
+        if is_first and (not one.promises or is_client(one.principal)):
             self._is_beginning = True
             self.loop.call_soon(self._begin_more)
         if is_first and not self._holds(one.principal):
@@ -71,7 +73,7 @@ class Beginnings(Generic[T]):
         self._next.remove(one.principal, one.key)
 
     def _start(self, one: T) -> None:
-        self.make_task(one)
+        self.run(one)
         self._goes_on = not is_client(one.principal) and not one.row.reads
 
     def _begin_more(self) -> None:

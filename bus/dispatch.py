@@ -4,7 +4,9 @@
         async def on_read(self, message: ReadSignals, call: Call) -> Signals: ...
 
 Every public async method whose first parameter is annotated with a Message class and whose second is `call: Call` is
-the handler of that type; a name on the wire never picks a method.
+the handler of that type; a name on the wire never picks a method. One that takes no time itself is no async method and
+returns a `Promise` of its reply: then it has no task. It runs where its request arrives, and whoever gives the request
+up is answered without it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ def _to_nobody(_message: Message) -> None:
     """A call outside a shell streams to nobody."""
 
 
-def _never(_step: Callable[[], Awaitable[None]]) -> None:
+def never(_step: Callable[[], Awaitable[None]]) -> None:
     """A call outside a shell is answered by nobody, so nothing follows its answer."""
 
 
@@ -45,7 +47,7 @@ class Call(Struct, frozen=True):
     on_attached: Callable[[Callable[[], None]], None] = lambda _step: None
     """`call.on_attached(step)`: the step runs whenever another incarnation takes the place of who asked: it has heard
     nothing of what was streamed."""
-    after_reply: Callable[[Callable[[], Awaitable[None]]], None] = _never
+    after_reply: Callable[[Callable[[], Awaitable[None]]], None] = never
     """`call.after_reply(step)`: the step runs once the reply of this handler was handed to its requester's connection,
     and not at all if the handler fails or is stopped. A fault of it is logged and changes nothing for the requester."""
 
@@ -105,8 +107,10 @@ def handlers_of(actor: Actor) -> dict[str, tuple[type[Message], Handler]]:
 def handled_by(actor: type[Actor]) -> dict[str, type[Message]]:
     """Name of each handler -> class of the messages that it takes. Raises TypeError when two claim one type."""
     found: dict[str, type[Message]] = {}
-    for name, method in inspect.getmembers(actor, inspect.iscoroutinefunction):
+    for name, method in inspect.getmembers(actor, inspect.isfunction):
         if name.startswith("_") or name in ("start", "ready", "reconfigure", "rest", "drain"):
+            continue
+        if not inspect.iscoroutinefunction(method) and not _promises(method):
             continue
         hints = get_type_hints(method)
         parameters = list(inspect.signature(method).parameters)[1:]  # self
@@ -119,6 +123,11 @@ def handled_by(actor: type[Actor]) -> dict[str, type[Message]]:
             raise TypeError(f"{actor.__name__} has two handlers for {cls.TYPE}")
         found[name] = cls
     return found
+
+
+def _promises(method: Callable[..., Any]) -> bool:
+    """Whether it says that it returns a Promise."""
+    return str(method.__annotations__.get("return", "")).startswith("Promise[")
 
 
 _HTTP = "http"

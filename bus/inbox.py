@@ -2,18 +2,21 @@
 
 Half of the shell (`bus/peer.py`). In this order:
 policy, duplicate, deadline, mailbox bound, strict decoding, handler, which begins in its turn (`bus/beginning.py`). A
-programming error ends its handler: the requester gets Failure(internal), the log gets the traceback.
+programming error ends its handler: the requester gets Failure(internal), the log gets the traceback. A handler that
+only promises its reply has no task.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +26,7 @@ from hobus.bus.beginning import Beginnings
 from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
 from hobus.bus.codec import decode
 from hobus.bus.deadlines import Deadlines
-from hobus.bus.dispatch import Call, Handler
+from hobus.bus.dispatch import Call, Handler, never
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import Shares, principal_of
@@ -32,6 +35,7 @@ from hobus.bus.lanes import role_of
 from hobus.bus.messages.base import Message
 from hobus.bus.outcome import answer_of, failure_answer, follow_up, internal_fault
 from hobus.bus.port import Clock
+from hobus.bus.promise import Promise
 from hobus.bus.window import DuplicateWindow, KeptReply, RequestKey
 
 if TYPE_CHECKING:
@@ -62,8 +66,9 @@ class Running(Struct, eq=False):
     handler: Handler
     deadline: float | None
     route: ReplyRoute  # of the newest requester
+    promises: bool = False  # its handler needs no task
     task: asyncio.Task[None] | None = None  # None while it waits its turn behind another of its routing key
-    is_started: bool = False  # its task has had its first step
+    is_started: bool = False  # its handler has had its first step
     stopped: Literal["", "cancelled", "expired"] = ""
     again: tuple[Header, bytes, ReplyRoute] | None = None  # asked again while it was being stopped
     principal: str = ""  # it was admitted for this one: a later requester changes the header
@@ -85,7 +90,8 @@ class Inbox:
     counters: Counters = field(default_factory=counters("handled", "failed", "duplicates", "refused", "discarded"))
     deadlines: Deadlines[RequestKey] = field(default_factory=Deadlines[RequestKey])
     window: DuplicateWindow = field(init=False)
-    _taken: dict[str, tuple[Row, type[Message], Handler]] = field(init=False)  # by type: what this role answers
+    _taken: dict[str, tuple[Row, type[Message], Handler, bool]] = field(init=False)
+    """By type, what this role answers; last: whether its handler promises the reply."""
     beginnings: Beginnings[Running] = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
     _shares: Shares = field(default_factory=Shares)  # of them, by principal
@@ -94,8 +100,12 @@ class Inbox:
 
     def __post_init__(self) -> None:
         rows = {name: row_of(self.role, name) for name in self.handlers}
-        self._taken = {name: (row, *self.handlers[name]) for name, row in rows.items() if row is not None}
-        self.beginnings = Beginnings(self._make_task)
+        self._taken = {
+            name: (row, *self.handlers[name], not inspect.iscoroutinefunction(self.handlers[name][1]))
+            for name, row in rows.items()
+            if row is not None
+        }
+        self.beginnings = Beginnings(self._begin)
         self.window = DuplicateWindow(ids_max=limits.DEDUPE_WINDOW, bytes_max=limits.DEDUPE_WINDOW_MAX_BYTES)
 
     # --- arriving ---------------------------------------------------------------------------------------------------
@@ -107,7 +117,7 @@ class Inbox:
         key = (asker, header.type, header.message_id)
         principal, size_bytes = header.principal or principal_of(header.sender), len(body)
         try:
-            row, cls, handler = self._allowed(header, sender_role, route)
+            row, cls, handler, promises = self._allowed(header, sender_role, route)
             if self._is_duplicate(key, header, body, route):
                 return
             deadline = self._deadline(header)
@@ -118,11 +128,11 @@ class Inbox:
             self.counters["refused"] += 1
             self._refuse(header, route, fault)
             return
-        self._admit(
-            Running(key, header, row, message, handler, deadline, route, principal=principal, size_bytes=size_bytes)
-        )
+        running = Running(key, header, row, message, handler, deadline, route, promises)
+        running.principal, running.size_bytes = principal, size_bytes
+        self._admit(running)
 
-    def _allowed(self, header: Header, sender_role: str, route: ReplyRoute) -> tuple[Row, type[Message], Handler]:
+    def _allowed(self, header: Header, sender_role: str, route: ReplyRoute) -> tuple[Row, type[Message], Handler, bool]:
         """The policy once more at the receiving edge, from the same table as the broker's."""
         taken = self._taken.get(header.type)
         if taken is None:
@@ -192,6 +202,9 @@ class Inbox:
     def _admit(self, running: Running) -> None:
         self._running[running.key] = running
         self._shares.take(running.principal, running.size_bytes)
+        if running.deadline is not None:
+            self.deadlines.set(running.key, running.deadline)
+            self.on_deadline_set(running.deadline)
         is_behind = False
         if running.row.mode == "ordered":
             queue = self._behind.setdefault(running.header.key, deque())
@@ -199,12 +212,36 @@ class Inbox:
             is_behind = len(queue) > 1
         if not is_behind:
             self.beginnings.begin(running)
-        if running.deadline is not None:
-            self.deadlines.set(running.key, running.deadline)
-            self.on_deadline_set(running.deadline)
 
-    def _make_task(self, running: Running) -> None:
-        running.task = self.beginnings.loop.create_task(self._run(running), name=running.header.message_id)
+    def _begin(self, running: Running) -> None:
+        if not running.promises:
+            running.task = self.beginnings.loop.create_task(self._run(running), name=running.header.message_id)
+            return
+        running.is_started = True
+        begun = CAUSE.set(running.header)
+        try:
+            promise = cast("Promise[Message]", running.handler(running.message, self._call(running, never)))
+        except RuntimeFault as fault:
+            self._promised(running, fault.with_traceback(None))
+        except Exception as error:  # noqa: BLE001 - as in `_run`
+            self._promised(running, internal_fault(running.header, error))
+        else:
+            promise.then(partial(self._promised, running))
+        finally:
+            CAUSE.reset(begun)
+
+    def _promised(self, running: Running, outcome: Message | RuntimeFault) -> None:
+        """The reply that was promised is there, or the fault in its place; nobody waits for that of a stopped one."""
+        if self._running.get(running.key) is not running:
+            return
+        try:
+            answer = outcome if isinstance(outcome, RuntimeFault) else self._encoded(running, outcome)
+        except RuntimeFault as fault:
+            answer = fault.with_traceback(None)
+        except Exception as error:  # noqa: BLE001 - as in `_run`
+            answer = internal_fault(running.header, error)
+        self._finish(running)
+        self._answer(running, answer)
 
     async def _run(self, running: Running) -> None:
         """Runs the handler and answers; also after a cancel, when the handler has cleaned up."""
@@ -337,7 +374,7 @@ class Inbox:
         running.stopped = reason
         if running.task is not None:
             running.task.cancel()
-        if not running.is_started:  # then nothing of `_run` will ever run
+        if not running.is_started or running.promises:  # then nothing of `_run` will ever run
             self._finish(running)
             self._answer(running, self._stopped(running))
 

@@ -47,6 +47,7 @@ from hobus.bus.messages.ledger import (
     Written,
 )
 from hobus.bus.port import Bus
+from hobus.bus.promise import Promise
 from hobus.bus.record.entry import wire_size, with_bytes
 
 if TYPE_CHECKING:
@@ -62,11 +63,10 @@ class _Submitted(Struct, eq=False):
     count: int
     resting: int
     trace: str
-    future: asyncio.Future[list[Ack]]
+    acks: Promise[list[Ack]]
     is_urgent: bool
     is_alone: bool = False  # it shares no frame: of one that it is in, nothing may be taken
     size_bytes: int = 0
-    waiting: tuple[asyncio.Future[bool], ...] = ()  # whether it was in time
     outcome: list[Ack] | RuntimeFault | None = None
 
 
@@ -91,6 +91,8 @@ class LedgerClient:
         self._leaving: asyncio.Handle | None = None  # until the end of a step in which something urgent was submitted
         self._lazily: asyncio.TimerHandle | None = None  # while only writes that nobody waits for are held
         self._context = contextvars.copy_context()  # a frame is sent for this process, not for one of many callers
+        self._ends: deque[tuple[float, asyncio.Future[bool]]] = deque()  # of waits for an ack, in their order
+        self._end: asyncio.TimerHandle | None = None  # of the first of them that may still be open
         self._goes_back = False
         self._because: RuntimeFault | None = None  # the fault for which it goes back
         self._retry: asyncio.Task[None] | None = None
@@ -105,14 +107,15 @@ class LedgerClient:
         urgent: bool = False,
         at_once: bool = False,
         resting: int = 0,
-    ) -> asyncio.Future[list[Ack]]:
-        """Pipelines a write; the future holds its acks once it is durable, one per entry.
+    ) -> Promise[list[Ack]]:
+        """Pipelines a write; the promise is settled with its acks once it is durable, one per entry.
 
         `urgent`: somebody waits for them; other writes may share frame and sync of a later one.
         `at_once`: nobody waits, but they leave now: a record of what others do next had better have them.
         `resting`: so many at the end stand if each of those before them is first, together with them; else never.
-        The future fails with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
-        denied). Raises LedgerError(busy) when `limits.UNACKNOWLEDGED_MAX` entries are unacknowledged.
+        It is settled with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
+        denied), and never before this returns. Raises LedgerError(busy) when `limits.UNACKNOWLEDGED_MAX` entries are
+        unacknowledged.
         """
         count = len(entries)
         if self.outstanding + count > self._outstanding_max:
@@ -122,8 +125,8 @@ class LedgerClient:
                 "(ledger.client_outstanding_max)",
                 retryable=True,
             )
-        future: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
-        submitted = _Submitted(entries, count, resting, trace, future, urgent)
+        acks: Promise[list[Ack]] = Promise()
+        submitted = _Submitted(entries, count, resting, trace, acks, urgent)
         try:
             submitted.entries = packed = [with_bytes(entry) for entry in entries]
             submitted.size_bytes = wire_size(packed)
@@ -138,7 +141,7 @@ class LedgerClient:
             self._leave(at_once=True)
         elif self._lazily is None:
             self._leave_in_time()
-        return future
+        return acks
 
     async def write(self, entries: Sequence[WriteEntry], *, trace: str = "") -> list[Ack]:
         """A barrier: the acks, when everything up to this write is durable.
@@ -146,9 +149,9 @@ class LedgerClient:
         Raises LedgerError(unavailable) after `ledger.outage_wait_ms`; the write stays submitted, its outcome is
         unknown.
         """
-        future = self.submit(entries, trace=trace, urgent=True)
+        acks = self.submit(entries, trace=trace, urgent=True)
         await self._settled(f"the write of {entries[0].submission_id}")
-        return future.result()
+        return acks.result()
 
     async def flush(self) -> None:
         """Everything submitted so far is acknowledged (or was refused for good). Raises LedgerError(unavailable)."""
@@ -165,16 +168,24 @@ class LedgerClient:
             self._leave_soon()
         loop = asyncio.get_running_loop()
         waiting: asyncio.Future[bool] = loop.create_future()
-        last.waiting += (waiting,)
-        limit = loop.call_later(self._outage_wait_s, _tell, waiting)
-        try:
-            in_time = await waiting
-        finally:
-            limit.cancel()
-        if not in_time:
+        last.acks.then(partial(_tell, waiting, in_time=True))
+        while self._ends and self._ends[0][1].done():
+            self._ends.popleft()
+        self._ends.append((loop.time() + self._outage_wait_s, waiting))
+        if self._end is None:
+            self._end = loop.call_later(self._outage_wait_s, self._end_waits)
+        if not await waiting:
             what = what or f"{self.outstanding} submitted entries"
             bound = f"no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
             raise LedgerError("unavailable", f"{what}: {bound}")
+
+    def _end_waits(self) -> None:
+        """Those that took too long; one timer for all of them, since each may take as long."""
+        loop, self._end = asyncio.get_running_loop(), None
+        while self._ends and (self._ends[0][1].done() or self._ends[0][0] <= loop.time()):
+            _tell(self._ends.popleft()[1])
+        if self._ends:
+            self._end = loop.call_at(self._ends[0][0], self._end_waits)
 
     # --- frames -----------------------------------------------------------------------------------------------------
 
@@ -247,7 +258,7 @@ class LedgerClient:
                 LEDGER, message, expect=Written, timeout_s=self._request_timeout_s, trace=trace,
                 on_outcome=partial(self._delivered, writes, is_urgent),
             )  # fmt: skip
-        except RuntimeFault as fault:  # told later, as everything else: the caller has not got its future yet
+        except RuntimeFault as fault:  # told later, as everything else: the caller has not got its promise yet
             asyncio.get_running_loop().call_soon(self._delivered, writes, is_urgent, fault)
 
     def _delivered(self, writes: Sequence[_Submitted], is_urgent: bool, outcome: Written | RuntimeFault) -> None:
@@ -273,16 +284,7 @@ class LedgerClient:
                 break
             self._queue.popleft()
             self.outstanding -= head.count
-            future = head.future  # whoever looks at the acks hears of them before those who only wait for the end
-            if future.done():
-                pass
-            elif isinstance(outcome, RuntimeFault):
-                future.set_exception(outcome)
-                future.exception()  # seen: it may be of interest to nobody, and asyncio need not complain
-            else:
-                future.set_result(outcome)
-            for waiting in head.waiting:
-                _tell(waiting, in_time=True)
+            head.acks.settle(outcome)
         if self._goes_back and self._retry is None and not self._frames:
             self._retry = asyncio.get_running_loop().create_task(self._submit_again())
 
@@ -375,7 +377,7 @@ def _are_about(acks: Sequence[Ack], entries: Sequence[WriteEntry]) -> bool:
     )
 
 
-def _tell(waiting: asyncio.Future[bool], *, in_time: bool = False) -> None:
+def _tell(waiting: asyncio.Future[bool], _outcome: object = None, *, in_time: bool = False) -> None:
     if not waiting.done():
         waiting.set_result(in_time)
 

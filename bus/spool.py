@@ -14,15 +14,17 @@ import re
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec import Struct
 
-from hobus.bus.errors import LedgerError, MessageTooLarge
+from hobus.bus.errors import LedgerError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import pack
 from hobus.bus.messages.ledger import Ack, WriteEntry
 from hobus.bus.port import Disk, FileHandle
+from hobus.bus.promise import Promise
 from hobus.bus.record.entry import packed_entry, spooled_entry
 
 _log = Logger("spool")
@@ -200,7 +202,7 @@ class RecordKeeper:
         self._spool_after_s = spool_after_s
         self._retry_s = retry_s
         self._silent: dict[str, WriteEntry] = {}
-        self._kept: dict[str, list[asyncio.Future[list[Ack]]]] = {}
+        self._kept: dict[str, list[Promise[list[Ack]]]] = {}
         self._silence: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._submitted: set[str] = set()  # what the ledger client has; membership only
@@ -211,21 +213,19 @@ class RecordKeeper:
         """How many records wait on disk."""
         return len(self._spool.waiting)
 
-    def submit(
-        self, entry: WriteEntry, *, keep: bool, urgent: bool = False, behind: str = ""
-    ) -> asyncio.Future[list[Ack]]:
+    def submit(self, entry: WriteEntry, *, keep: bool, urgent: bool = False, behind: str = "") -> Promise[list[Ack]]:
         """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`.
 
         `urgent`: somebody waits for the ack. `behind` names a spooled entry: a kept one leaves once that is decided.
 
-        The future of a kept entry holds the ledger's ack, however often it had to be handed over until then; it fails
-        only with MessageTooLarge. That of any other entry fails as the write did.
+        The promise of a kept entry has the ledger's ack, however often it had to be handed over until then, and no
+        fault but MessageTooLarge. That of any other entry has the fault of the write.
         """
         if not keep:
             if urgent:
                 self._hand_over_left()
             return self._hand_over(entry, urgent=urgent)
-        decided: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
+        decided: Promise[list[Ack]] = Promise()
         self._kept.setdefault(entry.submission_id, []).append(decided)
         self._silent[entry.submission_id] = entry
         self._await_silence()
@@ -249,7 +249,7 @@ class RecordKeeper:
         self._silent.pop(entry.submission_id, None)
         self._await_retry()
 
-    def submit_and_spool(self, entry: WriteEntry, *, behind: str = "") -> asyncio.Future[list[Ack]]:
+    def submit_and_spool(self, entry: WriteEntry, *, behind: str = "") -> Promise[list[Ack]]:
         """Keeps an entry on disk at once; where the disk fails, that is logged and it is kept in memory."""
         decided = self.submit(entry, keep=True, behind=behind)
         try:
@@ -258,17 +258,15 @@ class RecordKeeper:
             _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
         return decided
 
-    def _hand_over(
-        self, entry: WriteEntry, *, urgent: bool = False, at_once: bool = False
-    ) -> asyncio.Future[list[Ack]]:
-        try:
-            future = self._ledger.submit([entry], urgent=urgent, at_once=at_once)
-        except LedgerError as fault:
-            future = asyncio.get_running_loop().create_future()
-            future.set_exception(fault)
+    def _hand_over(self, entry: WriteEntry, *, urgent: bool = False, at_once: bool = False) -> Promise[list[Ack]]:
         self._submitted.add(entry.submission_id)
-        future.add_done_callback(lambda done: self._done(entry, done))
-        return future
+        try:
+            submitted = self._ledger.submit([entry], urgent=urgent, at_once=at_once)
+        except LedgerError as fault:
+            submitted = Promise[list[Ack]]()
+            submitted.settle(fault)
+        submitted.then(partial(self._done, entry))
+        return submitted
 
     def _await_silence(self) -> None:
         if self._silence is None and self._silent:
@@ -285,20 +283,18 @@ class RecordKeeper:
             return
         self._silent.clear()
 
-    def _done(self, entry: WriteEntry, future: asyncio.Future[list[Ack]]) -> None:
+    def _done(self, entry: WriteEntry, outcome: list[Ack] | RuntimeFault) -> None:
         self._submitted.discard(entry.submission_id)
-        if future.cancelled():
-            return
-        fault = future.exception()
-        if fault is not None and not isinstance(fault, MessageTooLarge):
-            self._await_retry()
-            return
-        self._settle(entry.submission_id, future)
-        if fault is None and (ack := future.result()[0]).outcome == "refused":
+        if isinstance(outcome, RuntimeFault):
+            if not isinstance(outcome, MessageTooLarge):
+                self._await_retry()
+                return
+        elif (ack := outcome[0]).outcome == "refused":
             _log.warning("record_refused", submission_id=entry.submission_id, code=ack.code)
+        self._settle(entry.submission_id, outcome)
         self._hand_over_left()  # the ledger answers
 
-    def _settle(self, submission_id: str, future: asyncio.Future[list[Ack]]) -> None:
+    def _settle(self, submission_id: str, outcome: list[Ack] | RuntimeFault) -> None:
         """Decided for good: neither memory nor disk keeps it any longer."""
         self._silent.pop(submission_id, None)
         self._behind.pop(submission_id, None)
@@ -306,15 +302,8 @@ class RecordKeeper:
             self._silence.cancel()
             self._silence = None
         self._spool.forget(submission_id)
-        fault = future.exception()
         for decided in self._kept.pop(submission_id, ()):
-            if decided.done():
-                continue
-            if fault is not None:
-                decided.set_exception(fault)
-                decided.exception()  # seen: it may be of interest to nobody, and asyncio need not complain
-            else:
-                decided.set_result(future.result())
+            decided.settle(outcome)
 
     def _await_retry(self) -> None:
         if self._retry is None and self._left():

@@ -22,6 +22,7 @@ from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import entry_id, got_key, parse_iso, sent_key
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
 from hobus.bus.port import Bus, Provider
+from hobus.bus.promise import Promise
 from hobus.bus.spool import RecordKeeper
 from hobus.bus.streaming import Draft
 from hobus.bus.window import remember
@@ -95,14 +96,14 @@ class Sender(Struct):
             raise _no_time(attempt.ask)
         entry = records.sent(attempt, self.packs, at=self.bus.now())
         attempt.is_submitted = True
-        future = self.keeper.submit(entry, keep=False, urgent=True)
+        submitted = self.keeper.submit(entry, keep=False, urgent=True)
         try:
             async with asyncio.timeout(wait_s):
-                ack = (await asyncio.shield(future))[0]
+                ack = (await submitted)[0]
         except TimeoutError:
-            return self._without_ledger(attempt, entry, future, wait_s)
+            return self._without_ledger(attempt, entry, submitted, wait_s)
         except asyncio.CancelledError:
-            self._close_unsent(attempt, future, _cancelled())
+            self._close_unsent(attempt, submitted, _cancelled())
             raise
         except MessageTooLarge as fault:
             raise _too_large(attempt.ask, fault.detail) from None
@@ -111,12 +112,12 @@ class Sender(Struct):
         try:
             return await self._earlier(attempt, ack)
         except asyncio.CancelledError:
-            self._close_unsent(attempt, future, _cancelled())
+            self._close_unsent(attempt, submitted, _cancelled())
             raise
         except EarlierAttempt:
             raise
         except RuntimeFault as fault:  # this very write may stand there, and nobody knows
-            self._close_unsent(attempt, future, unavailable(fault))
+            self._close_unsent(attempt, submitted, unavailable(fault))
             raise
 
     def _ledger_wait_s(self, ask: PromptCall) -> float:
@@ -125,7 +126,7 @@ class Sender(Struct):
         return (limits.SPOOL_AFTER_MS if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
 
     def _without_ledger(
-        self, attempt: Attempt, entry: WriteEntry, future: asyncio.Future[list[Ack]], waited_s: float
+        self, attempt: Attempt, entry: WriteEntry, submitted: Promise[list[Ack]], waited_s: float
     ) -> PromptResponse | None:
         """Only a degraded call goes on, its record synced to this process's own disk first."""
         if attempt.ask.is_degraded and self.config.gateway.on_ledger_outage == "spool":
@@ -141,10 +142,10 @@ class Sender(Struct):
             f"the ledger did not acknowledge {entry.submission_id} within {waited_s:.3f} s; no call leaves unrecorded",
             retryable=True,
         )
-        self._close_unsent(attempt, future, fault)
+        self._close_unsent(attempt, submitted, fault)
         raise fault
 
-    def _close_unsent(self, attempt: Attempt, future: asyncio.Future[list[Ack]], fault: GatewayError) -> None:
+    def _close_unsent(self, attempt: Attempt, submitted: Promise[list[Ack]], fault: GatewayError) -> None:
         """Should this PROMPT_SENT stand, or still commit, it gets its end: nothing was sent and nothing used."""
         if attempt.name in self._made:
             return  # sent or closed before: that end is on its way
@@ -152,9 +153,9 @@ class Sender(Struct):
         self._undecided_count += 1
         self._none_undecided.clear()
 
-        def close(done: asyncio.Future[list[Ack]]) -> None:
+        def close(outcome: list[Ack] | RuntimeFault) -> None:
             try:
-                ack = None if done.cancelled() or done.exception() is not None else done.result()[0]
+                ack = None if isinstance(outcome, RuntimeFault) else outcome[0]
                 if ack is not None and ack.is_first and ack.origin == self.bus.instance:
                     self._end(self._failure_entry(attempt, fault, NEVER_SENT), attempt)
             finally:
@@ -162,7 +163,7 @@ class Sender(Struct):
                 if not self._undecided_count:
                     self._none_undecided.set()
 
-        future.add_done_callback(close)
+        submitted.then(close)
 
     async def _earlier(self, attempt: Attempt, ack: Ack) -> PromptResponse | None:
         """Another write stands under this attempt: answer its end, or make sure that it has one."""
@@ -383,22 +384,22 @@ class Sender(Struct):
         The keeper decides: an end that a full disk keeps out is handed over again and decides nothing until it is in.
         """
 
-        def decided(done: asyncio.Future[list[Ack]]) -> None:
-            if done.cancelled() or (done.exception() is None and done.result()[0].is_first):
+        def decided(outcome: list[Ack] | RuntimeFault) -> None:
+            if not isinstance(outcome, RuntimeFault) and outcome[0].is_first:
                 return
             _log.warning("end_was_not_first", submission_id=entry.submission_id)
             self.on_lost(attempt.ask.prompt.idempotency_key)
-            if entry.event_type == "PROMPT_RECEIVED" and _cannot_stand(done):
+            if entry.event_type == "PROMPT_RECEIVED" and _cannot_stand(outcome):
                 # The answer cannot be recorded whole; that it came and what it used still is.
                 fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
                 self._end(self._failure_entry(attempt, fault, attempt.settlement or NEVER_SENT), attempt)
 
         if attempt.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
             sent_id = entry_id("PROMPT_SENT", attempt.name)
-            future = self.keeper.submit_and_spool(entry, behind=sent_id)
+            submitted = self.keeper.submit_and_spool(entry, behind=sent_id)
         else:
-            future = self.keeper.submit(entry, keep=True)
-        future.add_done_callback(decided)
+            submitted = self.keeper.submit(entry, keep=True)
+        submitted.then(decided)
 
     def _is_due(self, ask: PromptCall) -> bool:
         """Whether its turn has had all its time, as far as its sender knew: what is taken back now is not early."""
@@ -416,11 +417,11 @@ class Sender(Struct):
         return records.failed(attempt, fault, settlement, chars_max=chars_max, at=self.bus.now())
 
 
-def _cannot_stand(done: asyncio.Future[list[Ack]]) -> bool:
+def _cannot_stand(outcome: list[Ack] | RuntimeFault) -> bool:
     """Whether the ledger refused this end itself, and not because another one stands there."""
-    if done.exception() is not None:
-        return isinstance(done.exception(), MessageTooLarge)
-    ack = done.result()[0]
+    if isinstance(outcome, RuntimeFault):
+        return isinstance(outcome, MessageTooLarge)
+    ack = outcome[0]
     return ack.outcome == "refused" and ack.code != "conflict"
 
 

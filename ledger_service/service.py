@@ -22,6 +22,7 @@ from hobus.bus.messages import ledger as m
 from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ids import split_body_ref
 from hobus.bus.port import Bus, Disk
+from hobus.bus.promise import Promise
 from hobus.bus.record.catalog import may_write_entry
 from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service.full_text import FullText
@@ -167,7 +168,7 @@ class LedgerService(Actor):
 
     # --- messages
 
-    async def on_write(self, message: m.Write, call: Call) -> m.Written:
+    def on_write(self, message: m.Write, call: Call) -> Promise[m.Written]:
         """Answered when everything it says is durable. Failures: busy, disk_full, fenced, unavailable.
 
         An entry that its sender is not the writer of, whose id or once key is not its to give, or that comes late to an
@@ -181,15 +182,20 @@ class LedgerService(Actor):
         }
         for entry in denied.values():
             self._note_denied(call, m.Write.TYPE, entry.stream, entry.event_type)
-        answer = ledger.writer.submit(message.entries, call.sender, parts=message.parts, denied=denied)
+        answer: Promise[m.Written] = Promise()
+        decided = ledger.writer.submit(message.entries, call.sender, parts=message.parts, denied=denied)
+        decided.then(lambda outcomes: answer.settle(_written(outcomes)))
         self._commit_soon(urgent=message.urgent)
-        return _written(await answer)
+        return answer
 
     async def append(self, entries: list[m.WriteEntry], origin: str, *, urgent: bool = True) -> list[m.Ack]:
         """The acks of entries that this origin may write, once they are durable."""
         answer = self._open().writer.submit(entries, origin)
         self._commit_soon(urgent=urgent)
-        return _written(await answer).acks
+        (acks,) = await answer
+        if isinstance(acks, RuntimeFault):
+            raise acks
+        return acks
 
     def _commit_soon(self, *, urgent: bool) -> None:
         """What was submitted will be committed.
@@ -481,13 +487,13 @@ class LedgerService(Actor):
             self.failed.set_result(self._fault)
 
 
-def _written(outcomes: list[Outcome]) -> m.Written:
-    """The answer to a frame of writes. Raises the fault of one that came alone."""
+def _written(outcomes: list[Outcome] | RuntimeFault) -> m.Written | RuntimeFault:
+    """The answer to a frame of writes: the fault, where all that came has one."""
+    if isinstance(outcomes, RuntimeFault):
+        return outcomes
     if len(outcomes) == 1:
         (outcome,) = outcomes
-        if isinstance(outcome, RuntimeFault):
-            raise outcome
-        return m.Written(acks=outcome, failures={})
+        return outcome if isinstance(outcome, RuntimeFault) else m.Written(acks=outcome, failures={})
     acks: list[m.Ack] = []
     failures: dict[int, Failure] = {}
     for number, outcome in enumerate(outcomes):

@@ -5,7 +5,6 @@ Synchronous on purpose: nothing runs between a decision and the sync that makes 
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Container, Mapping, Sequence
 from itertools import repeat
@@ -16,6 +15,7 @@ from hobus.bus import limits
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import INDEX_INTERVAL_MS
 from hobus.bus.messages.ledger import Ack, Part, WriteEntry
+from hobus.bus.promise import Promise
 from hobus.config.sections.record import LedgerConfig
 from hobus.ledger_service import limits as own_limits
 from hobus.ledger_service.admission import StreamHead, refusal
@@ -49,17 +49,13 @@ class _Pending(Struct):
     entries: list[WriteEntry]
     parts: Sequence[Part]
     denied: Container[int]  # numbers of the entries that are not this origin's to write
-    answer: asyncio.Future[list[Outcome]]
+    answer: Promise[list[Outcome]]
     hashed: Mapping[str, int]  # of their submission ids and once keys
     count: int
     size_bytes: int
     outcomes: list[Outcome]  # of the parts that are decided
     acks: list[Ack]  # of the part that is being decided, so far
     first: int = 0  # number of that part's first entry
-
-    def fail(self, fault: RuntimeFault) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(fault)
 
 
 class Writer:
@@ -92,7 +88,7 @@ class Writer:
 
     def submit(
         self, entries: list[WriteEntry], origin: str, *, parts: Sequence[Part] = (), denied: Container[int] = ()
-    ) -> asyncio.Future[list[Outcome]]:
+    ) -> Promise[list[Outcome]]:
         """What became of each part, once everything that says is durable; no parts: all entries are one.
 
         Raises BusError(busy) above `limits.OUTSTANDING_MAX…`, and then none of them was taken.
@@ -103,7 +99,7 @@ class Writer:
         hashed = key_hashes(
             [text for entry in entries for text in (entry.submission_id, entry.once) if text is not None]
         )
-        answer: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        answer: Promise[list[Outcome]] = Promise()
         pending = _Pending(origin, entries, parts or (Part(count),), denied, answer, hashed, count, size, [], [])
         self._queue.append(pending)
         self.outstanding += count
@@ -141,8 +137,8 @@ class Writer:
             raise
         for pending in finished:
             self._gone(pending)
-            if not pending.answer.done():
-                pending.answer.set_result(pending.outcomes)
+        for pending in finished:
+            pending.answer.settle(pending.outcomes)
 
     def fill_ahead(self) -> None:
         """Zeros for the next batches while nobody waits. Raises OSError, which is as final as in `commit`."""
@@ -158,8 +154,8 @@ class Writer:
             for part in pending.parts:
                 outcomes.append(self._recalled(pending, range(at, at + part.entries)) or fault)
                 at += part.entries
-            if not pending.answer.done() and outcomes != [fault]:  # each of several is told for itself
-                pending.answer.set_result(outcomes)
+            if outcomes != [fault]:  # each of several is told for itself
+                pending.answer.settle(outcomes)
         self.fail_all(fault)
 
     def _recalled(self, pending: _Pending, numbers: range) -> Outcome | None:
@@ -179,10 +175,11 @@ class Writer:
 
     def fail_all(self, fault: LedgerError) -> None:
         """Answer everything that is queued with this fault."""
-        for pending in self._queue:
-            self._gone(pending)
-            pending.fail(fault)
+        failed = [*self._queue]
         self._queue.clear()
+        for pending in failed:
+            self._gone(pending)
+            pending.answer.settle(fault)
 
     def _gone(self, pending: _Pending) -> None:
         self.outstanding -= pending.count

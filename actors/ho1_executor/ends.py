@@ -90,7 +90,7 @@ class OrderEnds:
         except LedgerError as fault:  # busy: too much is unacknowledged
             self._not_taken(end, fault)
         else:
-            done.add_done_callback(partial(self._acknowledged, end))
+            done.then(partial(self._acknowledged, end))
 
     def keeps(self, wo_id: str) -> bool:
         """Whether the ledger could not take the end of this order yet."""
@@ -110,13 +110,11 @@ class OrderEnds:
         for end in kept.values():
             self.submit(end)
 
-    def _acknowledged(self, end: EndWritten, done: asyncio.Future[list[Ack]]) -> None:
-        if done.cancelled():
+    def _acknowledged(self, end: EndWritten, outcome: list[Ack] | RuntimeFault) -> None:
+        if isinstance(outcome, RuntimeFault):
+            self._not_taken(end, outcome)
             return
-        if (fault := done.exception()) is not None:
-            self._not_taken(end, fault)
-            return
-        ack = done.result()[0]
+        ack = outcome[0]
         if ack.outcome == "refused" and end.receipt.state == "completed":
             end.receipt, end.said = _refused(end, ack), ToolSaid()
             self.submit(end, urgent=True)

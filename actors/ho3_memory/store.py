@@ -179,13 +179,13 @@ class Store:
         later counts from then on.
         """
         facts = said or [fact_of(NO_SEQUENCE, entry) for entry in entries]
-        future = self._ledger.submit(entries, trace=entries[0].trace, urgent=True)
+        submitted = self._ledger.submit(entries, trace=entries[0].trace, urgent=True)
         # The state follows the acknowledgements in their order, whether anybody still waits for this one or not.
         is_new: list[bool] = []
-        future.add_done_callback(lambda done: is_new.extend(self._acknowledged(facts, done)))
+        submitted.then(lambda outcome: is_new.extend(self._acknowledged(facts, outcome)))
         try:
             async with asyncio.timeout(timeout_s):
-                acks = await asyncio.shield(future)
+                acks = await submitted
                 self.demand_whole()
                 if self._is_behind:
                     await self._catch_up()
@@ -196,10 +196,9 @@ class Store:
             ) from None
         return Logged(acks, is_new)
 
-    def _acknowledged(self, facts: Sequence[Fact | None], done: asyncio.Future[list[Ack]]) -> list[bool]:
-        if done.cancelled() or done.exception() is not None or self._databases.fault is not None:
+    def _acknowledged(self, facts: Sequence[Fact | None], acks: list[Ack] | RuntimeFault) -> list[bool]:
+        if isinstance(acks, RuntimeFault) or self._databases.fault is not None:
             return []
-        acks = done.result()
         placed = [
             fact.at(ack.sequence) if fact is not None and ack.is_first else None
             for fact, ack in zip(facts, acks, strict=True)

@@ -87,7 +87,7 @@ class Degrader:
 
         The ledger has the reserve of this turn to say so, even if much more is left until the deadline.
         """
-        future = self._keeper.submit(
+        submitted = self._keeper.submit(
             records.turn_degraded(turn, response, fault, now=self._bus.now(), delivered=False),
             keep=False,
             urgent=True,
@@ -99,7 +99,7 @@ class Degrader:
                     self._left(turn, limits.REPLY_RESERVE_MS),
                 )
             ):
-                ack = (await asyncio.shield(future))[0]
+                ack = (await submitted)[0]
         except (TimeoutError, RuntimeFault):
             # The ledger cannot decide in time: the reply goes out, and the record will say that it did.
             if told.value is None:

@@ -99,7 +99,9 @@ def actors_by_service() -> dict[str, type[Actor]]:
 def handled(actor: type[Actor]) -> set[str]:
     """Types that an actor class has a handler for, found as the dispatcher finds them."""
     found: set[str] = set()
-    for _, method in inspect.getmembers(actor, inspect.iscoroutinefunction):
+    for _, method in inspect.getmembers(actor, inspect.isfunction):
+        if not method.__name__.startswith("on_") and not inspect.iscoroutinefunction(method):
+            continue
         hints = list(inspect.get_annotations(method, eval_str=True).values())
         if len(hints) >= 2 and hints[1] is Call and issubclass(hints[0], Message):
             found.add(hints[0].TYPE)

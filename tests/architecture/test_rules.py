@@ -39,8 +39,7 @@ SHELLS = {
         "hobus.gateway_service.providers.http": "clients provider",
         "hobus.gateway_service.providers.offline": "provider",
         "hobus.ledger_service": (
-            "full_text index opening reader recovery search_index search_reader segment service source "
-            "tables verify writer"
+            "full_text index opening reader recovery search_index search_reader segment service source tables verify"
         ),
     }.items()
     for name in names.split()

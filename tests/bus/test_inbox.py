@@ -16,7 +16,9 @@ from hobus.bus.dispatch import Actor, Call
 from hobus.bus.envelope import Kind, header
 from hobus.bus.errors import BusError
 from hobus.bus.inbox import ReplyRoute
+from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.ledger import Body, GetBody
+from hobus.bus.promise import Promise
 from tests.conformance.clusters import SimCluster, bus_settings
 
 SETTINGS = bus_settings()
@@ -306,6 +308,108 @@ def test_a_handler_that_waits_keeps_its_deadline(cluster):
         assert at_once == [] and len(shelf.begun) == 1 and len(peer._inbox.deadlines) == len(peer._inbox.tasks()) == 1
         await asyncio.sleep(1.1)
         assert len(peer._inbox) == len(peer._inbox.deadlines) == 0
+
+    cluster.run(scenario())
+
+
+class Promising(Actor):
+    """Promises its replies, and keeps the promises in hand."""
+
+    service = "ledger"
+
+    def __init__(self) -> None:
+        self.given: dict[str, Promise[Body]] = {}
+
+    def on_get_body(self, message: GetBody, _call: Call) -> Promise[Body]:
+        if message.ref == "bug":
+            raise ValueError(message.ref)
+        if message.ref == "refused":
+            raise BusError("rejected", "not this one")
+        promise = self.given[message.ref] = Promise[Body]()
+        if message.ref == "at once":
+            promise.settle(Body(ref="at once", data=b""))
+        return promise
+
+    def on_nothing(self, message: GetBody, _call: Call) -> None:
+        """No handler: it promises nothing."""
+
+
+async def outcomes(peer, *refs, timeout_s=10.0):
+    """The data, or the code of the fault."""
+
+    async def one(ref):
+        try:
+            body = await peer.request("ledger", GetBody(ref=ref), expect=Body, timeout_s=timeout_s)
+        except BusError as fault:
+            return fault.code
+        return body.ref
+
+    return await asyncio.gather(*map(one, refs))
+
+
+def test_a_reply_that_is_promised_needs_no_task(cluster):
+    """It leaves as soon as it is there; a fault in its place, or of the handler, is the answer as ever."""
+
+    async def scenario():
+        actor = Promising()
+        peer = await cluster.start(actor, role="ledger")
+        client = await cluster.start(None, role="ho1")
+        asking = asyncio.ensure_future(outcomes(client, "a", "b", "c", "at once", "bug", "refused"))
+        while len(actor.given) < 4:
+            await asyncio.sleep(0.01)
+        assert peer._inbox.tasks() == [] and len(peer._inbox) == 3
+        actor.given["b"].settle(Body(ref="b", data=b""))
+        actor.given["a"].settle(BusError("not_found", "a"))
+        actor.given["c"].settle(Failure(code="internal", retryable=False, detail=""))  # of no type that answers
+        assert await asking == ["not_found", "b", "internal", "at once", "internal", "rejected"]
+        assert len(peer._inbox) == len(peer._inbox.deadlines) == 0
+
+    cluster.run(scenario())
+
+
+def test_who_gives_up_a_promised_reply_is_answered_and_it_counts_for_nothing_any_more(cluster):
+    """By a cancel or the deadline; asked again it is promised anew."""
+
+    async def scenario():
+        actor = Promising()
+        peer = await cluster.start(actor, role="ledger")
+        client = await cluster.start(None, role="ho1")
+        assert await outcomes(client, "late", timeout_s=0.5) == ["expired"]
+        given_up = asyncio.ensure_future(outcomes(client, "given up"))
+        await asyncio.sleep(0.1)
+        given_up.cancel()
+        await asyncio.sleep(0.1)
+        assert len(peer._inbox) == len(peer._inbox.deadlines) == 0
+        first = dict(actor.given)
+        for ref, promise in first.items():
+            promise.settle(Body(ref=ref, data=b""))
+        again = asyncio.ensure_future(outcomes(client, "late"))
+        await asyncio.sleep(0.1)
+        assert actor.given["late"] is not first["late"]
+        actor.given["late"].settle(Body(ref="late", data=b""))
+        assert await again == ["late"]
+        assert client.counters()["late"] == 1  # the end of what was given up
+
+    cluster.run(scenario())
+
+
+@pytest.mark.parametrize(("sender", "begun_at"), [("ho1/1@a", [0, 0, 0]), ("door/1@a", [0, 1, 2])])
+def test_a_clients_promised_replies_keep_their_turns(cluster, sender, begun_at):
+    """A burst of them does not stand before what others ask."""
+
+    async def scenario():
+        actor, turns = Promising(), []
+        peer = await cluster.start(actor, role="ledger")
+        turn = turns_of_the_loop()
+        handler = actor.on_get_body
+
+        def noted(message, call):
+            turns.append(turn())
+            return handler(message, call)
+
+        peer._inbox._taken[GetBody.TYPE] = (*peer._inbox._taken[GetBody.TYPE][:2], noted, True)
+        await received(peer, *(GetBody(ref=f"{n}") for n in range(3)), sender=sender)
+        assert [at - turns[0] for at in turns] == begun_at
 
     cluster.run(scenario())
 

@@ -8,6 +8,7 @@ import pytest
 
 from hobus.bus.errors import LedgerError, MessageTooLarge
 from hobus.bus.messages.ledger import Ack, WriteEntry
+from hobus.bus.promise import Promise
 from hobus.bus.sim.disk import SimDisk, SimMedium
 from hobus.bus.spool import RecordKeeper, Spool, frame, parse
 
@@ -174,27 +175,25 @@ class Ledger:
 
     def __init__(self) -> None:
         self.written: list[str] = []
-        self.futures: list[asyncio.Future[list[Ack]]] = []
+        self.promises: list[Promise[list[Ack]]] = []
         self.is_full = False
 
     def submit(
         self, entries: list[WriteEntry], *, trace: str = "", urgent: bool = False, at_once: bool = False
-    ) -> asyncio.Future[list[Ack]]:
+    ) -> Promise[list[Ack]]:
         if self.is_full:
             raise LedgerError("busy", "full", retryable=True)
         self.written += [entry.submission_id for entry in entries]
-        self.futures.append(asyncio.get_running_loop().create_future())
-        return self.futures[-1]
+        self.promises.append(Promise())
+        return self.promises[-1]
 
     def refuse(self, fault: Exception) -> None:
-        for future in self.futures:
-            if not future.done():
-                future.set_exception(fault)
+        for promise in [*self.promises]:
+            promise.settle(fault)
 
     def acknowledge(self) -> None:
-        for future in self.futures:
-            if not future.done():
-                future.set_result([Ack(outcome="committed", sequence=1, submission_id="x")])
+        for promise in [*self.promises]:
+            promise.settle([Ack(outcome="committed", sequence=1, submission_id="x")])
 
 
 def keeper(ledger: Ledger, disk: SimDisk) -> RecordKeeper:
@@ -263,7 +262,7 @@ async def test_a_disk_that_fails_does_not_stop_the_process():
 
 
 async def test_what_a_full_ledger_refused_is_handed_over_again_without_another_ack():
-    """A kept record that the ledger could not take goes in by itself, and its future then holds the ack."""
+    """A kept record that the ledger could not take goes in by itself, and its promise then has the ack."""
     ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
     kept = RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=0.0, retry_s=0.0)
     decided = kept.submit(entry(1), keep=True)
@@ -321,7 +320,7 @@ async def test_a_record_that_waits_with_the_client_is_not_handed_over_twice():
 
 
 async def test_a_record_over_the_limit_is_given_up_and_its_writer_told():
-    """No later try can succeed: neither memory nor disk keeps it, and the future fails."""
+    """No later try can succeed: neither memory nor disk keeps it, and its promise has the fault."""
     ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
     kept = RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=0.0, retry_s=0.0)
     decided = kept.submit(entry(1), keep=True)

@@ -275,7 +275,7 @@ class OwnedSession:
         else:
             if _takes_over(entries):
                 self._taking_over = asyncio.get_running_loop().create_future()
-            submitted.add_done_callback(partial(self._acknowledged, entries))
+            submitted.then(partial(self._acknowledged, entries))
 
     async def barrier(self) -> None:
         """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
@@ -301,34 +301,26 @@ class OwnedSession:
         """Whether an append was refused or has no known outcome: the state in memory is not to be trusted."""
         return self._lost is not None
 
-    def _acknowledged(self, entries: Sequence[WriteEntry], future: asyncio.Future[list[Ack]]) -> None:
+    def _acknowledged(self, entries: Sequence[WriteEntry], outcome: list[Ack] | RuntimeFault) -> None:
         """Keep the first refusal of these, which stand before what rests on them."""
         taking_over = None
         if self._taking_over is not None and _takes_over(entries):
             taking_over, self._taking_over = self._taking_over, None
             if not taking_over.done():
                 taking_over.set_result(None)
-        if future.cancelled():
-            return
-        fault = future.exception()
-        if fault is None:
-            acks = future.result()[: len(entries)]
+        if not isinstance(outcome, RuntimeFault):
+            acks = outcome[: len(entries)]
             self.durable = max(self.durable, *[ack.sequence for ack in acks])
             refused = [(ack, entry) for ack, entry in zip(acks, entries, strict=True) if not ack.is_first]
             if refused:
                 self._lose(self._lost or refusal_of(*refused[0]))
             elif taking_over is not None:
                 self.flush()
-        elif isinstance(fault, RuntimeFault):
-            is_entry_fault = fault.code in _NEVER_TAKEN and not fault.retryable
-            self._lose(
-                self._lost
-                or (
-                    EntryRefused(self.session_id, entries[0].submission_id, f"{fault.code}: {fault.detail}")
-                    if is_entry_fault
-                    else self._journal_lost(fault)
-                )
-            )
+        elif outcome.code in _NEVER_TAKEN and not outcome.retryable:
+            what = f"{outcome.code}: {outcome.detail}"
+            self._lose(self._lost or EntryRefused(self.session_id, entries[0].submission_id, what))
+        else:
+            self._lose(self._lost or self._journal_lost(outcome))
 
     def _lose(self, fault: Exception) -> None:
         """The next barrier says so; where none comes, whoever is told sees to what may be open."""

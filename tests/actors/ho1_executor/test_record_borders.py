@@ -23,6 +23,7 @@ from hobus.bus.errors import BusError, LedgerError, RuntimeFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, WorkOrder
+from hobus.bus.promise import Promise
 from hobus.config.snapshot import Snapshot
 from tests.actors.ho1_executor.rig import Effects, ScriptedGateway, cluster
 from tests.actors.ho1_executor.test_receipts import HERE, stored
@@ -36,7 +37,7 @@ class LedgerOnPaper:
 
     refused: Sequence[str] = ()  # event types
     entries: list[WriteEntry] = field(default_factory=list)
-    under_way: list[asyncio.Future[list[Ack]]] = field(default_factory=list)
+    under_way: list[Promise[list[Ack]]] = field(default_factory=list)
     unflushed: list[WriteEntry] = field(default_factory=list)  # become visible with the next flush
     bodies: dict[str, bytes] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
@@ -47,7 +48,7 @@ class LedgerOnPaper:
         await self.flush()
         return submitted.result()
 
-    async def _arrive(self, entry: WriteEntry) -> list[Ack]:
+    def _arrive(self, entry: WriteEntry) -> list[Ack]:
         """First of its key wins."""
         if entry.event_type in self.refused:
             return [Ack(outcome="refused", sequence=-1, submission_id=entry.submission_id, code="too_large")]
@@ -59,14 +60,17 @@ class LedgerOnPaper:
 
     def submit(
         self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False, at_once: bool = False
-    ) -> asyncio.Future[list[Ack]]:
+    ) -> Promise[list[Ack]]:
         """Not waited for; nor does its arrival depend on who waits for it."""
-        self.under_way.append(asyncio.ensure_future(self._arrive(entries[0])))
-        return self.under_way[-1]
+        promise: Promise[list[Ack]] = Promise()
+        self.under_way.append(promise)
+        asyncio.get_running_loop().call_soon(lambda: promise.settle(self._arrive(entries[0])))
+        return promise
 
     async def flush(self) -> None:
         """What was under way arrives."""
-        await asyncio.gather(*map(asyncio.shield, self.under_way))
+        for promise in self.under_way:
+            await promise
         self.entries += self.unflushed
         self.unflushed = []
 
