@@ -59,7 +59,10 @@ def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: 
     return subprocess.Popen([sys.executable, "-P", "-m", "hobus", *words], env=environment() | (env or {}), **streams)
 
 
-def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None) -> Answer:
+def hobus(
+    *words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None,
+    timeout_s: float = COMMAND_TIMEOUT_S,
+) -> Answer:  # fmt: skip
     """One command, to its end."""
     given = environment() | (env or {})
     done = subprocess.run(
@@ -68,7 +71,7 @@ def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cw
         capture_output=True,
         env=given,
         cwd=cwd,
-        timeout=COMMAND_TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     return Answer(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
@@ -93,10 +96,14 @@ class Cluster:
     env: dict[str, str] = field(default_factory=dict)
     asked: list[subprocess.Popen[bytes]] = field(default_factory=list)
     """Turns that a test has begun beside it."""
+    timeout_s: float = COMMAND_TIMEOUT_S
+    """Of each of its commands."""
 
     def __call__(self, command: str, *words: str, stdin: bytes = b"") -> Answer:
         """`hobus COMMAND --home <home> WORDS`; a family's subcommand is written `ledger verify`."""
-        return hobus(*command.split(), "--home", str(self.home.root), *words, stdin=stdin, env=self.env)
+        return hobus(
+            *command.split(), "--home", str(self.home.root), *words, stdin=stdin, env=self.env, timeout_s=self.timeout_s
+        )
 
     def begin(self, command: str, *words: str, **options: Any) -> subprocess.Popen[bytes]:
         """A command on this home beside this process; see `begun`."""

@@ -67,7 +67,7 @@ class BudgetAccount:
     def _reserve(self, ask: PromptCall, number: int, estimate: int) -> Attempt:
         """The attempt as it will be sent: its answer capped by what its order has left, where that is enforced."""
         config, prompt, route = self._config, ask.prompt, ask.route
-        limits = budget.scopes_of(prompt, route, self._agents[prompt.agent_id], config.budget)
+        limits = budget.scopes_of(prompt, route, self._agents, config.budget)
         known = self._state.scopes
         for scope, limit in limits:
             if scope not in known or known[scope].limit != limit:

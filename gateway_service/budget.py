@@ -165,12 +165,24 @@ def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_or
 # --- what a prompt draws on ---------------------------------------------------------------------------------------
 
 
-def scopes_of(prompt: Prompt, route: Route, agent: AgentFile, config: BudgetConfig) -> list[tuple[str, int]]:
-    """Scope names with their limits, the narrowest first: its order's own, the agent's settings, the provider's."""
+def scopes_of(
+    prompt: Prompt, route: Route, agents: Mapping[str, AgentFile], config: BudgetConfig
+) -> list[tuple[str, int]]:
+    """Scope names with their limits, the narrowest first: its order's own, the agent's settings, the provider's.
+
+    Where other agents called this one, it draws on the sessions in which they did so too. A caller that the
+    configuration does not have any more has the limit of all.
+    """
+    agent = agents[prompt.agent_id]
     order = [] if prompt.token_budget is None else [(order_scope(prompt.work_order_id), prompt.token_budget)]
+    callers = [(caller.session_id, agents.get(caller.agent_id)) for caller in prompt.callers]
     return [
         *order,
         (session_scope(prompt.session_id), agent.budget_tokens("session", config)),
+        *(
+            (session_scope(session_id), one.budget_tokens("session", config) if one else config.session_token_limit)
+            for session_id, one in callers
+        ),
         (agent_scope(prompt.agent_id), agent.budget_tokens("agent", config)),
         (provider_scope(route.provider_id), config.provider_token_limit),
     ]

@@ -194,6 +194,7 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
         domain_tags=tuple(prompt.domain_tags),
         degraded=ask.is_degraded,
         principal=ask.principal,
+        called_in=tuple([caller.session_id for caller in prompt.callers]),
     )
     of_pack = packs.of(prompt)
     request = SentRequest(

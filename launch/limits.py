@@ -1,5 +1,9 @@
 """Engineering limits: no configuration has a reason to change them."""
 
+LINK_S = 900
+"""A link to the console that nobody has followed signs nobody in after this."""
+CONSOLE_PAUSE_S = 2.0
+"""After a cluster's console has ended, before the next who opens a page begins another."""
 FORK_TIMEOUT_MS = 5000
 """Milliseconds: a zygote that is silent for so long, with an order to answer, is replaced."""
 FORK_ATTEMPTS_MAX = 3

@@ -79,6 +79,7 @@ class Runs:
             files=message.files,
             called_by=message.called_by,
             tokens_max=message.tokens_max,
+            callers=message.callers,
             asked_by=asked_by,
             deadline_at=deadline_at,
             lease=LeaseTerms(ttl_secs=silence_s, heartbeat_timeout_secs=silence_s) if message.lease else None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, field
 
 from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp
-from hobus.bus.messages.work_order import Sampling, Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
+from hobus.bus.messages.work_order import Caller, Callers, Sampling, Segment, ToolCall, ToolChoice, ToolFile, ToolSpec
 
 Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
 
@@ -101,6 +101,7 @@ class Prompt(Message, wire="gateway.prompt"):
     budget_mode: Annotated[Literal["enforce", "warn", "off"] | None, Meta(description="None: the configured mode")] = (
         None
     )
+    callers: Callers = field(default_factory=list[Caller])
     config_digest: Annotated[
         str, Meta(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
     ] = ""

@@ -12,7 +12,7 @@ from msgspec import Meta, field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from hobus.bus.messages.ids import PRINCIPAL_PATTERN, CommandId, InputId, PersonName, RunId, SessionId
-from hobus.bus.messages.work_order import Cost, Sampling, ToolChoice, ToolFile, ToolSpec
+from hobus.bus.messages.work_order import Caller, Callers, Cost, Sampling, ToolChoice, ToolFile, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
 ReasoningEffort = Literal["Low", "Medium", "High"]
@@ -339,6 +339,7 @@ class TurnRequest(TurnInput, Message, wire="ho2.turn"):
     ] = None
     called_by: CalledBy = ""
     tokens_max: TokensMax = 0
+    callers: Callers = field(default_factory=list[Caller])
 
 
 class HeldCall(Record):

@@ -156,6 +156,18 @@ class ToolSpec(Record):
     parameters: Annotated[dict[str, Any], Meta(description="JSON Schema of the arguments")]
 
 
+class Caller(Record):
+    """An agent that called the one that an order is about, or that one's caller, and the session in which it did."""
+
+    session_id: Annotated[str, Meta(description="full id; what the order uses counts in its budget too")]
+    agent_id: Annotated[str, Meta(description="whose session it is: whose limit that budget has")]
+
+
+CALLERS_MAX = 8
+"""More than a configuration allows in a row."""
+Callers = Annotated[list[Caller], Meta(max_length=CALLERS_MAX, description="the agents that called it, nearest first")]
+
+
 class Constraints(Record):
     """Limits and permissions of one order."""
 
@@ -187,6 +199,7 @@ class Constraints(Record):
     ] = None
     provider_profile_id: Annotated[str | None, Meta(description="a key of gateway.profiles; None: none")] = None
     sampling: Annotated[Sampling | None, Meta(description="the asker's; None: the contract's")] = None
+    callers: Callers = field(default_factory=list[Caller])
 
 
 class Exchange(Record):

@@ -496,7 +496,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "open_calls": (_open_calls, _open_calls_of),
     "input_digest": (_hash, _hash_of),
     "config_digest": (_digest, _digest_of),
-    "files": (lambda files, _about: [file.model_dump() for file in files], None),
+    **dict.fromkeys(("files", "callers"), (lambda records, _about: [one.model_dump() for one in records], None)),
     "command": (lambda command, _about: command.model_dump(), None),
     **dict.fromkeys(("order", "receipt"), (_form, _form_of)),
     **dict.fromkeys(

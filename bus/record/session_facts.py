@@ -10,7 +10,7 @@ from msgspec import Meta, field
 from hobus.bus.messages.base import Count, Record, Timestamp
 from hobus.bus.messages.ids import LOCAL, CommandId, InputId, PersonName, RunId, SessionId, StepId, ToolBatchId, TurnId
 from hobus.bus.messages.session import CalledBy, HostCommand, Lifecycle, ModelChoice, SessionConfig, TokensMax
-from hobus.bus.messages.work_order import ToolFile
+from hobus.bus.messages.work_order import Caller, Callers, ToolFile
 
 ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
@@ -91,7 +91,7 @@ class GivenResult(Record):
 class RunRequested(SessionFact):
     """An input was admitted; from here on it is answered exactly once."""
 
-    ADDED_LATER = 3
+    ADDED_LATER = 4
 
     input_ref: Annotated[str, Meta(description="where the text of the user is")]
     input_id: InputId
@@ -116,6 +116,7 @@ class RunRequested(SessionFact):
     )
     called_by: CalledBy = ""
     tokens_max: TokensMax = 0
+    callers: Callers = field(default_factory=list[Caller])
 
 
 class RunStarted(SessionFact):

@@ -1,12 +1,21 @@
-"""Where the console of a home serves, for the HTTP door to lead browsers there. Its process writes and removes it."""
+"""Where the console of a home serves, and the links that sign people in there.
+
+A console that somebody began says so in the home; the one that a cluster with an HTTP door offers has its address, and
+the links that any command of this user may make for it, in `run/`, which is this user's alone.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 from contextlib import suppress
+from typing import NamedTuple
 
+from hobus.bus.port import Clock
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.home import Home, make_private
+from hobus.launch.limits import LINK_S
 
 
 def tell(home: Home, address: str) -> None:
@@ -15,14 +24,80 @@ def tell(home: Home, address: str) -> None:
 
 
 def told(home: Home) -> str:
-    """`host:port` of the console that was begun last, if its process lives; else empty."""
+    """`host:port` of the console that was begun last, if its process lives, else of the cluster's; else empty."""
     with suppress(OSError, ValueError):
         address, pid, mark = home.console.read_text(encoding="ascii").split()
-        return address if identity.is_alive(int(pid), mark) else ""
-    return ""
+        if identity.is_alive(int(pid), mark):
+            return address
+    return offered(home)
 
 
 def withdraw(home: Home, address: str) -> None:
     """It serves no more."""
     if told(home) == address:
         home.console.unlink(missing_ok=True)
+
+
+def offered(home: Home) -> str:
+    """`host:port` at which the cluster that runs here offers its console; empty: it offers none."""
+    with suppress(OSError):
+        return home.offered_console.read_text(encoding="ascii").strip()
+    return ""
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+class Link(NamedTuple):
+    """Whom a link signs in."""
+
+    name: str
+    role: str
+
+
+def drawn(clock: Clock) -> str:
+    """A word that nobody guesses."""
+    return (clock.new_id() + clock.new_id()).replace("-", "")
+
+
+def link_for(home: Home, clock: Clock, who: Link) -> str:
+    """The address that signs this person in at the cluster's console, once and soon. Raises OSError.
+
+    What stands in the home signs nobody in: it is the word's hash.
+    """
+    word = drawn(clock)
+    make_private(home.links)
+    for old in home.links.iterdir():
+        _read(home, old.name, clock)
+    text = f"{clock.now() + LINK_S} {who.role} {who.name}"
+    path = home.links / hash_of(word)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(text)
+    return f"http://{offered(home)}/sign-in?word={word}"
+
+
+def redeemed(home: Home, word: str, clock: Clock) -> Link | None:
+    """Whom this word signs in, for the first who asks; None: nobody."""
+    name = hash_of(word)
+    found = _read(home, name, clock)
+    with suppress(OSError):
+        (home.links / name).unlink()  # of two who ask at once one meets that it is gone
+        return found
+    return None
+
+
+def hash_of(word: str) -> str:
+    return hashlib.sha256(word.encode("utf-8", "replace")).hexdigest()
+
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def _read(home: Home, name: str, clock: Clock) -> Link | None:
+    """The link of this hash; one that is too old is removed."""
+    with suppress(OSError, ValueError):
+        until, role, who = (home.links / name).read_text(encoding="utf-8").split(" ", 2)
+        if _HASH.fullmatch(name) and clock.now() < float(until):
+            return Link(who, role)
+        (home.links / name).unlink()
+    return None

@@ -69,7 +69,11 @@ class Home:
         self.http = self.run / "http"
         """Where the HTTP doors of this run listen; written by the first one, so that the others bind the same port."""
         self.console = root / "console"
-        """Where its console serves, and which process that is."""
+        """Where a console that somebody began serves, and which process that is."""
+        self.offered_console = self.run / "console"
+        """Where the console of this run is to be had."""
+        self.links = self.run / "links"
+        """Hashes of the words that sign people in there."""
 
     def offered(self, digest: str) -> Path:
         """Where a configuration lies that a run is to go over to, for the launcher to take."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from functools import cache
+from hashlib import sha256
 from html import escape
 from ipaddress import ip_address
 from typing import Any, NamedTuple
@@ -15,7 +17,7 @@ from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
@@ -104,14 +106,27 @@ async def openapi(_request: Request) -> Response:
     return JSONResponse(document())
 
 
+_TO_CONSOLE = """<!doctype html><html lang=en><meta charset=utf-8><title>hobus</title>
+<p>The console of this cluster, for browsers of its machine: <a href="{0}">{0}</a></p><p><a href="/docs">The API</a></p>
+<script>{1}</script></html>"""
+_GO_ON = (
+    """if (["localhost", "127.0.0.1", "[::1]"].includes(location.hostname)) location.replace(document.links[0].href)"""
+)
+_GO_ON_SHA256 = b64encode(sha256(_GO_ON.encode()).digest()).decode()
+
+
 async def first_page(request: Request) -> Response:
-    """A browser of this machine goes on to the console; nothing of it is in this process, and no key opens it."""
+    """A browser of this machine goes on to the console; nothing of it is in this process, and no key opens it.
+
+    Behind a proxy of this machine every client has a loopback address: the browser itself knows by which name it came.
+    """
     client = request.client
-    if client is None or not ip_address(client.host).is_loopback:
+    is_passed_on = any(name in request.headers for name in ("forwarded", "x-forwarded-for", "x-real-ip", "via"))
+    if client is None or not ip_address(client.host).is_loopback or is_passed_on:
         raise HTTPException(404)
-    address = door_of(request).console()
-    if address:
-        return RedirectResponse(f"http://{address}/", 303)
+    if address := door_of(request).console():
+        policy = {"content-security-policy": f"default-src 'none'; script-src 'sha256-{_GO_ON_SHA256}'"}
+        return HTMLResponse(_TO_CONSOLE.format(f"http://{escape(address)}/", _GO_ON), headers=policy)
     return PlainTextResponse("no console runs here: `hobus console` begins one; the API: /docs\n", status_code=404)
 
 

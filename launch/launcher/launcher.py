@@ -44,7 +44,7 @@ from hobus.launch.cluster.home import (
 from hobus.launch.launcher import control
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.control import NOT_THIS_SOFTWARE, Command, CommandSender, ReloadCommand
-from hobus.launch.launcher.listening import DoorSocket
+from hobus.launch.launcher.listening import ConsoleSocket, DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.plan import Plan
 from hobus.launch.launcher.progress import Progress, StartBegun, already_up
@@ -116,6 +116,7 @@ class Launcher:
         """How many the broker holds for ready."""
         self._rolling: Rolling | None = None
         self._door = DoorSocket(home, plan.snapshot.config.http.listen)
+        self._console = ConsoleSocket(home, plan.snapshot.config.http.listen)
         self._looked_at = started_at
         """When it was last judged how everybody is."""
         self._stop = asyncio.Event()
@@ -153,6 +154,7 @@ class Launcher:
         keep_snapshot(self._home, self._plan.snapshot.to_bytes())
         if self._plan.snapshot.config.http.listen:
             self._door.descriptor()
+            self._console.listen()
         members = members_of(self._plan.counts)
         first, self._first_zygote = self._first_zygote, None
         nursery = ProcessNursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
@@ -182,6 +184,7 @@ class Launcher:
             await crew.all_gone()
             await nursery.close()
             self._door.close()
+            self._console.close()
 
     def _claimed(self) -> list[str]:
         """What is to be said of a home that is no longer where, or what, it was."""

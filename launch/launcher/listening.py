@@ -1,15 +1,26 @@
-"""The address of the HTTP doors: one socket that the launcher listens at, and every door of the run accepts from.
+"""The addresses of the HTTP doors and of the console: sockets at which the launcher listens, and others accept.
 
-So the address is this cluster's alone, from its start to its end, and a connection that comes while a door is started
+So an address is this cluster's alone, from its start to its end, and a connection that comes while a door is started
 anew waits in the system for it instead of being refused. Nobody listens while no door is there or on its way.
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
+import os
+import signal
 import socket
+
+import structlog
 
 from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.cluster.home import Home
+from hobus.launch.launcher import children
+from hobus.launch.limits import CONSOLE_PAUSE_S
+
+_log = structlog.get_logger()
+_HERE = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 class DoorSocket:
@@ -33,6 +44,76 @@ class DoorSocket:
         if self._bound is not None:
             self._bound.close()
             self._bound = None
+
+
+class ConsoleSocket:
+    """Of a cluster whose doors listen at this machine alone: whoever opens a page there begins the console's process.
+
+    Until then nothing of it is loaded; it ends with the cluster. Its address stands in `<home>/run/console`.
+    """
+
+    def __init__(self, home: Home, doors_listen: str) -> None:
+        self._home = home
+        is_for_here = bool(doors_listen) and parts_of(doors_listen)[0] in _HERE
+        self._is_offered = is_for_here and importlib.util.find_spec("jinja2") is not None
+        self._bound: socket.socket | None = None
+        self._pid = 0
+        self._alive: int | None = None
+        """The writing end of a pipe by which the process knows that this one lives."""
+
+    def listen(self) -> None:
+        """From now on, where there is to be one. Raises OSError."""
+        if self._is_offered:
+            self._bound = bound_to("127.0.0.1", 0)
+            self._home.offered_console.write_text(f"127.0.0.1:{self._bound.getsockname()[1]}", encoding="ascii")
+            self._watch()
+
+    def close(self) -> None:
+        """Who connects is refused; the process ends."""
+        if self._bound is None:
+            return
+        if self._pid:
+            os.kill(self._pid, signal.SIGTERM)
+        else:
+            asyncio.get_running_loop().remove_reader(self._bound)
+        self._end_pipe()
+        self._bound.close()
+        self._bound = None
+
+    def _watch(self) -> None:
+        if self._bound is not None:
+            asyncio.get_running_loop().add_reader(self._bound, self._begin)
+
+    def _begin(self) -> None:
+        if self._bound is None:
+            return
+        asyncio.get_running_loop().remove_reader(self._bound)
+        alive, self._alive = os.pipe()
+        given = ("--home", str(self._home.root), f"--listening-fd={self._bound.fileno()}", f"--liveness-fd={alive}")
+        try:
+            with self._home.log("console").open("ab") as log:
+                argv = children.python("hobus.launch.cli.web.serving", *given)
+                self._pid = children.start(argv, self._bound.fileno(), alive, output=log.fileno())
+            children.watch_exit(self._pid, self._ended)
+        except OSError as error:
+            _log.warning("console_not_started", reason=str(error))
+            self._again()
+        finally:
+            os.close(alive)
+
+    def _ended(self) -> None:
+        _log.warning("console_ended", how=children.reap(self._pid))
+        self._again()
+
+    def _again(self) -> None:
+        self._pid = 0
+        self._end_pipe()
+        asyncio.get_running_loop().call_later(CONSOLE_PAUSE_S, self._watch)
+
+    def _end_pipe(self) -> None:
+        if self._alive is not None:
+            os.close(self._alive)
+            self._alive = None
 
 
 def bound_to(host: str, port: int) -> socket.socket:

@@ -6,6 +6,7 @@ pipe how it went. In the foreground Ctrl-C drains the cluster, a second Ctrl-C k
 
 from __future__ import annotations
 
+import getpass
 import importlib
 import os
 import signal
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from hobus.bus.clock import SystemClock
 from hobus.config.files import ADMIN_CONFIG
+from hobus.launch.cluster import console_file
 from hobus.launch.cluster.home import Home, make_private
 from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console import exit_codes
@@ -275,6 +277,9 @@ def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
         _show_all(run)
     if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
+    if console_file.offered(home):
+        who = console_file.Link(getpass.getuser(), "operator")
+        say(f"console: {console_file.link_for(home, SystemClock(), who)}   (signs in once)")
     # By name: a start in the background that nobody waits for loads nothing of the bus.
     for said in importlib.import_module("hobus.launch.cluster.record").unread_spools(home):
         note_coloured(f"warning: {said}", "yellow")

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.builders import SESSION, prompt
+from hobus.bus.messages.work_order import Caller
 from hobus.bus.record.payloads.prompts import BudgetCrossed
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.budget import (
@@ -168,7 +169,7 @@ def test_scopes_come_from_the_prompt_and_the_configuration():
     """Session, agent, provider, narrowest first, each with its configured limit."""
     budget = SHIPPED.config.budget
     route = Route(provider_id="offline", model_id="m")
-    assert scopes_of(prompt(), route, SHIPPED.agents["ADMIN"], budget) == [
+    assert scopes_of(prompt(), route, SHIPPED.agents, budget) == [
         (f"session:{SESSION}", budget.session_token_limit),
         ("agent:ADMIN", budget.agent_token_limit),
         ("provider:offline", budget.provider_token_limit),
@@ -184,8 +185,22 @@ def test_a_row_shows_what_remains():
 def test_an_order_with_a_budget_is_the_narrowest_scope():
     """A prompt that names its order's budget draws on that, too; the agent's settings decide its own and the session's."""
     agent = SHIPPED.agents["ADMIN"].model_copy(update={"budget": {"session": "classify_budget"}})
-    limits = scopes_of(prompt(token_budget=600), Route(provider_id="p", model_id="m"), agent, SHIPPED.config.budget)
+    route = Route(provider_id="p", model_id="m")
+    limits = scopes_of(prompt(token_budget=600), route, {"ADMIN": agent}, SHIPPED.config.budget)
     assert limits[:2] == [("work_order:WO-a", 600), (f"session:{SESSION}", SHIPPED.config.budget.classify_budget)]
+
+
+def test_a_called_agent_draws_on_the_sessions_of_its_callers() -> None:
+    """Behind its own, the nearest first, each with the limit of its own agent; of one that is gone, that of all."""
+    budget, agent = SHIPPED.config.budget, SHIPPED.agents["ADMIN"]
+    agents = {"ADMIN": agent, "DESK": agent.model_copy(update={"budget": {"session": "classify_budget"}})}
+    called = [Caller(session_id="s2", agent_id="DESK"), Caller(session_id="s1", agent_id="GONE")]
+    limits = scopes_of(prompt(callers=called), Route(provider_id="p", model_id="m"), agents, budget)
+    assert limits[:3] == [
+        (f"session:{SESSION}", budget.session_token_limit),
+        ("session:s2", budget.classify_budget),
+        ("session:s1", budget.session_token_limit),
+    ]
 
 
 def with_order(limit: int, tokens: int = 0) -> BudgetState:

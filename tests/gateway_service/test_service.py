@@ -22,7 +22,7 @@ from hobus.bus.messages.gateway import (
     ToolSpec,
 )
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
-from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.bus.messages.work_order import Caller, Segment, ToolCall
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payloads.prompts import SentText
 from tests.gateway_service.rig import (
@@ -217,6 +217,26 @@ def test_a_recorded_answer_is_given_even_when_the_budget_is_spent(make):
     assert cluster.run(cluster.ask(prompt())) == first
     refused = cluster.run(cluster.ask(prompt("WO-b#1")))
     assert refused.error_code == "BUDGET_EXHAUSTED"
+
+
+def test_what_called_agents_use_counts_in_the_session_of_their_caller_too(make):
+    """Each in a session of its own, they cannot use more together than that has; a restart forgets none of it."""
+    cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 120})
+    called = [Caller(session_id=SESSION, agent_id="ADMIN")]
+
+    def asked(number):
+        inner = prompt(f"WO-{number}#1", session_id=f"{number}{SESSION[1:]}", callers=called)
+        return cluster.run(cluster.ask(inner))
+
+    assert [asked(number).outcome for number in (2, 3)] == ["SUCCESS", "SUCCESS"]
+    assert totals(cluster) == (24, 0)
+    refused = asked(4)
+    assert refused.error_code == "BUDGET_EXHAUSTED" and f"session:{SESSION}" in refused.error_message
+    cluster.run(asyncio.sleep(0.1))
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    assert asked(5).error_code == "BUDGET_EXHAUSTED"
+    assert totals(cluster) == (24, 0) and cluster.provider.calls == 2
 
 
 def test_entries_that_cannot_be_read_do_not_keep_the_gateway_from_opening(make):

@@ -6,11 +6,14 @@ import json
 import re
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx2
+import psutil
 import pytest
 
-from bench.cluster import Cluster, begun
+from bench.cluster import Cluster, begun, family_in
 from hobus.launch.console import exit_codes
 
 pytestmark = pytest.mark.process
@@ -205,3 +208,52 @@ def test_what_only_a_cluster_knows_is_shown_as_the_commands_do(cluster, serve, t
     ]
     assert ["(ada)" in one for one in bodies[-2:]] == [True, True]
     cluster.verify()
+
+
+@contextmanager
+def signed_in(link: str) -> Iterator[httpx2.Client]:
+    """A browser that followed it."""
+    with httpx2.Client(base_url=link.partition("/sign-in")[0], timeout=60) as client:
+        assert client.get(link).status_code == 303
+        yield client
+
+
+def console_process(cluster: Cluster) -> list[psutil.Process]:
+    """The console of the cluster itself."""
+    return [one for one in family_in(cluster.home) if "hobus console" in " ".join(one.cmdline())]
+
+
+def test_a_cluster_with_a_door_offers_the_console_itself(cluster):
+    """Its start prints a link, the door's first page leads there; the process begins with who opens it, and ends with it."""
+    printed = cluster.up("--http", "127.0.0.1:0").out
+    assert console_process(cluster) == []
+    first = httpx2.get(f"http://{cluster.home.bound(http=True)}/")
+    link = re.search(r"console: (http\S+)", printed)[1]
+    assert f'<a href="{link.partition("sign-in")[0]}">' in first.text
+    with signed_in(link) as client:
+        assert "broker/1" in client.get("/").text
+        (process,) = console_process(cluster)
+        assert httpx2.get(link).status_code == 403
+        more = cluster("console", "--person", "eve:viewer")
+        assert more.code == exit_codes.OK
+        with signed_in(re.search(r"http\S+", more.out)[0]) as other:
+            assert "eve (viewer)" in other.get("/").text
+        assert console_process(cluster) == [process]
+        process.kill()
+        process.wait(20)
+        assert client.get("/").status_code == 401
+    (process,) = console_process(cluster)
+    assert cluster("down").code == exit_codes.OK
+    process.wait(20)
+
+
+def test_the_console_of_a_cluster_ends_with_a_launcher_that_is_killed(cluster):
+    """And a door that others may reach brings none with it."""
+    link = re.search(r"console: (http\S+)", cluster.up("--http", "127.0.0.1:0").out)[1]
+    with signed_in(link):
+        (process,) = console_process(cluster)
+        psutil.Process(cluster.run().launcher_pid).kill()
+        process.wait(20)
+    assert cluster("down").code == exit_codes.OK
+    assert "console:" not in cluster.up("--http", "0.0.0.0:0").out
+    assert httpx2.get(f"http://127.0.0.1:{cluster.home.bound(http=True).rpartition(':')[2]}/").status_code == 404

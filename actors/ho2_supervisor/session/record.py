@@ -394,9 +394,13 @@ class SessionRecord:
 
 
 def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
-    """What is left of a run's memo once it is over: nothing to learn where embedded rules stood in for its model."""
+    """What is left of a run's memo once it is over.
+
+    Nothing to learn where another agent called it, or embedded rules stood in for its model.
+    """
     asked, classified, tool_ids = memo.requested, memo.classified(), dict[str, None]()
-    if any((receipt.get("output_result") or {}).get("is_stand_in") for receipt in memo.receipts.values()):
+    is_stand_in = any((receipt.get("output_result") or {}).get("is_stand_in") for receipt in memo.receipts.values())
+    if asked.called_by or is_stand_in:
         return EndedRun(memo.run_id.run_seq, asked.input_id, asked.at, None, (), "", ended_by)
     for order in memo.orders.values():
         if order.get("tool_call"):

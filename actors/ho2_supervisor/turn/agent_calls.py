@@ -20,7 +20,7 @@ from hobus.bus import spent
 from hobus.bus.errors import BusError, RuntimeFault, WorkOrderFault
 from hobus.bus.messages.ids import body_ref, by_writer, called_session, entry_id, iso, parse_iso
 from hobus.bus.messages.session import EndSession, SessionClosed, StartSession, TurnReply, TurnRequest, TurnResult
-from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, Segment, ToolCall, WorkOrder, moved
+from hobus.bus.messages.work_order import Caller, Cost, OutputResult, Receipt, Segment, ToolCall, WorkOrder, moved
 from hobus.bus.port import Bus
 from hobus.bus.text import is_blank
 from hobus.config.called_agents import TEXT
@@ -119,6 +119,7 @@ def _request(order: WorkOrder, call: ToolCall, state: SessionState) -> TurnReque
         start=StartSession(session_id=session_id, agent_id=call.tool_id, principal=state.principal),
         called_by=order.wo_id,
         tokens_max=order.constraints.token_budget,
+        callers=[Caller(session_id=order.session_id, agent_id=order.agent_id), *order.constraints.callers],
     )
 
 

@@ -79,8 +79,8 @@ async def _understood(run: Run, limits: HistoryLimits, classify: Classify) -> tu
     template = run.resources.attention.template_for(request)
     found = Recalled()
     run.beside = beside.context
-    if run.learning is not None and _has_memory(template):
-        recalled = run.learning.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
+    if run.recall_from is not None and _has_memory(template):
+        recalled = run.recall_from.recall(run.session, run.agent.agent_id, as_of_ts=run.requested.at, trace=run.trace)
         labels, found = await at_once(classify(beside.segments), recalled)
     else:
         labels = await classify(beside.segments)

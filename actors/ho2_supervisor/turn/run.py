@@ -50,8 +50,11 @@ class Run:
         self.config = resources.config
         own_tokens = agent.budget_tokens("synthesize", resources.config.budget)
         self.budget_tokens = min(own_tokens, memo.requested.tokens_max or own_tokens)  # for all rounds of the answer
-        is_taught_by = agent.memory and not (self.called_tool or self.is_errand or self.is_called)
-        self.learning = learning if is_taught_by else None  # None: memory is off, or nothing is to be learned
+        has_memory = agent.memory and not (self.called_tool or self.is_errand)
+        self.recall_from = learning if has_memory else None  # None: memory is off, or there is nothing to recall it for
+        # A model's words to another agent are no person's habit or wish, and each call has a session of its own, which
+        # the gates would count.
+        self.learning = None if self.is_called else self.recall_from  # None: nothing is to be learned
         self.effects = Effects(task, memo, resources)
         self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
         self.weighed: dict[str, Weighed] = {}  # artifact -> what became of its line
@@ -195,6 +198,7 @@ class Run:
             planned_at=now,
             budget_mode=self.config.budget.budget_mode,
             intent_id=None if (intent := self.session.record.state.intents.newest) is None else intent.intent_id,
+            callers=self.requested.callers,
         )
         for ref in self.memo.steers.get(str(step_id), ()):
             text = self.memo.said.get(ref)

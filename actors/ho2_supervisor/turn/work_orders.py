@@ -14,6 +14,7 @@ from hobus.bus.messages.session import RunConfig
 from hobus.bus.messages.work_order import (
     CLASSIFICATION,
     BudgetMode,
+    Caller,
     Constraints,
     Exchange,
     Fence,
@@ -42,6 +43,7 @@ class OrderContext(Struct, frozen=True):
     planned_at: str
     budget_mode: BudgetMode
     intent_id: str | None = None  # the one that is active now
+    callers: Sequence[Caller] = ()
 
 
 def classify(context: OrderContext, *, inputs: Sequence[Segment], call_id: str = "", **bounds: Any) -> WorkOrder:

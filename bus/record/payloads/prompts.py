@@ -42,12 +42,14 @@ class PromptSent(NamedTuple):
     sampling: Annotated[Sampling | None, Meta(description="of whoever asked; None: none")] = None
     vector_numbers: Annotated[int | None, Meta(description="of each vector, 0: any number; None: an answer")] = None
     principal: Annotated[str, Meta(description="of vectors: whose they are; else who its session is of")] = ""
+    called_in: Annotated[tuple[str, ...], Meta(description="sessions of the agents that called it, nearest first")] = ()
 
 
 def scopes_of(about: Provenance, sent: PromptSent) -> tuple[str, ...]:
     """Names of the budgets that a send holds its tokens in, the narrowest first."""
     order = () if sent.token_budget is None else (order_scope(about.work_order_id),)
-    return *order, session_scope(about.session_id), agent_scope(about.agent_id), provider_scope(sent.provider_id)
+    sessions = map(session_scope, (about.session_id, *sent.called_in))
+    return *order, *sessions, agent_scope(about.agent_id), provider_scope(sent.provider_id)
 
 
 def order_scope(work_order_id: str) -> str:

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import click
 
+from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import with_home
+from hobus.launch.cluster import console_file
+from hobus.launch.cluster.console_file import Link
 from hobus.launch.cluster.home import Home
+from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault
+from hobus.launch.console.output import say
 from hobus.launch.process.roles.http import require_installed
 
 _PORT_MAX = 65_535
@@ -35,18 +40,24 @@ def console(*, home: Home, port: int, people: tuple[str, ...], at_rest: bool, ca
     """Serve the console to browsers of this machine until Ctrl-C, and print a one-time link for each person.
 
     Its pages show what ps, session, why, ledger, cost, memory, tools, config and tap show, and do the same commands.
-    Without a running cluster they show what the record says.
+    Without a running cluster they show what the record says. A cluster that was started with --http offers it itself:
+    then the links are to that one, and this command ends.
     """
     require_installed("jinja2")
     named = [_person(one) for one in people or (getpass.getuser(),)]
+    if not (port or at_rest or capture) and console_file.offered(home):
+        for one in named:
+            say(f"console for {one.name} ({one.role}): {console_file.link_for(home, SystemClock(), one)}")
+        say("each link signs in once")
+        return exit_codes.OK
     # By name: no other command loads a web server.
     served = importlib.import_module("hobus.launch.cli.web.serving").serve
     code: int = served(home, port=port, people=named, at_rest=at_rest, capture=capture)
     return code
 
 
-def _person(given: str) -> tuple[str, str]:
+def _person(given: str) -> Link:
     name, _, role = given.partition(":")
     if not (name.isprintable() and 0 < len(name) <= 40) or (role or "operator") not in _ROLES:  # noqa: PLR2004 - of a name
         raise UsageFault(f"--person {given[:80]!r}: expected NAME, NAME:operator or NAME:viewer")
-    return name, role or "operator"
+    return Link(name, role or "operator")

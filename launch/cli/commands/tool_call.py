@@ -172,6 +172,8 @@ def call(  # noqa: PLR0913 - one per option
     config = place.snapshot.config
     agent = known_agent(agent, place.snapshot, running_in=place.home)
     text = words_of(sys.stdin.read() if arguments == "-" else arguments)
+    if tool_id in place.snapshot.agents:
+        raise UsageFault(f"{tool_id} is an agent", hint=next_here(f"ask --agent {tool_id} TEXT"))
     there = asyncio.run(tools_of(place))
     given = checked_arguments(tool_id, text, there)
     may = next(row["agents"] for row in tool_rows(there, place.snapshot) if row["tool_id"] == tool_id)

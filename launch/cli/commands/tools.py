@@ -11,6 +11,7 @@ import click
 from hobus.bus.messages.control import Tools
 from hobus.bus.paging import read_tools
 from hobus.config.assets import approval_rules, needs_approval, why_withheld
+from hobus.config.called_agents import description_of, may_call
 from hobus.config.tool_faults import is_meant
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.client import cluster_of, connected
@@ -76,11 +77,14 @@ async def tools_of(place: Place) -> Tools:
 
 
 def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
-    """Every tool that some worker announces: the workers' words beside the configuration's; a stable shape."""
-    return [
+    """Every tool that some worker announces, and agents that others call; beside it what the configuration says.
+
+    A stable shape.
+    """
+    announced: list[Row] = [
         {
             "tool_id": row.tool_id,
-            "source": row.source,  # `builtin`, `python`, or an MCP server
+            "source": row.source,  # `builtin`, `python`, `agent`, or an MCP server
             "description": row.description,
             "workers": row.workers,  # instances that can run it now, the first of them if many
             "worker_count": row.worker_count,
@@ -99,6 +103,21 @@ def tool_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
         }
         for row in tools.tools
     ]
+    return announced + list(_called_agents(snapshot))
+
+
+def _called_agents(snapshot: Snapshot) -> Iterator[Row]:
+    """Agents that are tools of others: run by supervisors, which no worker announces."""
+    for agent_id, agent in snapshot.agents.items():
+        callers = sorted(name for name, one in snapshot.agents.items() if may_call(one, agent_id, snapshot.agents))
+        if callers:
+            yield {
+                "tool_id": agent_id, "source": "agent", "description": description_of(agent), "workers": [],
+                "worker_count": 0, "idempotent": True, "writes": True,
+                "needs_approval": needs_approval(snapshot.config.tools, agent_id),
+                "approval_rules": approval_rules(snapshot.config.tools, agent_id), "agents": callers,
+                "withheld_from": [],
+            }  # fmt: skip
 
 
 def source_rows(tools: Tools, snapshot: Snapshot) -> list[Row]:
@@ -131,7 +150,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         row["tool_id"],
         row["source"],
-        ", ".join(names) + (f" and {more} more" if more else ""),
+        ", ".join(names) + (f" and {more} more" if more else "") or "supervisors",
         "yes" if row["idempotent"] else "no",
         "yes" if row["writes"] else "no",
         "needed" if row["needs_approval"] else " or ".join(f"if {rule}" for rule in row["approval_rules"]) or "-",

@@ -196,7 +196,7 @@ class Console:
     async def _sign_in(self, request: Request) -> Response:
         cookie = self.people.sign_in(request.query_params.get("word", ""))
         if cookie is None:
-            said = "this link was used before, or is too old: press Enter where `hobus console` runs for another one"
+            said = "it was used before, or is too old: `hobus console` prints another one, on Enter where it runs"
             return self._told(request, 403, "That link signs nobody in", said)
         answer = RedirectResponse("/", 303)
         answer.set_cookie(

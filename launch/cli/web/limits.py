@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-LINK_S = 900
-"""A link that nobody has followed signs nobody in after this."""
 SIGNED_IN_S = 12 * 3600
 """A working day: after it a browser needs another link."""
 SIGNED_IN_MAX = 256

@@ -6,12 +6,14 @@ Nothing of it outlives the console's process: who comes back after a restart nee
 from __future__ import annotations
 
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Literal
 
 from hobus.bus.port import Clock
 from hobus.launch.cli.web import limits
+from hobus.launch.cluster.console_file import Link, drawn, hash_of
+from hobus.launch.limits import LINK_S
 
 Role = Literal["viewer", "operator"]
 
@@ -41,41 +43,38 @@ class Person:
 class People:
     """Links that were given out, and browsers that came with one."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, redeemed: Callable[[str], Link | None] = lambda _: None) -> None:
+        """`redeemed`: whom a word signs in of which others than this process made the link."""
         self._clock = clock
+        self._redeemed = redeemed
         self._links: dict[str, tuple[str, Role, float]] = {}
         self._signed_in: dict[str, Person] = {}
 
     def invite(self, name: str, role: Role) -> str:
         """The word of a link that signs this person in, once and soon."""
-        word = self._drawn()
-        self._links[_hash(word)] = (name, role, self._clock.monotonic() + limits.LINK_S)
+        word = drawn(self._clock)
+        self._links[hash_of(word)] = (name, role, self._clock.monotonic() + LINK_S)
         return word
 
     def sign_in(self, word: str) -> str | None:
         """The cookie that the word is changed for; None: it is none, was used before, or is too old."""
-        name, role, until = self._links.pop(_hash(word), ("", "viewer", 0.0))
+        name, role, until = self._links.pop(hash_of(word), ("", "viewer", 0.0))
         if until <= self._clock.monotonic():
-            return None
-        cookie = self._drawn()
+            if (link := self._redeemed(word)) is None:
+                return None
+            name, role = link.name, "operator" if link.role == "operator" else "viewer"
+        cookie = drawn(self._clock)
         if len(self._signed_in) >= limits.SIGNED_IN_MAX:
             del self._signed_in[next(iter(self._signed_in))]
-        person = Person(name, role, self._drawn(), self._clock.monotonic() + limits.SIGNED_IN_S)
-        self._signed_in[_hash(cookie)] = person
+        person = Person(name, role, drawn(self._clock), self._clock.monotonic() + limits.SIGNED_IN_S)
+        self._signed_in[hash_of(cookie)] = person
         return cookie
 
     def of(self, cookie: str) -> Person | None:
         """Whose browser shows this cookie."""
-        person = self._signed_in.get(_hash(cookie))
+        person = self._signed_in.get(hash_of(cookie))
         return person if person is not None and person.until > self._clock.monotonic() else None
 
     def sign_out(self, cookie: str) -> None:
         """The cookie is worth nothing any more."""
-        self._signed_in.pop(_hash(cookie), None)
-
-    def _drawn(self) -> str:
-        return (self._clock.new_id() + self._clock.new_id()).replace("-", "")
-
-
-def _hash(word: str) -> str:
-    return sha256(word.encode("utf-8", "replace")).hexdigest()
+        self._signed_in.pop(hash_of(cookie), None)

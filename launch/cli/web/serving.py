@@ -1,8 +1,13 @@
-"""The console's own process: its socket, its server, the links that it prints, and its end."""
+"""The console's own process: its socket, its server, the links that it prints, and its end.
+
+`python -m` this module, with the socket of a cluster's launcher: that cluster's, which ends with it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import os
 import signal
 import socket
 import sys
@@ -18,14 +23,16 @@ from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
 from hobus.launch.cli.web.source import HomeSource
 from hobus.launch.cli.web.talks import TALKS
 from hobus.launch.cluster import console_file
-from hobus.launch.cluster.home import Home
+from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.cluster.installed import layers_of
+from hobus.launch.cluster.kernel import set_title
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.console.errors import CommandError, UsageFault, is_about
 from hobus.launch.console.interrupt import raise_at_interrupt
 from hobus.launch.console.output import is_terminal, say
 from hobus.launch.http.limits import HEAD_TIMEOUT_MS
 from hobus.launch.http.server import make_server
+from hobus.launch.logs import writing
 
 if TYPE_CHECKING:
     from hobus.config.schema import AdminConfig
@@ -49,6 +56,20 @@ def serve(home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: 
     return asyncio.run(_serve(source, config, bound, people))
 
 
+def main() -> int:
+    """The console of the cluster that runs in this home, at a socket that its launcher holds, until that is gone."""
+    parser = argparse.ArgumentParser(prog="hobus-console")
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--listening-fd", type=int, required=True)
+    parser.add_argument("--liveness-fd", type=int, required=True)
+    given = parser.parse_args()
+    writing.configure("console", f"console@{os.getpid()}")
+    set_title("hobus console")
+    source = HomeSource(home_of(given.home), at_rest=False)
+    bound = socket.socket(fileno=given.listening_fd)
+    return asyncio.run(_serve(source, _settings(source), bound, (), alive=given.liveness_fd))
+
+
 def _settings(source: HomeSource) -> AdminConfig:
     """Limits of connections are those of the HTTP door: of the cluster that runs, else of the home's files."""
     try:
@@ -61,11 +82,13 @@ def _settings(source: HomeSource) -> AdminConfig:
 
 
 async def _serve(
-    source: HomeSource, config: AdminConfig, bound: socket.socket, people: Sequence[tuple[str, str]]
-) -> int:
+    source: HomeSource, config: AdminConfig, bound: socket.socket, people: Sequence[tuple[str, str]],
+    *, alive: int | None = None,
+) -> int:  # fmt: skip
+    """`alive`: a pipe that ends with the launcher whose console this is; None: somebody began it."""
     is_about(source.home.root)
     port: int = bound.getsockname()[1]
-    known = People(source.clock)
+    known = People(source.clock, lambda word: console_file.redeemed(source.home, word, source.clock))
     app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS)
     server = make_server(app, config.http, head_timeout_ms=HEAD_TIMEOUT_MS)
 
@@ -82,12 +105,12 @@ async def _serve(
         server.should_exit = server.force_exit = True
         await app.changes.close()
 
-    if not source.at_rest:
+    if alive is not None:
+        loop.add_reader(alive, lambda: (loop.remove_reader(alive), loop.create_task(_end())))
+    elif not source.at_rest:
         console_file.tell(source.home, f"{HOST}:{port}")
     invite()
-    if not source.at_rest and (door := source.home.bound(http=True)):
-        say(f"who is signed in finds it at http://{door}/ as well")
-    is_asked = is_terminal(sys.stdin)
+    is_asked = alive is None and is_terminal(sys.stdin)
     if is_asked:
         say("each link signs in once; Enter prints others, Ctrl-C ends")
         loop.add_reader(sys.stdin.fileno(), lambda: invite() if sys.stdin.readline() else loop.remove_reader(0))
@@ -96,8 +119,13 @@ async def _serve(
     finally:
         if is_asked:
             loop.remove_reader(sys.stdin.fileno())
-        console_file.withdraw(source.home, f"{HOST}:{port}")
+        if alive is None:
+            console_file.withdraw(source.home, f"{HOST}:{port}")
         await app.changes.close()
         await TALKS.close()
         await source.close()
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

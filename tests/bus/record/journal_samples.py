@@ -6,7 +6,7 @@ from hobus.actors.ho2_supervisor.session import journal
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso
 from hobus.bus.messages.ledger import Provenance, WriteEntry
-from hobus.bus.messages.work_order import ToolSpec
+from hobus.bus.messages.work_order import Caller, ToolSpec
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SESSION_FACTS, SessionEvent, SessionFact
 
@@ -50,6 +50,11 @@ SAMPLES: dict[str, SessionFact] = {
         results=[events.GivenResult(tool_call_id="call_11111111_7_2_001", content_ref=f"RunRequested:{SESSION}/in-1/2")],
         continues=WO, run_overrides=CONFIG, deadline_at=at(-1), config_digest="",
         lease=events.LeaseTerms(ttl_secs=30, heartbeat_timeout_secs=10), principal="client/1", at=at(),
+    ),
+    "RunRequested of an agent that another called": events.RunRequested(
+        input_ref=f"RunRequested:{SESSION}/in-1/1", input_id="in-1", input_digest="ab" * 32, deadline_at=at(60),
+        config_digest="sha256:" + "cd" * 32, called_by=f"WO-{SESSION}-7.2.2.001", tokens_max=7,
+        callers=[Caller(session_id=SESSION, agent_id="ADMIN")], at=at(),
     ),
     "RunStarted": events.RunStarted(at=at()),
     "RunAttached": events.RunAttached(deadline_at=at(90), at=at()),

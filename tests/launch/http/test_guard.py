@@ -1,6 +1,9 @@
 """What comes in at all: by which name, from which page, how large, whose."""
 
+import re
+from base64 import b64encode
 from dataclasses import replace
+from hashlib import sha256
 
 import httpx2
 import pytest
@@ -155,7 +158,10 @@ def test_a_browser_of_this_machine_is_led_to_the_console_that_runs(door, monkeyp
     assert (answer_to(door, "GET", "/").status_code, "hobus console" in answer_to(door, "GET", "/").text) == (404, True)
     monkeypatch.setattr(door.doors[0], "console", lambda: "127.0.0.1:7")
     found = answer_to(door, "GET", "/")
-    assert (found.status_code, found.headers["location"]) == (303, "http://127.0.0.1:7/")
+    assert found.status_code == 200 and '<a href="http://127.0.0.1:7/">' in found.text
+    script = re.search("<script>(.*)</script>", found.text)[1]
+    allowed = b64encode(sha256(script.encode()).digest()).decode()
+    assert found.headers["content-security-policy"] == f"default-src 'none'; script-src 'sha256-{allowed}'"
 
     async def from_elsewhere():
         transport = httpx2.ASGITransport(app=door.apps[0], client=("10.0.0.9", 4711))
@@ -164,4 +170,6 @@ def test_a_browser_of_this_machine_is_led_to_the_console_that_runs(door, monkeyp
 
     found = door.run(from_elsewhere())
     assert found.status_code == 404 and "location" not in found.headers and "console" not in found.text
+    for passed_on in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "Via"):
+        assert answer_to(door, "GET", "/", headers={passed_on: "10.0.0.9"}).status_code == 404
     assert answer_to(door, "GET", "/", headers={"host": "evil.example"}).status_code == 421

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor.limits import CALLED_TIME_SHARE
+from hobus.actors.ho2_supervisor.turn.recall import SEGMENT
 from hobus.bus.messages.ids import called_session, parse_iso
 from hobus.bus.messages.ledger import session_stream
 from hobus.bus.messages.session import Cancel, ReadSession, SessionView
 from hobus.bus.messages.work_order import ToolCall, WorkOrder, WorkOrderError
 from hobus.bus.record.journal import recorded
+from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, snapshot
 from tests.rig import names, of_type
 
@@ -78,7 +80,7 @@ def test_a_call_is_a_turn_of_a_session_of_its_own() -> None:
         assert Counter(order.agent_id for order in rig.pool.orders) == {"CLERK": 2, "DESK": 1}
 
 
-def test_it_has_a_share_of_its_callers_time_and_tokens_and_no_memory() -> None:
+def test_it_has_a_share_of_its_callers_time_and_tokens() -> None:
     """What the caller has left is divided among the calls that it makes at once."""
     with rig_of(lambda _: "yes", {"text": "one"}, {"text": "two"}) as rig:
         rig.run(asked(rig, timeout_s=20.0))
@@ -91,6 +93,51 @@ def test_it_has_a_share_of_its_callers_time_and_tokens_and_no_memory() -> None:
             said = event.event.event
             assert parse_iso(said.deadline_at) - parse_iso(said.at) < 20.0 * CALLED_TIME_SHARE
         assert {order.wo_type for order in rig.pool.orders} == {"synthesize"}
+
+
+def test_its_orders_name_the_sessions_that_pay_with_it() -> None:
+    """The nearest caller first: its budgets are those of all who called, whichever of them is asked."""
+
+    def answer(order: WorkOrder) -> Answer:
+        if order.agent_id == "ROOMS" or order.exchanges:
+            return "yes"
+        called = {"CLERK": "DESK", "DESK": "ROOMS"}[order.agent_id]
+        return [ToolCall(call_id="001", tool_id=called, arguments={"text": "book"})]
+
+    others = {"CLERK": having("DESK"), "DESK": having("ROOMS"), "ROOMS": having()}
+    with Rig(("ho2.classify", False), script=answer, others=others) as rig:
+        rig.run(asked(rig))
+        desk = called_session(call_of(rig))
+        rooms = [[(one.session_id, one.agent_id) for one in order.constraints.callers] for order in rig.pool.orders]
+        outer, nearer = (SESSION, "CLERK"), (desk, "DESK")
+        assert sorted(rooms, key=len) == [[], [], [outer], [outer], [nearer, outer]]
+
+
+@pytest.mark.parametrize("has_memory", [True, False])
+def test_it_is_shown_what_it_knows_of_its_callers_principal_and_learns_nothing(has_memory: bool) -> None:
+    """As its own `memory` says. What a model says to it is no person's habit, whatever becomes of the call."""
+
+    def desk(order: WorkOrder) -> Answer:
+        if order.input_context[-1].text == "break":
+            return WorkOrderError(code="execution_error", message="broke")
+        return "shown " + "".join(segment.text for segment in order.input_context if segment.name == SEGMENT)
+
+    async def story(rig: Rig, memory: Remembering) -> Any:
+        rig.world.start(memory, role="ho3")
+        await rig.world.settled()
+        result = await asked(rig)
+        await rig.host.sleep(5)
+        return result
+
+    given, memory = ({"text": "book"}, {"text": "break"}), Remembering([bias("ART-1", scope="global")])
+    changes = (("ho3.enabled", True),)
+    with rig_of(desk, *given, changes=changes, memory=has_memory) as rig:
+        result = rig.run(story(rig, memory))
+        shown = "shown line of ART-1" if has_memory else "shown ;"
+        assert shown in result.response, result.response
+        reads = [(one.agent_id, one.principal) for one in memory.reads if one.agent_id == "DESK"]
+        assert set(reads) == ({("DESK", "local")} if has_memory else set())
+        assert {one.agent_id for one in memory.logs} == {"CLERK"}
 
 
 def test_an_agent_with_an_output_gives_its_caller_an_object() -> None:

@@ -100,6 +100,19 @@ def test_each_tool_says_who_may_use_it_and_what_waits_for_an_operator():
     ]
 
 
+def test_an_agent_that_others_call_is_among_the_tools():
+    """No worker announces it; one that nobody may call is no tool."""
+    there = snapshot(permitted=("DESK",), approval=("DESK",))
+    admin = there.agents["ADMIN"].model_copy(update={"tools": ("DESK",)})
+    desk = admin.model_copy(update={"agent_id": "DESK", "tools": (), "system_prompt": "You book.\nPolitely."})
+    there = replace(there, agents={"ADMIN": admin, "DESK": desk})
+    rows = tool_rows(Tools(epoch="e", tools=[], sources=[]), there)
+    assert [(one["tool_id"], one["source"], one["agents"], one["needs_approval"]) for one in rows] == [
+        ("DESK", "agent", ["ADMIN"], True)
+    ]
+    assert "You book." in rows[0]["description"]
+
+
 def test_each_source_counts_its_tools_and_a_silent_one_is_said():
     """Of a server that is configured and that no worker tells of, that is what is known."""
     told = Tools(

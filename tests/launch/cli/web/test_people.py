@@ -5,6 +5,7 @@ from __future__ import annotations
 from hobus.bus.clock import SystemClock
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.people import People
+from hobus.launch.limits import LINK_S
 
 
 class _Hand(SystemClock):
@@ -24,7 +25,7 @@ def test_a_link_and_a_cookie_have_their_time():
     late, word = people.invite("ada", "viewer"), people.invite("bob", "operator")
     cookie = people.sign_in(word)
     assert cookie is not None and people.of(cookie).name == "bob" and people.of(cookie).operates
-    clock.at = limits.LINK_S
+    clock.at = LINK_S
     assert people.sign_in(late) is None
     clock.at = limits.SIGNED_IN_S - 1
     assert people.of(cookie) is not None

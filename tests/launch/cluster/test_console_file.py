@@ -1,0 +1,79 @@
+"""Links to the console that a cluster offers: of this user's commands, for one sign-in, and not for long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hobus.bus.clock import SystemClock
+from hobus.launch.cluster import console_file
+from hobus.launch.cluster.console_file import Link, link_for, redeemed
+from hobus.launch.cluster.home import Home, home_of
+from hobus.launch.limits import LINK_S
+
+
+class _Hand(SystemClock):
+    """A clock that a test sets."""
+
+    at = 1e9
+
+    def now(self) -> float:
+        """As it was set."""
+        return self.at
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """Of a cluster that offers a console."""
+    made = home_of(tmp_path / "home")
+    made.run.mkdir(parents=True, mode=0o700)
+    made.offered_console.write_text("127.0.0.1:7")
+    return made
+
+
+def word_in(link: str) -> str:
+    """What signs in."""
+    address, _, word = link.partition("/sign-in?word=")
+    assert address == "http://127.0.0.1:7"
+    return word
+
+
+def test_a_link_signs_in_once(home: Home) -> None:
+    """Whom it was made for; the home holds its hash alone, in a file of this user."""
+    clock, ada = _Hand(), Link("ada lovelace", "viewer")
+    word = word_in(link_for(home, clock, ada))
+    files = list(home.links.iterdir())
+    assert [word in one.name + one.read_text() for one in files] == [False]
+    assert files[0].stat().st_mode & 0o077 == home.links.stat().st_mode & 0o077 == 0
+    assert redeemed(home, word, clock) == ada
+    assert redeemed(home, word, clock) is None
+
+
+def test_a_link_that_is_too_old_signs_nobody_in_and_goes_with_the_next_one(home: Home) -> None:
+    """Nothing of it stays for long where nobody follows it."""
+    clock = _Hand()
+    word = word_in(link_for(home, clock, Link("ada", "operator")))
+    clock.at += LINK_S
+    assert redeemed(home, word, clock) is None
+    link_for(home, clock, Link("bob", "operator"))
+    clock.at += LINK_S
+    link_for(home, clock, Link("eve", "operator"))
+    assert len(list(home.links.iterdir())) == 1
+
+
+@pytest.mark.parametrize("word", ["", "../console", "x" * 10_000, "\0", "\ud800"])
+def test_no_other_word_signs_in(home: Home, word: str) -> None:
+    """Whatever a browser sends; nothing beside the links is looked at, or removed."""
+    link_for(home, _Hand(), Link("ada", "operator"))
+    assert redeemed(home, word, _Hand()) is None
+    assert home.offered_console.exists() and len(list(home.links.iterdir())) == 1
+
+
+def test_a_console_that_somebody_began_is_told_before_the_one_that_is_offered(home: Home) -> None:
+    """As long as its process lives."""
+    assert console_file.told(home) == "127.0.0.1:7"
+    console_file.tell(home, "127.0.0.1:8")
+    assert console_file.told(home) == "127.0.0.1:8"
+    console_file.withdraw(home, "127.0.0.1:8")
+    assert console_file.told(home) == console_file.offered(home) == "127.0.0.1:7"
