@@ -117,6 +117,19 @@ def fill_pack(
     return messages
 
 
+def framed(pack: PromptPack) -> dict[str, tuple[str, str]]:
+    """What stands before and behind each input that a message behind earlier turns shows alone, in order."""
+    found: dict[str, tuple[str, str]] = {}
+    roles = [section.role for section in pack.sections]
+    for section in pack.sections[roles.index("history") :] if "history" in roles else ():
+        names = [part.name for part in section.parts if isinstance(part, Variable)]
+        if section.role == "user" and len(names) == 1:
+            at = section.parts.index(Variable(names[0]))
+            texts = [part.text if isinstance(part, Segment) else "" for part in section.parts]
+            found[names[0]] = ("".join(texts[:at]), "".join(texts[at:]))
+    return found
+
+
 def _parts(pack_id: str, body: str, first_line: int, before: str) -> tuple[Segment | Variable, ...]:
     text = body.strip("\n")
     pieces = _PLACEHOLDER.split(text)

@@ -21,6 +21,7 @@ from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import entry_id, got_key, parse_iso, sent_key
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
+from hobus.bus.messages.work_order import CLASSIFICATION
 from hobus.bus.port import Bus, Provider
 from hobus.bus.promise import Promise
 from hobus.bus.spool import RecordKeeper
@@ -302,9 +303,12 @@ class Sender(Struct):
         silence_s = self.config.gateway.breaker.silence_ms / 1000
         patience_s = max(silence_s, limits.PATIENCE_SHARE * self.config.host.turn_timeout_ms / 1000)
         is_hasty = had_s < (silence_s if is_own_bound else patience_s)
-        bound = "gateway.request_timeout_ms" if is_own_bound else "its time in its turn"
+        bound, mend = "its time in its turn", "ask with a longer --timeout or x-hobus-timeout"
+        if is_own_bound:
+            bound, mend = "gateway.request_timeout_ms", "allow more time"
+        elif CLASSIFICATION in ask.prompt.domain_tags:  # of its turn it has this part alone
+            bound, mend = "ho2.classify_timeout_ms", "allow more time"
         said = f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s"
-        mend = "allow more time" if is_own_bound else "ask with a longer --timeout or x-hobus-timeout"
         fault = (  # nobody's fault, where the provider had less time than would say anything about it
             GatewayError("DEADLINE_EXCEEDED", f"{said} ({bound}), too few to be its fault; {mend}")
             if is_hasty

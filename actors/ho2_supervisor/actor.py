@@ -6,6 +6,7 @@ Admission is one synchronous step once the session is at hand; everything that t
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -17,7 +18,6 @@ from hobus.actors.ho2_supervisor.admission import (
     admit,
     agent_fault,
     blank_fault,
-    is_pending_follow_up,
     profile_fault,
     settings_fault,
     template_fault,
@@ -45,6 +45,7 @@ from hobus.bus.lanes import role_of
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import LOCAL, session_key, turn_key
 from hobus.bus.messages.session import (
+    Cancel,
     CommandVerdict,
     Consolidate,
     EndSession,
@@ -198,7 +199,8 @@ class Supervisor(Actor):
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
-        session, decision = await self._admitted(message, call)
+        with ExitStack() as line:
+            session, decision = await self._admitted(message, call, line)
         call.after_reply(partial(self._registry.record_state, session))
         deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:
@@ -290,6 +292,8 @@ class Supervisor(Actor):
         command, by = message.command, said_by(call, message.principal)
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id)
+            if isinstance(command.command, Cancel) and await self._runs.hurry(session):
+                continue
             if command.command_id in session.record.commands and not await self._registry.is_durable(session):
                 continue
             repeated = await commanding.repeated(self._client, session, command)
@@ -353,16 +357,16 @@ class Supervisor(Actor):
             else None,
         )
 
-    async def _admitted(self, message: TurnRequest, call: Call) -> tuple[OwnedSession, Admission]:
+    async def _admitted(self, message: TurnRequest, call: Call, line: ExitStack) -> tuple[OwnedSession, Admission]:
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
         found: dict[str, KnownInput] | None = None
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(
                 message.session_id, message.start, call.trace, is_called=bool(message.called_by)
             )
-            while is_pending_follow_up(session.record.state, message.input_id) or (
-                self._runs.is_settling(session) and message.input_id not in session.record.inputs
-            ):
+            if self._runs.keeps_waiting(session, message.input_id):
+                line.enter_context(self._runs.in_line(session, call, is_watching=message.stream))
+            while self._runs.keeps_waiting(session, message.input_id):
                 await self._runs.turnover(session, call)
                 session = await self._started(message.session_id)
             known = session.record.inputs.get(message.input_id)

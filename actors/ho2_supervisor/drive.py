@@ -27,6 +27,7 @@ from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import STEPS_KEPT, RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import parse_iso
 from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnResult, form_of
+from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record.session_facts import LeaseTerms, TimePassed
 
 _KEPT = (
@@ -103,7 +104,10 @@ class Driver:
             if isinstance(fault, EntryRefused | JournalLost) or fault.retryable:
                 raise
             _log.warning("classification_given_up", turn=str(memo.run_id), code=fault.code, detail=fault.detail)
-        await cancelling.end_orders(self.resources, session, memo, trace=task.trace)
+        if session.record.state.open_orders:
+            await cancelling.end_orders(self.resources, session, memo, trace=task.trace)
+            receipts = [Receipt.model_validate(form) for form in memo.receipts.values()]
+            turn_record.record_chain(session, memo, self.resources, receipts, trace=task.trace)
 
     async def _watch_lease(self, task: RunTask, terms: LeaseTerms) -> None:
         """The lease goes on while a client waits who is connected; the clock is journaled as soon as it is over."""

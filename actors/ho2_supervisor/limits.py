@@ -90,6 +90,10 @@ OWNERS_ENTRIES = 40
 """Newest entries of a session that then say whether something is open; at most a page of the record."""
 HISTORY_DIGEST_SHARE = 1 / 8
 """Of a history's budget, so much is kept for lines of turns that are not shown whole: some thirty as shipped."""
+HISTORY_BESIDE_SHARE = 1 / 16
+"""Of a history's budget, so much at most stays beside one earlier message: more would crowd out what was said."""
+FRAME_CHARS = 200
+"""What stands around memory or context in a prompt; shipped 150. Around what takes more, neither stays."""
 STATED_IN_MAX_CHARS = 50_000
 """A longer message states nothing: nearly all of it is pasted."""
 LABELS_SHARE = 0.25

@@ -75,6 +75,7 @@ class RunTask:
         self.has_stood_still = self.standstill is not None
         self._change = asyncio.Event()
         loop = asyncio.get_running_loop()
+        self.told = asyncio.Event()  # whoever waits has the answer
         self.answer: asyncio.Future[TurnResult] = loop.create_future()
         self.answer.add_done_callback(self._answered)
         self.task = loop.create_task(self.drive(self))
@@ -131,6 +132,7 @@ class RunTask:
 
     def tell(self, result: TurnResult) -> None:
         """Whoever waits has the answer."""
+        self.told.set()
         if not self.answer.done():
             self.answer.set_result(result)
 

@@ -7,14 +7,15 @@ that is of use: whoever is asked for it next finds it in the record as it stands
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
 import structlog
 
 from hobus.actors.ho2_supervisor import limits as own_limits
+from hobus.actors.ho2_supervisor.admission import is_pending_follow_up
 from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession, SessionMoved
@@ -28,6 +29,7 @@ from hobus.bus.dispatch import Call
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from hobus.bus.messages.session import TurnRequest, words_of
+from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.record.session_facts import GivenResult, LeaseTerms, LifecycleChanged, RunAttached, RunRequested
 from hobus.bus.streaming import Draft
 from hobus.config.schema import AdminConfig
@@ -44,6 +46,7 @@ class Runs:
         self._registry = registry
         self._driver = driver
         self.queue = RunQueue(wait_max_s=self._config.sessions.wait_max_ms / 1000)
+        self._in_line: dict[str, list[asyncio.Event]] = {}  # of inputs that wait in their session
         self._is_draining = False
 
     @property
@@ -122,6 +125,50 @@ class Runs:
             left_s = call.remaining_s(self._bus.clock.monotonic())
             run.bound_beside(asyncio.get_running_loop().time() + left_s * own_limits.LABELS_SHARE)
         await run.change()
+
+    def keeps_waiting(self, session: OwnedSession, input_id: str) -> bool:
+        """Whether this input is not to be looked at yet: the one before is being recorded, or a follow-up begins.
+
+        A follow-up was said before it, whose run it then meets, or it is that follow-up.
+        """
+        if is_pending_follow_up(session.record.state, input_id):
+            return True
+        is_between = self.is_settling(session) or session.session_id in self._registry.follow_ups
+        return is_between and input_id not in session.record.inputs
+
+    @contextmanager
+    def in_line(self, session: OwnedSession, call: Call, *, is_watching: bool) -> Generator[None]:
+        """While an input waits so: whoever watches is told once that takes a while, and a cancel means that input."""
+        over, told = asyncio.Event(), False
+
+        def tell() -> None:
+            nonlocal told
+            if told := is_watching and self.is_settling(session):
+                call.stream(StreamWaiting(waiting="Labels"))
+
+        waiting = self._in_line.setdefault(session.session_id, [])
+        waiting.append(over)
+        timer = asyncio.get_running_loop().call_later(own_limits.TURN_TOLD_S, tell)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            if told:
+                call.stream(StreamWaiting(waiting=None))
+            waiting.remove(over)
+            if not waiting:
+                self._in_line.pop(session.session_id, None)
+            over.set()
+
+    async def hurry(self, session: OwnedSession) -> bool:
+        """Whether an input waited for labels of the one before: they are given up, and its run can be cancelled."""
+        run, waiting = self.of(session), list(self._in_line.get(session.session_id, ()))
+        if run is None or not waiting or not self.is_settling(session):
+            return False
+        run.bound_beside(asyncio.get_running_loop().time())
+        for one in waiting:
+            await one.wait()
+        return True
 
     async def turnover(self, session: OwnedSession, call: Call) -> None:
         """Returns when what keeps an input waiting has changed. Raises SessionMoved if nothing here does."""

@@ -191,10 +191,14 @@ def _fault_of_times(artifact: Artifact) -> str:
 
 
 def is_news(log: OverlayLog | None, artifact: Artifact, *, is_superseded: bool) -> bool:
-    """Whether an artifact is appended: not while it is active or waits, and not when exactly this was logged before."""
+    """Whether an artifact is appended: not while it is active or waits, and not when exactly this was logged before.
+
+    One that waits since a model read it where nobody said it is news once a person says it.
+    """
     if log is None:
         return True
-    is_there = state_by_now(log, artifact) in ("active", "pending") and not is_superseded
+    is_said = is_stated(artifact) and artifact.artifact_type != "constraint"
+    is_there = state_by_now(log, artifact) in (("active",) if is_said else ("active", "pending")) and not is_superseded
     return not (is_there or log.is_repeat(artifact))
 
 

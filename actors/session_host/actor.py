@@ -151,7 +151,7 @@ class SessionHost(Actor):
             )
         except RuntimeFault as fault:
             _log.warning("end_session_failed", session_id=message.session_id, code=fault.code)
-            return SessionClosed(session_id=message.session_id, turn_count=None)
+            return SessionClosed(session_id=message.session_id, turn_count=None, total_tokens=None, cost_usd=None)
 
     # --- HO2 --------------------------------------------------------------------------------------------------------
 

@@ -391,8 +391,8 @@ class SessionClosed(Message, wire="session.closed"):
 
     session_id: SessionId
     turn_count: Annotated[Count | None, Meta(description="turns answered; None: unknown, the end may not be recorded")]
-    total_tokens: Annotated[Count, Meta(description="of its turns, however they ended")] = 0
-    cost_usd: Annotated[float | None, Meta(description="of them; None: a price is unknown")] = 0.0
+    total_tokens: Annotated[Count | None, Meta(description="of its turns, however they ended; None: unknown")] = 0
+    cost_usd: Annotated[float | None, Meta(description="of them; None: unknown, as where a price is")] = 0.0
 
 
 class ReadSession(Message, wire="session.read"):

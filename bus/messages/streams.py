@@ -30,7 +30,7 @@ class StreamReset(Message, wire="stream.reset"):
     ]
 
 
-Waits = Literal["Paused", "WaitingInput", "Provider", "Turn"] | None
+Waits = Literal["Paused", "WaitingInput", "Provider", "Turn", "Labels"] | None
 
 
 class StreamWaiting(Message, wire="stream.waiting"):
@@ -40,8 +40,8 @@ class StreamWaiting(Message, wire="stream.waiting"):
     waiting: Annotated[
         Waits,
         Meta(
-            description="for a resume, an approval of held_calls, a provider, or (Turn) processor time to begin; None: "
-            "it goes on"
+            description="for a resume, an approval of held_calls, a provider, (Turn) processor time to begin, or "
+            "(Labels) what the message before is labelled; None: it goes on"
         ),
     ]
     place: Annotated[Count | None, Meta(description="to begin: turns before it")] = None

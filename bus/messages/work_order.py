@@ -111,6 +111,10 @@ LEARNED = "ho3_biases"
 """Name of the segments that show lines of memory, and of the input of a prompt pack that they fill."""
 
 
+LOOKED_UP = "assembled_context"
+"""Of those that show what was looked up for its message, and of the input that they fill."""
+
+
 class Segment(Record):
     """A piece of text, recorded by `ref` where it has one."""
 

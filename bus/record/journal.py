@@ -25,6 +25,7 @@ from hobus.bus.record.entry import HASH_BYTES
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.orders import SignalsNamed
 from hobus.bus.record.session_facts import RunRequested, SessionEvent, SessionStarted
+from hobus.bus.record.text_parts import is_list
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"
@@ -350,7 +351,7 @@ def own_text(entry: Recorded, ref: str) -> str | None:
     if submission_id != entry.submission_id or number >= len(entry.bodies):
         return None
     body = entry.bodies[number]
-    return None if body is None else body.decode(errors="replace")
+    return None if body is None or is_list(body) else body.decode(errors="replace")
 
 
 def body_behind(entry: Entry | WriteEntry, ref: str) -> bytes:

@@ -126,9 +126,13 @@ def joined(parts: Sequence[Part], texts: Mapping[str, str]) -> str:
     return "".join([text if ref is None else of_part(text, texts[ref]) for ref, text in parts])
 
 
+def is_list(body: bytes) -> bool:
+    return body.startswith(_MARK)
+
+
 def parts_in(body: bytes) -> list[Part] | None:
     """The parts that a body lists; None for a body that is a text itself. Raises ValueError for a damaged list."""
-    if not body.startswith(_MARK):
+    if not is_list(body):
         return None
     items = unpack(body[len(_MARK) :])
     if type(items) is not list or not items or type(items[0]) is not str:

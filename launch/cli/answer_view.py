@@ -42,6 +42,7 @@ STANDS_STILL = {
     "Paused": "… paused",
     "WaitingInput": "… waits for an approval",
     "Turn": "… waits for its turn: the cluster is busy",
+    "Labels": "… waits until the message before is classified",
     "Provider": "… the model's provider is away, or takes no more for now: waits for it",
 }
 """What stands there while nothing is written."""

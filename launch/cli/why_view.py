@@ -102,7 +102,7 @@ def parts_of(found: ExplainedTurn, *, in_full: bool = False) -> Iterator[Part]:
             for one in explained.waits
         ]
         yield from _rows(("ORDER", "TOOL", "SINCE", "VERDICT", "ENTRIES"), waits)
-    yield from _spans(explained.spans)
+    yield from _spans(explained.spans, explained.late_ms)
     yield from _classification(explained)
     for context in explained.contexts:
         yield from _context(context)
@@ -194,14 +194,15 @@ _FAILED = {
 }
 
 
-def _spans(spans: Sequence[Span]) -> Iterator[Part]:
+def _spans(spans: Sequence[Span], late_ms: int) -> Iterator[Part]:
     """A waterfall: each bar begins and ends where its work did, in the time of the whole turn."""
     if not spans:
         return
     begin = min(one.begin_us for one in spans)
     end = max(one.end_us or one.begin_us for one in spans)
     whole = max(1, end - begin)
-    yield Heading(f"where {thousands(round(whole / _US_PER_MS))} ms went")
+    late = f", and {thousands(late_ms)} ms behind the answer" if late_ms else ""
+    yield Heading(f"where {thousands(max(0, round(whole / _US_PER_MS) - late_ms))} ms went{late}")
     rows: list[tuple[str, ...]] = []
     for one in spans:
         until = end if one.end_us is None else one.end_us

@@ -81,6 +81,8 @@ class Explanation:
     quality: tuple[FactSeen, ...]
     beside: tuple[FactSeen, ...]
     spans: tuple[Span, ...]
+    late_ms: int = 0
+    """Of their time, so much lies behind the answer: of a classification that it did not wait for."""
     model: str = ""
     """`PROVIDER/MODEL` that is asked for the answer, and who named it; empty: none is, or the record does not say."""
     config_digest: str = ""
@@ -117,6 +119,7 @@ def explain(found: Evidence) -> Explanation:
         quality=tuple(_fact(entry) for entry in found.turn if isinstance(body_of(entry), QualityGate)),
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),
         spans=spans_in(found.turn, waits),
+        late_ms=late_ms_in(found.turn),
         model=_model_in(found.turn),
         config_digest=digest,
         made_of=used_in(found.turn, found.configurations),
@@ -216,6 +219,13 @@ def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Spa
             )
         )
     return tuple(sorted(spans, key=lambda one: (one.begin_us, one.sequences)))
+
+
+def late_ms_in(turn: Sequence[Entry]) -> int:
+    """How long after its answer a turn's classification had its end; 0: before it."""
+    answered = [one.ledger_at_us for one in turn if one.event_type == "RunCompleted"]
+    beside = [one.ledger_at_us for one in turn if is_beside(one.provenance.work_order_id)]
+    return max(0, max(beside) - answered[0]) // 1000 if answered and beside else 0
 
 
 def _ends(begin: Entry, end: Entry) -> bool:

@@ -211,6 +211,8 @@ def _left_out(found: Evidence, context: ContextAssembled, known: Mapping[str, _A
 def _reason(why: str, artifact: _Artifact | None, context: ContextAssembled) -> str:
     if why == "words":
         return "a line that is shown has the same words"
+    if why == "earlier":
+        return "it stands beside an earlier message that had it"
     if why == "room":
         return f"stronger lines left no room for it in {counted(context.budget, 'token')}"
     own = () if artifact is None else (*artifact.said.domain_labels, *artifact.said.task_labels)

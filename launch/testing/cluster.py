@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
@@ -45,6 +46,8 @@ _UNSCRIPTED = (
 )
 
 
+_LOOKS_MAX, _POLL_S = 400, 0.05
+"""Looks whether labels are still asked for: for a little longer than `ho2.classify_timeout_ms` as shipped."""
 _PREFIX = "hobus-test-"
 _OWNER = "owner"
 
@@ -146,6 +149,10 @@ class ScriptedCluster(Cluster):
         for one in self.sessions():
             if one.active_input_id is not None:  # of a test that failed: the next one's script is not its
                 self.cancel(one.session_id, "its test is over")
+        for _ in range(_LOOKS_MAX):
+            if all(one.lifecycle != "Completed" for one in self.sessions()):
+                break  # no message is classified any more, for which the next one's script has no answer
+            self.wait_for(asyncio.sleep(_POLL_S))
         model, self._script.model, self.is_scripted = self._script.model, None, False
         return "" if model is None else model.fault()
 

@@ -13,6 +13,7 @@ from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
 from hobus.bus.messages.ids import iso
+from hobus.bus.messages.work_order import CLASSIFICATION
 from hobus.config.sections.gateway import BreakerConfig
 from hobus.gateway_service.breaker import BreakerState, Said, ended, entered, said_by
 from hobus.gateway_service.limits import PATIENCE_SHARE
@@ -251,6 +252,18 @@ def test_a_silent_provider_is_at_fault_and_a_hasty_caller_is_not(timeout_s, own_
         assert ("(gateway.request_timeout_ms)" in told[0].error_message) is is_own
         is_callers = "ask with a longer --timeout or x-hobus-timeout" in told[0].error_message
         assert is_callers is (timeout_s == 10 and not is_own)
+    finally:
+        cluster.close()
+
+
+def test_a_classification_whose_time_is_over_names_its_own_setting():
+    """It has a part of its turn's time alone, and no client can give it more."""
+    cluster = Cluster(Scripted(hang), gateway=SETTINGS | {"request_timeout_ms": 600_000})
+    try:
+        wanted = prompt("WO-a#1").model_copy(update={"domain_tags": [CLASSIFICATION]})
+        told = cluster.run(cluster.ask(wanted, timeout_s=10))
+        assert told.error_code == "DEADLINE_EXCEEDED"
+        assert "s (ho2.classify_timeout_ms), too few to be its fault; allow more time" in told.error_message
     finally:
         cluster.close()
 

@@ -174,6 +174,40 @@ def test_what_a_failed_test_left_under_way_takes_nothing_from_the_next(tmp_path:
     assert "the first fault" in said and "scripted answers" not in said
 
 
+LABELLED = """
+import time
+from app import clerk
+from hobus.testing import ScriptedModel
+
+hobus_agents = [clerk]
+hobus_settings = {"ho2.classify": True}
+
+
+class Slow(ScriptedModel):
+    def reply(self, request):
+        if "speech_act" not in str(request.messages):
+            return super().reply(request)
+        time.sleep(1)
+        return {"text": '{"speech_act": "question", "ambiguity": "low"}', "calls": []}
+
+
+def test_one(hobus_cluster):
+    assert hobus_cluster.use(Slow(["One."])) and hobus_cluster.ask("How is it?").text == "One."
+
+
+def test_two(hobus_cluster):
+    assert hobus_cluster.use(ScriptedModel([])).fault() == ""
+    assert all(one.lifecycle == "Idle" for one in hobus_cluster.sessions())
+"""
+
+
+@both
+def test_labels_that_are_late_are_those_of_the_test_whose_message_they_are(tmp_path: Path, backend: str) -> None:
+    """The next one's script is not asked for them."""
+    code, said = pytest_in(tmp_path, LABELLED, "--hobus-backend", backend)
+    assert code == 0 and "2 passed" in said, said
+
+
 def test_a_cassette_is_written_from_the_record_and_played_without_model_and_tools(tmp_path: Path) -> None:
     """Also of functions that are coroutines, and over several turns; the first request that differs is shown."""
     module = """

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import Prompt
 from hobus.bus.messages.ids import iso
 from hobus.bus.messages.memory import ActivateOverlay, DeactivateOverlay, OverlayChanged
@@ -61,26 +62,40 @@ def test_the_line_comes_and_goes(asked):
     assert [is_shown(prompts) for prompts in asked] == [False, False, True, True, False, False, True, True]
 
 
-@pytest.mark.parametrize(
+WIRES = pytest.mark.parametrize(
     ("wire", "config"), [(openai_wire, OPENAI), (openai_wire, ONE_TEXT), (anthropic_wire, ANTHROPIC)],
     ids=["openai", "one-text", "anthropic"],
 )  # fmt: skip
-def test_a_prompt_begins_with_the_bytes_of_the_one_before_up_to_its_memory_and_context(asked, wire, config):
-    """Of a prompt that shows neither, all up to its message; within a turn, all of the prompt before."""
-    for before, after in pairwise(asked):
-        shown = json.dumps(sent(before[0], wire, config)["messages"])
-        message = shown.rindex(SAID[asked.index(before)])
-        blocks = [at for name in ("<preferences>", "<context>") if (at := shown.find(name)) >= 0]
-        at = min([*blocks, message])
-        begun = shown[: shown.rindex('{"role": "user"', 0, at)]
-        next_one = json.dumps(sent(after[0], wire, config)["messages"])
-        assert next_one.startswith(begun) and next_one[len(begun) :].startswith('{"role": "user"')
-        assert SAID[asked.index(before)] in next_one[len(begun) :].partition('{"role": "assistant"')[0]
+
+
+@WIRES
+def test_a_prompt_begins_with_all_bytes_of_the_one_before_its_memory_included(asked, wire, config):
+    """Up to the end of the message that was answered; only what a person changes in memory begins it anew."""
+    for number, (before, after) in enumerate(pairwise(asked), 1):
+        shown, next_one = [json.dumps(sent(one[0], wire, config)["messages"]) for one in (before, after)]
+        goes_on = next_one.startswith(shown[:-1] + ', {"role": "assistant"')
+        assert goes_on == (number not in (FORGOTTEN, RECALLED)), number
     for prompts in asked:
         for one, following in pairwise(prompts):
             assert json.dumps(sent(following, wire, config)["messages"]).startswith(
                 json.dumps(sent(one, wire, config)["messages"])[:-1]
             )
+
+
+@WIRES
+def test_a_line_that_is_switched_off_stands_beside_no_message_any_more(asked, wire, config):
+    """Neither beside the new one nor beside those whose answers had it; the rest is as it was, and so is what returns."""
+    lines = [json.dumps(sent(prompts[0], wire, config)["messages"]).count("<preferences>") for prompts in asked]
+    assert lines == [0, 0, 1, 2, 0, 0, 3, 4], "once for each message that had it"
+    for number in (FORGOTTEN, RECALLED):
+        without = [said_in(asked[one][0]) for one in (number - 1, number)]
+        assert without[1][: len(without[0])] == without[0]
+
+
+def said_in(prompt: Prompt) -> list[tuple[str, str]]:
+    """The messages of a prompt without memory."""
+    told = transcript.expanded(prompt.messages)
+    return [(one.role, one.text) for one in told if not one.text.startswith("<preferences>")]
 
 
 @pytest.mark.parametrize(("wire", "config"), [(openai_wire, OPENAI), (anthropic_wire, ANTHROPIC)])

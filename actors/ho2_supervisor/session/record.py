@@ -5,6 +5,7 @@ One fold for live appends and for replay, so that both give the same. No I/O; th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct, field
@@ -21,7 +22,7 @@ from hobus.bus.limits import IMAGES_TURNS
 from hobus.bus.messages import session
 from hobus.bus.messages.ids import RunId, is_beside, position_of
 from hobus.bus.messages.session import TurnResult
-from hobus.bus.messages.work_order import Exchange, Segment, ToolFile
+from hobus.bus.messages.work_order import LOOKED_UP, Exchange, Segment, ToolFile
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, own_text
@@ -84,6 +85,8 @@ class RunMemo(Struct):
     said: dict[str, str] = field(default_factory=dict[str, str])  # ref -> words of a steer
     texts: dict[str, str] = field(default_factory=dict[str, str])  # ref -> what its rounds brought
     denied: dict[str, str] = field(default_factory=dict[str, str])  # batch.call -> why an operator refused it
+    round_count: int = 0
+    unobserved: list[str] = field(default_factory=list[str])  # refs of what was said to it, and no round was left for
     given_up: set[str] = field(default_factory=set[str])  # orders that were open or had failed when the run failed
 
     def take(self, entry: Recorded, before: SessionState) -> None:
@@ -91,11 +94,16 @@ class RunMemo(Struct):
         if key := step_key(event):
             self.steps.add(key)
         match event:
-            case events.StepStarted(steers=[_, *_]):
-                self.steers[str(event.step_id)] = event.steers
+            case events.StepStarted():
+                self.round_count = event.step_id.turn_id.turn_seq
+                if event.steers:
+                    self.steers[str(event.step_id)] = event.steers
+            case events.RunCompleted():
+                self.unobserved = before.pending_steer
             case events.OrderDispatched():
                 self.orders[event.wo_id] = event.order
-                self._keep(entry, [one for each in event.order.get("exchanges", ()) for one in each.get("results", ())])
+                results = [one for each in event.order.get("exchanges", ()) for one in each.get("results", ())]
+                self._keep(entry, [*results, *_beside_in(event.order)])
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
@@ -119,25 +127,39 @@ class RunMemo(Struct):
         asked = [wo_id for wo_id, order in self.orders.items() if order.get("wo_type") == "classify"]
         return (self.receipts.get(asked[-1], {}).get("output_result") or {}).get("parsed") if asked else None
 
-    def rounds(self) -> tuple[Exchange, ...]:
-        """The rounds behind its answer with tool calls, or with a person's words; no drafts, no notes on them.
+    def delivered(self, objectives: Mapping[str, str]) -> DeliveredTurn:
+        """What it was asked, and what later prompts show behind its answer.
 
-        None of a run that goes on from calls of its caller's: its turn's words say these.
+        Rounds with tool calls, or with a person's words, no drafts, no notes on them; and what its message had beside
+        it, as far as its own orders brought that, or intents did (ref -> words). Nothing of a run that goes on from
+        calls of its caller's: its turn's words say these.
         """
         asked = [order for order in self.orders.values() if order.get("wo_type") == "synthesize"]
+        turn = DeliveredTurn(self.requested.input_id, self.requested.input_ref, "", self.input_text, texts={})
         if not asked or self.requested.continues is not None:
-            return ()
+            return turn
         kept: list[Exchange] = []
         for one in [Exchange.model_validate(form) for form in asked[-1].get("exchanges", ())]:
             steers = [words for words in one.said if words.name == "steer"]
             if one.tool_calls or steers:
                 kept.append(one.model_copy(update={"said": steers} | ({} if one.tool_calls else {"text": Segment()})))
-        return tuple(kept)
+        beside = [Segment.model_validate(form) for form in _beside_in(asked[-1])]
+        known = {ref: text for ref, text in objectives.items() if has_own_words(ref)} | self.texts
+        lacking = {one.name for one in beside if one.ref is not None and one.ref not in known}
+        beside = [one for one in beside if one.name not in lacking]
+        texts = history_rules.beginnings(history_rules.refs_in(kept, beside), known)
+        return replace(turn, rounds=tuple(kept), beside=tuple(beside), texts=texts)
 
     def _decided(self, before: SessionState) -> None:
         command, batch = before.received_command and before.received_command.command, before.tool_batch
         if isinstance(command, session.Deny) and batch is not None:
             self.denied[f"{batch.tool_batch_id}.{position_of(command.call_id)}"] = command.reason or ""
+
+
+def _beside_in(order: dict[str, Any]) -> list[dict[str, Any]]:
+    """The context that an order shows beside its message, and the lines of memory."""
+    shown = order.get("input_context", ())
+    return [one for one in shown if one.get("artifact_id") or one.get("name") == LOOKED_UP]
 
 
 class EndedRun(Struct, frozen=True):
@@ -342,11 +364,12 @@ class SessionRecord:
         settle(known, end)
         outcome: RunOutcome = "failed" if end.code in _OWN_FAILURES else ""
         if end.became == "answered":
-            text = None if self.run is None else self.run.input_text
             result = result_in(entry, end.result_ref)
-            rounds = () if self.run is None else self.run.rounds()
-            texts = {} if self.run is None else history_rules.beginnings(rounds, self.run.texts)
-            asked = DeliveredTurn(end.input_id, known.input_ref, "", text, None, rounds=rounds, texts=texts)
+            asked = (
+                DeliveredTurn(end.input_id, known.input_ref, "")
+                if self.run is None
+                else self.run.delivered(self.objectives)
+            )
             turn = with_reply(asked, entry, end, result)
             self.history = history_rules.remember(self.history, turn, self.limits)
             if result is not None and result.quality_gate_passed is False and self.run is not None:

@@ -24,13 +24,13 @@ from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
 from hobus.actors.ho2_supervisor.turn.history import ERASED, DeliveredTurn, History, HistoryLimits, ToldTurn
 from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from hobus.bus.messages.ids import body_ref
-from hobus.bus.messages.work_order import Exchange, ToolFile
+from hobus.bus.messages.work_order import Exchange, Segment, ToolFile
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
-VERSION = 12
+VERSION = 13
 """Of the packed record. One of another version is not read; the entries before it are."""
-_TOLD = Decoder(list[tuple[str, int]])
+_TOLD = Decoder(list[tuple[str, int, int]])
 _INFLATES_TIMES = 200
 """What becomes more than so many times as long is no record of a session."""
 
@@ -49,6 +49,7 @@ class _Turn(NamedTuple):
     tool_ids: tuple[str, ...]
     is_degraded: bool
     rounds: tuple[Exchange, ...]
+    beside: tuple[Segment, ...]
 
 
 class Packed(Record):
@@ -97,7 +98,7 @@ def of(record: SessionRecord, submission_id: str, at: str) -> tuple[StateSnapsho
         record_version=VERSION,
         at=at,
     )
-    return event, [body, zlib.compress(pack([(line.text, line.chars) for line in record.history.lines]))]
+    return event, [body, zlib.compress(pack([line[1:] for line in record.history.lines]))]
 
 
 def packed_record(record: SessionRecord) -> bytes:
@@ -182,11 +183,11 @@ def _inflated(body: bytes) -> bytes:
     return data
 
 
-def _lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[tuple[str, int]]:
+def _lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[tuple[str, int, int]]:
     """Lines and sizes of the turns; where they were erased each says so, as a turn whose text was erased does."""
     body = entry.bodies[2] if len(entry.bodies) > 2 else None  # noqa: PLR2004 - payload, record, lines
     try:
         lines = [] if body is None else _TOLD.decode(_inflated(body))
     except (ValueError, zlib.error):
         lines = []
-    return lines if len(lines) == count else [(f"- user: {ERASED}"[: limits.digest_chars], 0)] * count
+    return lines if len(lines) == count else [(f"- user: {ERASED}"[: limits.digest_chars], 0, 0)] * count

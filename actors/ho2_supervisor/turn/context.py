@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
-from hobus.actors.ho2_supervisor.limits import LEFT_OUT_MAX
+from hobus.actors.ho2_supervisor.limits import FRAME_CHARS, LEFT_OUT_MAX
 from hobus.actors.ho2_supervisor.turn import classify_context, history, projected, recall
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
 from hobus.actors.ho2_supervisor.turn.classification import Classification
@@ -30,17 +31,19 @@ from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
 from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus import limits as bus_limits
+from hobus.bus.errors import ConfigError
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.transcript import NAME as HISTORY
-from hobus.bus.messages.work_order import Segment
+from hobus.bus.messages.work_order import LOOKED_UP, Segment
 from hobus.bus.record.payloads.orders import ContextAssembled, ContextBeside, FragmentTrace, LeftOut
 from hobus.bus.record.text_parts import TextPart
 from hobus.config.attention_rules import tokens_of
 from hobus.config.attention_template import CLASSIFICATIONS, OfTurn, Template
 from hobus.config.prompt_contracts import contract_id_of
+from hobus.config.prompt_pack import framed, parse_pack
 
-OTHER = "assembled_context"
+OTHER = LOOKED_UP
 """What prompt packs call all but memory and history."""
 _NAMES = (recall.SEGMENT, HISTORY, OTHER)
 
@@ -141,6 +144,7 @@ def _sources(
     run: Run, request: AttentionRequest, limits: HistoryLimits, labels: Classification, found: Recalled
 ) -> dict[str, FragmentSource]:
     budget = run.config.budget
+    blocks = _blocks(run, request, found)
     shown = {run.requested.input_ref}  # refs of what the prompt has by what was said: it is no find of a search
 
     async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
@@ -149,8 +153,9 @@ def _sources(
         if left < tokens:  # rounded down, so that a word more elsewhere is no other beginning of the prompt
             tokens = left >> (cut := max(0, left.bit_length() - 3)) << cut
         within = replace(limits, budget_tokens=tokens)
-        for one in history.shown(run.history, within):
+        for one in history.shown(run.history, within, blocks):
             shown.update([part.ref for part in one.parts if part.ref is not None])
+            run.learned_earlier.update(one.learned)
             yield Fragment("history", one.source_id, one.parts)
 
     async def learned(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
@@ -172,6 +177,25 @@ def _sources(
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
     # Memory lines were looked at before they were taken, and stand word for word; what was said stands in no block.
     return {name: _harmless(source, unsafe) for name, source in others.items()} | {"memory": learned, "history": said}
+
+
+def _blocks(run: Run, request: AttentionRequest, found: Recalled) -> history.Blocks:
+    """How this run's prompts show memory and context, and which lines are in force."""
+    pack_id = request.contract.prompt_pack_id
+    text = run.resources.snapshot.prompt_packs.get(pack_id)
+    frames = {} if text is None else _frames(pack_id, text)
+    return history.Blocks(frames, {one.artifact.artifact_id: one.artifact.context_line for one in found.biases})
+
+
+@lru_cache(maxsize=64)
+def _frames(pack_id: str, text: str) -> Mapping[str, tuple[str, str]]:
+    """What stands around each input; only speed depends on the number kept. Of what is no pack the executor says so."""
+    try:
+        shown = framed(parse_pack(pack_id, text))
+    except ConfigError:
+        return {}
+    is_short = {name: len("".join(around)) <= FRAME_CHARS for name, around in shown.items()}
+    return {name: around for name, around in shown.items() if name in (recall.SEGMENT, OTHER) and is_short[name]}
 
 
 def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
@@ -237,7 +261,11 @@ def record_again(run: Run, order_id: str, shown: Sequence[Segment]) -> None:
 
 
 def _left_out(run: Run, shown: Collection[str]) -> Iterator[LeftOut]:
-    return (LeftOut(name, one.left_out or "room") for name, one in run.weighed.items() if name not in shown)
+    return (
+        LeftOut(name, "earlier" if name in run.learned_earlier else one.left_out or "room")
+        for name, one in run.weighed.items()
+        if name not in shown
+    )
 
 
 def record_unanswered(run: Run) -> None:

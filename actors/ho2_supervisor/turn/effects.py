@@ -77,11 +77,14 @@ class Effects:
         await self.dispatch([pending])
         return await self.finish(pending)
 
-    async def order_beside(self, planned: WorkOrder, aside: WorkOrder, finish: Finish) -> Receipt:
+    async def order_beside(
+        self, planned: WorkOrder, aside: WorkOrder, finish: Finish, *, has_one_place: bool
+    ) -> Receipt:
         """The receipt of the first order; the other one is dispatched in the same write, and has its end when it comes.
 
         Beside an answer that somebody hears, and that calls no tool before its first word, it is asked at that word:
-        one model's server would else work at both.
+        one model's server would else work at both. `has_one_place`: it is asked behind the run's answer, as their
+        provider takes one call at once.
         """
         answer, other = [await self.pending(one) for one in (planned, aside)]
         await self.dispatch([answer, other])
@@ -92,7 +95,9 @@ class Effects:
         is_behind = draft.is_watched and not work_orders.offers_tools(answer.order)
 
         async def begun() -> None:
-            if is_behind:
+            if has_one_place:
+                await self._task.told.wait()
+            elif is_behind:
                 await begins.wait()
             await finish(other)
 

@@ -1,7 +1,8 @@
 """What was said before: the delivered turns of a session, and the segments that a prompt gets of them. Pure.
 
 Newest turns stand verbatim, whole turns only, within a token budget and a count; older ones as one line each. Once the
-whole ones are over either, they are cut to half of it at once; until then prompts only grow. Where a prompt's history
+whole ones are over either, they are cut to half of it at once; until then prompts only grow: what a message had beside
+it, memory and context, stays there, of memory as long as it is in force. Where a prompt's history
 begins follows from the sizes of its turns alone, so that every owner of a session, and every drive, cuts alike.
 """
 
@@ -15,10 +16,15 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_SHARE, HISTORY_RESULT_CHARS
+from hobus.actors.ho2_supervisor.limits import (
+    FRAME_CHARS,
+    HISTORY_BESIDE_SHARE,
+    HISTORY_DIGEST_SHARE,
+    HISTORY_RESULT_CHARS,
+)
 from hobus.actors.ho2_supervisor.turn.blocks import harmless, unsafe_in
 from hobus.bus.messages import given_history, transcript
-from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
+from hobus.bus.messages.work_order import LEARNED, Exchange, Segment, ToolCall
 from hobus.bus.record.text_parts import TextPart, merged
 
 ERASED = "[erased]"
@@ -54,8 +60,10 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
     is_degraded: bool = False
     rounds: tuple[Exchange, ...] = ()
     """The calls of tools behind its answer with their results, and steers; texts that have refs are blank."""
+    beside: tuple[Segment, ...] = ()
+    """What its message had beside it: context, and lines of memory with their artifacts; texts with refs are blank."""
     texts: dict[str, str] | None = None
-    """Those, by their refs, of long ones the beginning; None until they were read from the record."""
+    """Those of both, by their refs, of long ones the beginning; None until they were read from the record."""
 
     @property
     def name(self) -> str:
@@ -63,15 +71,22 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
         answered = _ANSWERED_BY.search(self.reply_ref)
         return f"input {self.input_id}" if answered is None or self.is_degraded else f"turn {answered[1]}"
 
+    def _text(self, segment: Segment) -> TextPart:
+        text = segment.text if segment.ref is None else (self.texts or {}).get(segment.ref, ERASED)
+        return TextPart(segment.ref, text)
+
     @cached_property
     def verbatim(self) -> tuple[TextPart, ...]:
         """The turn as the messages that it was: asked, calls with their results, answered."""
-        texts = self.texts or {}
+        return tuple(merged([*self._given, *self._messages]))
 
-        def of(segment: Segment) -> TextPart:
-            return TextPart(segment.ref, segment.text if segment.ref is None else texts.get(segment.ref, ERASED))
+    @property
+    def _given(self) -> list[TextPart]:
+        return [] if self.input_text is None else given(self.input_ref, self.input_text)
 
-        parts = asked(self.input_ref, self.input_text)
+    @cached_property
+    def _messages(self) -> list[TextPart]:
+        of, parts = self._text, _message("user", _own_words(self.input_ref, self.input_text))
         for one in self.rounds:
             parts += _message("assistant", of(one.text), calls=one.tool_calls) if one.tool_calls else []
             for result in one.results:
@@ -79,7 +94,7 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
             for words in one.said:
                 parts += _message("user", of(words))
         answer = _GONE if self.reply_text is None else TextPart(self.reply_ref, self.reply_text)
-        return tuple(merged([*parts, *_message("assistant", answer)]))
+        return merged([*parts, *_message("assistant", answer)])
 
     @cached_property
     def chars(self) -> int:
@@ -87,8 +102,25 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
 
     def missing_refs(self) -> tuple[str, ...]:
         pairs = ((self.input_ref, self.input_text), (self.reply_ref, self.reply_text))
-        rounds = refs_in(self.rounds) if self.texts is None else ()
+        rounds = refs_in(self.rounds, self.beside) if self.texts is None else ()
         return (*(ref for ref, text in pairs if text is None), *rounds)
+
+    @cached_property
+    def beside_chars(self) -> int:
+        """Of what its message had beside it, with what stands around that."""
+        texts = [len(self._text(one).text) + 1 for one in self.beside]
+        return sum(texts) + FRAME_CHARS * len({one.name for one in self.beside})
+
+    def shown(self, blocks: Blocks) -> ShownTurn:
+        """The turn whole, its message with what it had beside it; of memory what is in force with the same words."""
+        parts, lines = list[TextPart](), dict[str, str]()
+        for name, around in blocks.around.items():
+            had = [(one.artifact_id, self._text(one).text) for one in self.beside if one.name == name]
+            lines |= {artifact: text for artifact, text in had if artifact and blocks.in_force.get(artifact) == text}
+            text = "\n".join(lines.values()) if name == LEARNED else "".join([text for _, text in had])
+            parts += _message("user", TextPart(None, text.join(around))) if text else []
+        whole = tuple(merged([*self._given, *parts, *self._messages])) if parts else self.verbatim
+        return ShownTurn(self.input_id, whole, tuple(lines))
 
     def filled(self, texts: Mapping[str, str]) -> DeliveredTurn:
         """The turn with its missing texts taken from `texts` by ref."""
@@ -96,17 +128,16 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
             self,
             input_text=texts.get(self.input_ref) if self.input_text is None else self.input_text,
             reply_text=texts.get(self.reply_ref) if self.reply_text is None else self.reply_text,
-            texts=beginnings(self.rounds, texts) if self.texts is None else self.texts,
+            texts=beginnings(refs_in(self.rounds, self.beside), texts) if self.texts is None else self.texts,
         )
 
 
-def asked(ref: str, text: str | None) -> list[TextPart]:
-    """What somebody said, as a message; before it those of a conversation that goes on from elsewhere."""
+def _own_words(ref: str, text: str | None) -> TextPart:
+    """What somebody said now, without a conversation that goes on from elsewhere."""
     if text is None:
-        return _message("user", _GONE)
+        return _GONE
     told = given_history.stretches(text)
-    own = TextPart(ref, text) if not told else _stretch(ref, text, told[-1])
-    return [*given(ref, text), *_message("user", own)]
+    return TextPart(ref, text) if not told else _stretch(ref, text, told[-1])
 
 
 def given(ref: str, text: str) -> list[TextPart]:
@@ -124,15 +155,15 @@ def _stretch(ref: str, text: str, one: given_history.Stretch) -> TextPart:
     return TextPart(ref, text[one.start : one.end], f"{one.start}:{one.end}")
 
 
-def refs_in(rounds: Sequence[Exchange]) -> tuple[str, ...]:
-    """Refs of all that was said in these rounds."""
+def refs_in(rounds: Sequence[Exchange], beside: Sequence[Segment]) -> tuple[str, ...]:
+    """Refs of all that was said in these rounds, and of what stood beside their message."""
     said = (one for exchange in rounds for one in (exchange.text, *exchange.results, *exchange.said))
-    return tuple(one.ref for one in said if one.ref is not None)
+    return tuple(one.ref for one in (*said, *beside) if one.ref is not None)
 
 
-def beginnings(rounds: Sequence[Exchange], texts: Mapping[str, str]) -> dict[str, str]:
-    """Of what was said in these rounds as much as later prompts show, and a character by which a longer one is told."""
-    return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs_in(rounds) if ref in texts}
+def beginnings(refs: Sequence[str], texts: Mapping[str, str]) -> dict[str, str]:
+    """Of the texts behind these refs as much as later prompts show, and a character by which a longer one is told."""
+    return {ref: texts[ref][: HISTORY_RESULT_CHARS + 1] for ref in refs if ref in texts}
 
 
 class ToldTurn(NamedTuple):
@@ -141,7 +172,29 @@ class ToldTurn(NamedTuple):
     input_id: str
     text: str
     chars: int
-    """Of the turn as a prompt shows it whole."""
+    """Of the turn as a prompt shows it whole, its message alone."""
+    beside_chars: int = 0
+    """Of what its message had beside it, with what stands around that."""
+
+    def size(self, budget_chars: int) -> int:
+        """Characters that it takes of such a history, shown whole."""
+        return self.chars + (self.beside_chars if self.keeps_beside(budget_chars) else 0)
+
+    def keeps_beside(self, budget_chars: int) -> bool:
+        """Whether its message keeps what it had beside it; not where that would crowd out what was said."""
+        return 0 < self.beside_chars <= min(budget_chars * HISTORY_BESIDE_SHARE, HISTORY_RESULT_CHARS)
+
+
+class Blocks(NamedTuple):
+    """How prompts show what stands beside a message."""
+
+    around: Mapping[str, tuple[str, str]]
+    """What stands before and behind it, by the input's name, in the prompt's order."""
+    in_force: Mapping[str, str]
+    """Words of the lines of memory that are in force, by artifact."""
+
+
+NO_BLOCKS = Blocks({}, {})
 
 
 class History(Struct, frozen=True):
@@ -188,7 +241,7 @@ def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> Hi
 
 def line_of(turn: DeliveredTurn, limits: HistoryLimits) -> ToldTurn:
     """What is kept of a turn for as long as prompts tell of it."""
-    return ToldTurn(turn.input_id, digest(turn, limits.digest_chars), turn.chars)
+    return ToldTurn(turn.input_id, digest(turn, limits.digest_chars), turn.chars, turn.beside_chars)
 
 
 def digest(turn: DeliveredTurn, chars_max: int) -> str:
@@ -218,9 +271,11 @@ class ShownTurn(Struct, frozen=True):
     source_id: str
     """Input id of the turn; of lines that of the newest."""
     parts: tuple[TextPart, ...]
+    learned: tuple[str, ...] = ()
+    """Artifacts whose lines stand beside its message."""
 
 
-def shown(history: History, limits: HistoryLimits) -> list[ShownTurn]:
+def shown(history: History, limits: HistoryLimits, blocks: Blocks = NO_BLOCKS) -> list[ShownTurn]:
     """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
     begin, _ = _begin(history, limits)
     in_memory = len(history.lines) - len(history.turns)
@@ -232,7 +287,10 @@ def shown(history: History, limits: HistoryLimits) -> list[ShownTurn]:
     if told:
         newest = history.lines[whole - 1].input_id if whole else ""
         found.append(ShownTurn(newest, (TextPart(None, "\n".join([*told, ""])),)))
-    return found + [ShownTurn(turn.input_id, turn.verbatim) for turn in history.turns[whole - in_memory :]]
+    for turn, line in zip(history.turns[whole - in_memory :], history.lines[whole:], strict=True):
+        keeps_beside = line.keeps_beside(limits.budget_tokens * limits.chars_per_token)
+        found.append(turn.shown(blocks if keeps_beside else NO_BLOCKS))
+    return found
 
 
 class _Begin(NamedTuple):
@@ -253,7 +311,7 @@ def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
     digest_room = int(budget * HISTORY_DIGEST_SHARE)
     begin, cuts, used = _first_line(lines, 0, digest_room, forgotten), [0] if forgotten else [], 0
     for newest, line in enumerate(lines):
-        used += line.chars
+        used += line.size(budget)
         most = budget - digest_room if forgotten + begin.whole else budget
         if used <= most and newest - begin.whole < limits.turns_max:
             continue
@@ -267,9 +325,9 @@ def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
 def _cut(lines: Sequence[ToldTurn], newest: int, budget: int, chars: int, turns: int) -> tuple[int, int]:
     """Place of the first turn that stays whole, and the characters from there: the newest one wherever it fits."""
     whole, used = newest + 1, 0
-    while whole and lines[whole - 1].chars + used <= (chars if used else budget) and newest + 1 - whole < turns:
+    while whole and lines[whole - 1].size(budget) + used <= (chars if used else budget) and newest + 1 - whole < turns:
         whole -= 1
-        used += lines[whole].chars
+        used += lines[whole].size(budget)
     return whole, used
 
 

@@ -58,9 +58,9 @@ class Run:
         self.effects = Effects(task, memo, resources)
         self.stood_before = task.session.durable  # sequence up to which the session's entries stood when it was driven
         self.weighed: dict[str, Weighed] = {}  # artifact -> what became of its line
+        self.learned_earlier: set[str] = set()  # artifacts whose lines stand beside earlier messages
         self.beside: AssembledContext | None = None  # its classification's context, while no record has it
         self.round_count = 0
-        self.unobserved: list[str] = []  # refs of what operators said, and no round was left for
         self.heard: list[Segment] = []  # what operators said to the run, and no prompt has shown yet, in order
         self._task = task
         self._step_seq = 0

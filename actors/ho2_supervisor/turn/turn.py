@@ -40,12 +40,22 @@ from hobus.bus.messages.ids import BESIDE_CALL_ID, DIRECT_CALL_ID, beside_order_
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.transcript import NAME as HISTORY
-from hobus.bus.messages.work_order import CUT, Exchange, OutputResult, Receipt, Segment, ToolCall, WorkOrder
+from hobus.bus.messages.work_order import (
+    CLASSIFICATION,
+    CUT,
+    Exchange,
+    OutputResult,
+    Receipt,
+    Segment,
+    ToolCall,
+    WorkOrder,
+)
 from hobus.bus.record.text_parts import TextPart
 from hobus.config.assets import AgentFile
 from hobus.config.model_choice import choice_fault, named_route
 from hobus.config.prompt_contracts import contract_id_of
 from hobus.config.schema import AdminConfig
+from hobus.config.sections.gateway import GatewayConfig
 
 _BUDGETS = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED"})
 """Met by a classification they may be those of its order alone: the answer's own order meets what is the session's."""
@@ -207,7 +217,6 @@ async def _classify(run: Run, progress: Progress, beside: Sequence[Segment]) -> 
 
 async def settle(run: Run) -> None:
     """The run that is answered is over: its classification, which another drive of it began, has its end."""
-    run.unobserved = run.session.record.state.pending_steer
     run.effects.recall()
     if (order := await run.effects.recorded(beside_order_id(run.run_id))) is not None:
         await _classified(run, order)
@@ -221,7 +230,7 @@ async def _classified(run: Run, order: OpenOrder) -> None:
     await run.effects.finish(order, lambda receipt: intents.settle(run, _labels_in(run, receipt)))
     session = run.session
     if session.record.run is not run.memo:
-        turn_record.record_chain(run)
+        turn_record.record_chain(session, run.memo, run.resources, list(run.effects.receipts.values()), trace=run.trace)
     elif session.record.state.lifecycle == "Running":
         return  # somebody waits for the next write
     session.flush()
@@ -301,7 +310,15 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
     progress.with_prompt = []
     if aside is None:
         return await run.effects.order(planned)
-    return await run.effects.order_beside(planned, aside, partial(_classified, run))
+    has_one_place = _one_place(run.config.gateway, planned, aside)
+    return await run.effects.order_beside(planned, aside, partial(_classified, run), has_one_place=has_one_place)
+
+
+def _one_place(gateway: GatewayConfig, planned: WorkOrder, aside: WorkOrder) -> bool:
+    """Whether both ask a provider that takes one call at once: an answer's next round would wait for labels."""
+    by_tag = gateway.domain_tag_routes.get(CLASSIFICATION, gateway.default_route)
+    provider = gateway.providers.get(asked := aside.constraints.provider_id or by_tag.provider_id)
+    return asked == planned.constraints.provider_id and provider is not None and provider.concurrency_max == 1
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.session.record import RunMemo
 from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import caller_tools, chain
 from hobus.actors.ho2_supervisor.turn.classification import read_classification
@@ -15,9 +17,9 @@ from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import body_ref, completed_id, is_beside, requested_id, turn_key
+from hobus.bus.messages.ids import body_ref, completed_id, is_beside, parse_iso, requested_id, turn_key
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
-from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult
+from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult, Receipt
 from hobus.bus.record.journal import pack_result
 from hobus.bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, behind_run
 from hobus.bus.record.session_facts import OpenCalls, RunCompleted, RunFailed
@@ -66,7 +68,6 @@ async def record_answer(
         elapsed_ms=elapsed_ms,
     )
     completion_id = completed_id(run.run_id)
-    run.unobserved = run.session.record.state.pending_steer
     has_own_text = bool(handed_out) or not answer.text.ref
     words = caller_tools.words_of_reply(answer.text.text, handed_out)
     about = run.session.provenance(run.run_id.run_seq)
@@ -86,7 +87,7 @@ async def record_answer(
         result=result,
     )
     if not session.record.state.is_answered:
-        record_chain(run)
+        record_chain(session, run.memo, run.resources, receipts, trace=run.trace)
     decision, faults = "ACCEPTED" if judgement.is_accepted else "REJECTED", tuple(judgement.faults)
     also: list[tuple[str, str, tuple[Any, ...]]] = [("WO_QUALITY_GATE", decision, QualityGate(faults))]
     if not judgement.is_accepted:
@@ -108,25 +109,27 @@ async def record_answer(
     )
 
 
-def record_chain(run: Run) -> None:
+def record_chain(
+    session: OwnedSession, memo: RunMemo, resources: Resources, receipts: Sequence[Receipt], *, trace: str
+) -> None:
     """WO_CHAIN_COMPLETE, over all that the run's orders brought: it is over."""
-    receipts, config = list(run.effects.receipts.values()), run.config
-    labels = read_classification(run.memo.classified(), config.classify_labels, is_first=run.memo.is_first)
-    run.session.also(
-        run.resources.entry(
+    labels = read_classification(memo.classified(), resources.config.classify_labels, is_first=memo.is_first)
+    elapsed_ms = max(0, round((resources.bus.now() - parse_iso(memo.requested.at)) * 1000))
+    session.also(
+        resources.entry(
             "WO_CHAIN_COMPLETE",
             ChainComplete(
                 orders=tuple(behind_run(receipt.wo_id) for receipt in receipts),
                 trace_hash=chain.trace_hash(receipts),
-                used=chain.total_cost(receipts, run.elapsed_ms),
+                used=chain.total_cost(receipts, elapsed_ms),
                 domain_labels=tuple(labels.domain),
                 task_labels=tuple(labels.task),
                 labels_dropped=tuple(labels.dropped),
-                steers_unobserved=tuple(run.unobserved),
+                steers_unobserved=tuple(memo.unobserved),
             ),
-            provenance=run.session.provenance(run.run_id.run_seq)._replace(round_seq=run.round_count),
-            parents=[completed_id(run.run_id)],
-            trace=run.trace,
+            provenance=session.provenance(memo.run_id.run_seq)._replace(round_seq=memo.round_count),
+            parents=[completed_id(memo.run_id)],
+            trace=trace,
         )
     )
 

@@ -271,12 +271,15 @@ class ContextBeside(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A learned line that was in force and that the prompt does not show."""
+    """A learned line that was in force and that the prompt does not show beside its message."""
 
     artifact_id: Annotated[str, Meta(description="`ART-…`")]
     reason: Annotated[
-        Literal["labels", "words", "room"],
-        Meta(description="labels: not the turn's; words: a line that is shown has them; room: the budget was used up"),
+        Literal["labels", "words", "room", "earlier"],
+        Meta(
+            description="labels: not the turn's; words: a line that is shown has them; room: the budget was used up; "
+            "earlier: one of these, and it stands beside an earlier message"
+        ),
     ]
 
 

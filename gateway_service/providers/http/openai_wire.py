@@ -150,7 +150,8 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequence[st
             one |= given_back(calls[0], model_id, "message") if calls[0].given_back else {}
         elif message in pictured:
             shown = words_and_images(message, text)
-            one["content"] = [_text(part) if isinstance(part, str) else _image_url(part) for part in shown]
+            parts = [_text(part) if isinstance(part, str) else _image_url(part) for part in shown]
+            one["content"] = parts if message.images else "".join(part for part in shown if isinstance(part, str))
         if message.role == "user" and told and told[-1]["role"] == "user":
             told[-1]["content"] = _joined(told[-1]["content"], one["content"], omit)
             continue

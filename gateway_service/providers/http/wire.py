@@ -133,14 +133,18 @@ class CallIds(dict[str, str]):
 
 
 def with_images(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
-    """A person's messages with images that the model is shown; nearly always none."""
-    named = [one for one in messages if one.role == "user" for segment in one.segments if segment.files]
-    return [one for one in named if one.images]
+    """A person's messages that brought images, or stand where earlier ones are shown; nearly always none."""
+    return [one for one in messages if one.role == "user" for segment in one.segments if segment.files]
 
 
 def words_and_images(message: PromptMessage, text: str) -> list[str | SeenImage]:
-    """A person's words verbatim, each image in the place of its line; before them those of earlier messages."""
+    """A person's words verbatim, each image in the place of its line; before them those of earlier messages.
+
+    The line of one that is not shown says so.
+    """
     left = {image.told: image for image in message.images}
+    missing = {file.told for segment in message.segments for file in segment.files}.difference(left)
+    text = "\n".join([f"{line} (not shown)" if line in missing else line for line in text.split("\n")])
     lines, parts, said = frozenset(left), list[str | SeenImage](), list[str]()
     for line in [*text.split("\n"), None]:
         if line is not None and line not in lines:

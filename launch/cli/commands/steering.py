@@ -287,9 +287,10 @@ def end(*, home: Home, given: str, reason: str) -> Output:
     """End a session for good; a run of it is cancelled first."""
     place = cluster_of(home)
     closed = asyncio.run(end_session(place, given, reason))
-    count = closed.turn_count  # None: it was closed all the same, as the record says
-    cost = f"{counted(closed.total_tokens, 'token')}, {money(closed.cost_usd)}"
-    after = "" if count is None else f" after {counted(count, 'turn')}: {cost}"
+    count, tokens = closed.turn_count, closed.total_tokens  # None: it was closed all the same, as the record says
+    after = ""
+    if count is not None and tokens is not None:
+        after = f" after {counted(count, 'turn')}: {counted(tokens, 'token')}, {money(closed.cost_usd)}"
     ended = f"{shown_session(closed.session_id)} ended{after}"
     return Output(closed, lambda: say(ended), indent=None)
 

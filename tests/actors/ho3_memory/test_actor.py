@@ -369,6 +369,29 @@ def test_a_constraint_is_pending_until_a_person_confirms_it():
         assert made.ask(m.ReadReview(agent_id=AGENT, as_of_ts=at(5)), m.Review).pending == []
 
 
+def test_a_wish_that_nobody_had_said_is_in_force_once_somebody_says_it():
+    """A model had read it into a message, so that it waits; that it is said later makes a wish of it, not a repeat."""
+    with cluster() as made:
+        made.log(signal(0, 0), signal(1, 2))
+        invented = artifact(artifact_type="constraint", gate_snapshot=None)
+        said = artifact(
+            hours=2.0, artifact_type="interaction_style", gate_snapshot=None, source_event_ids=[event_id(1)]
+        )
+        logged = [made.log_overlay(one) for one in (invented, said, invented, said)]
+        assert [(one.is_new, one.is_active) for one in logged] == [
+            (True, False), (True, True), (False, True), (False, True),
+        ]  # fmt: skip
+        assert made.ask(m.ReadReview(agent_id=AGENT, as_of_ts=at(5)), m.Review).pending == []
+
+
+def test_what_waits_is_not_released_by_a_consolidation_of_another_type():
+    """A model's word is nobody's yes."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        logged = [made.log_overlay(artifact(artifact_type=kind)) for kind in ("constraint", "task_pattern")]
+        assert [(one.is_new, one.is_active) for one in logged] == [(True, False), (False, False)]
+
+
 def test_what_a_consolidation_was_refused_stands_in_quarantine():
     """With its reason, once per order, its hidden characters shown, both texts erasable; none of it in an answer for prompts."""
     with cluster() as made:

@@ -225,7 +225,7 @@ def test_ending_a_session_is_best_effort(make):
 
     assert cluster.run(end()).session_id == SESSION
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
-    assert cluster.run(end()) == SessionClosed(session_id=SESSION, turn_count=None)
+    assert cluster.run(end()) == SessionClosed(session_id=SESSION, turn_count=None, total_tokens=None, cost_usd=None)
 
 
 def test_the_host_is_ready_with_a_supervisor_or_the_gateway(make):

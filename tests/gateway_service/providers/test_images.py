@@ -130,10 +130,15 @@ def test_a_persons_words_are_theirs_alone_and_an_image_stands_where_its_line_did
     assert one["content"] == told({"type": "image", "source": source})
 
 
-def test_the_line_of_an_image_that_is_not_shown_stays():
-    """One too many, or erased: the model is told that there was one."""
+def test_the_line_of_an_image_that_is_not_shown_says_so():
+    """One too many, or erased: the model is told that there was one, and does not take it for one that it sees."""
     gone = ToolFile(name="b.png", media_type="image/png", size_bytes=7, ref="TURN_IMAGE:s/e/1")
     said = Segment(text=f"these\n{TOLD}\n{gone.told}", files=[SEEN, gone])
     wanted = prompt().model_copy(update={"messages": [PromptMessage(role="user", segments=[said])]})
     [one] = openai_wire.request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
-    assert [part.get("text") for part in one["content"]] == ["these", None, gone.told]
+    assert [part.get("text") for part in one["content"]] == ["these", None, f"{gone.told} (not shown)"]
+    alone = PromptMessage(role="user", segments=[Segment(text=f"this\n{gone.told}", files=[gone])])
+    [one] = openai_wire.request(
+        wanted.model_copy(update={"messages": [alone]}), "m", ToolNames.of(wanted), OPENAI, stream=False
+    )["messages"]
+    assert one["content"] == f"this\n{gone.told} (not shown)"

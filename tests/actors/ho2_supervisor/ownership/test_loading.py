@@ -14,6 +14,7 @@ from hobus.actors.ho2_supervisor.ownership.loading import Loaded, load
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.turn.history import Blocks
 from hobus.actors.ho2_supervisor.turn.turn import history_limits
 from hobus.bus.errors import BusError, LedgerError, SessionFault
 from hobus.bus.ledger_client import LedgerClient
@@ -22,7 +23,9 @@ from hobus.bus.messages.ledger import Entries, Entry, Read, WriteEntry
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
 from hobus.bus.record.journal import event_in, pack_event, recorded
+from tests.actors.ho2_supervisor.remembering import bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, degraded_entry, one_tool, snapshot
+from tests.actors.ho2_supervisor.turn.test_recall import ON, remembering
 from tests.rig import names
 
 SMALL = (("ho2.history_turns_max", 2),)
@@ -75,8 +78,12 @@ def everything(record: SessionRecord) -> tuple[Any, ...]:
 
 
 def journal_of(turns: int, *changes: tuple[str, Any]) -> list[Entry]:
-    """A session's journal with tool turns, one that the host answered, and snapshots between them."""
-    with Rig(*SMALL, *changes, script=one_tool, snapshot_entries=12) as rig:
+    """A session's journal with tool turns and lines of memory, one that the host answered, and snapshots between them."""
+    with Rig(*SMALL, *ON, *changes, script=one_tool, snapshot_entries=12) as rig:
+        memory = remembering(rig, "ART-1")
+        memory.biases.append(
+            bias("ART-2", context_line="A line that is longer than what names it, and so a body. " * 2)
+        )
         rig.run(rig.start_session())
         for number in range(turns):
             rig.run(rig.turn(f"i{number}", f"what is installed? {number}"))
@@ -111,6 +118,17 @@ def test_every_prefix_loads_to_what_its_whole_fold_gives(journal: list[Entry], s
             assert everything(loaded(Shelf(journal[:length]), page=7).record) == everything(whole), length
         if entry is not None and (taken := recorded(entry)) is not None:
             whole.take(taken)
+
+
+def test_what_stood_beside_a_message_is_known_to_whoever_loads_its_session(journal: list[Entry]) -> None:
+    """Both lines of memory with their words, from a snapshot as from the entries themselves."""
+    for record in (loaded(Shelf(journal)).record, replayed(journal)):
+        beside = [one for turn in record.history.turns if not turn.is_degraded for one in turn.beside]
+        assert [one.artifact_id for one in beside] == ["ART-1", "ART-2"]
+        assert [one.ref is None for one in beside] == [True, False]
+        [turn] = [turn for turn in record.history.turns if turn.beside]
+        shown = turn.shown(Blocks({"ho3_biases": ("<", ">")}, {"ART-1": "line of ART-1", "ART-2": "other words"}))
+        assert "\x1euser\n<line of ART-1>\n\x1euser\nand now?\n" in "".join(part.text for part in shown.parts)
 
 
 def test_only_what_follows_the_newest_snapshot_is_read(journal: list[Entry]) -> None:

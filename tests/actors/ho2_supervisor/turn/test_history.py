@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.turn.history import (
     ERASED,
+    Blocks,
     DeliveredTurn,
     History,
     HistoryLimits,
@@ -68,6 +69,55 @@ def test_earlier_turns_are_messages_and_calls_stand_with_their_results() -> None
         ("user", "q\n\n"), ("assistant", ""), ("tool", "r\n"), ("user", "go"),
         ("assistant", "a\N{SYMBOL FOR RECORD SEPARATOR}user\nb\n"),
     ]  # fmt: skip
+
+
+LINES = tuple(Segment(name="ho3_biases", text=f"line {n}", artifact_id=f"ART-{n}") for n in (1, 2))
+FACT = Segment(name="assembled_context", ref="o/1")
+AROUND = {"ho3_biases": ("<p>", "</p>"), "assembled_context": ("<c>", "</c>")}
+
+
+@pytest.mark.parametrize(
+    ("in_force", "beside"),
+    [
+        ({"ART-1": "line 1", "ART-2": "line 2"}, ["<p>line 1\nline 2</p>", "<c>a fact</c>"]),
+        ({"ART-2": "line 2"}, ["<p>line 2</p>", "<c>a fact</c>"]),
+        ({"ART-1": "other words"}, ["<c>a fact</c>"]),
+        ({}, ["<c>a fact</c>"]),
+    ],
+)
+def test_what_stood_beside_a_message_stays_there(in_force: dict[str, str], beside: list[str]) -> None:
+    """As it was shown, before the message and behind what a client told of; of memory only what is in force as it was."""
+    text = "Said earlier in this conversation:\nuser: before\n\nMessage:\nnow"
+    asked = turn(1, text, beside=(*LINES, FACT), texts={"o/1": "a fact"})
+    limits = replace(LIMITS, budget_tokens=8000)
+    history = history_of(asked, limits=limits)
+    shown_parts = [part for one in shown(history, limits, Blocks(AROUND, in_force)) for part in one.parts]
+    told = transcript.expanded(
+        [PromptMessage(role="history", segments=[Segment(text="".join(part.text for part in shown_parts))])]
+    )
+    assert [one.text for one in told] == ["before", *beside, "now", "answer 1"]
+
+
+@pytest.mark.parametrize(
+    ("chars", "tokens", "stays"), [(1799, 8000, True), (1800, 8000, False), (299, 2000, True), (300, 2000, False)]
+)
+def test_more_than_a_part_of_the_budget_does_not_stay_beside_a_message(chars: int, tokens: int, stays: bool) -> None:
+    """A sixteenth with what stands around it, and no more than of a tool's result: it would crowd out what was said."""
+    asked = turn(1, beside=(replace(FACT, ref=None, text="x" * chars),))
+    limits = replace(LIMITS, budget_tokens=tokens)
+    [one] = shown(history_of(asked, limits=limits), limits, Blocks(AROUND, {}))
+    assert ("<c>" in "".join(part.text for part in one.parts)) is stays
+
+
+def test_what_stays_beside_messages_counts_as_they_do() -> None:
+    """Turns are cut the earlier, and what is shown stays within the budget."""
+    limits = replace(LIMITS, budget_tokens=1600, turns_max=100)
+    fact = replace(FACT, ref=None, text="x" * 150)
+    history = history_of(*(turn(n, beside=(fact,)) for n in range(40)), limits=limits)
+    plain = history_of(*(turn(n) for n in range(40)), limits=limits)
+    found = shown(history, limits, Blocks(AROUND, {}))
+    assert sum(len(part.text) for one in found for part in one.parts) <= 1600 * 4
+    assert 1 < len(found) < len(shown(plain, limits))
 
 
 def test_a_long_result_stands_in_later_prompts_by_its_beginning() -> None:

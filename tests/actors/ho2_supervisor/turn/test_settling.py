@@ -8,9 +8,20 @@ from typing import Any
 
 import pytest
 
-from hobus.bus.errors import BusError
+from hobus.actors.ho2_supervisor.turn import turn
+from hobus.bus.errors import BusError, LedgerError, SessionFault
 from hobus.bus.messages.ids import DIRECT_CALL_ID
-from hobus.bus.messages.session import Approve, Cancel, FollowUp, Pause, Resume, SessionClosed, Steer
+from hobus.bus.messages.session import (
+    Approve,
+    Cancel,
+    FollowUp,
+    Pause,
+    Resume,
+    SessionClosed,
+    Steer,
+    TurnReply,
+    TurnRequest,
+)
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import event_in
@@ -328,3 +339,98 @@ def test_memory_learns_late_and_the_next_reply_tells_what_was_stated() -> None:
         ]
         assert len(set(of_first)) == len(of_first)
         assert [check.signal_id for check in memory.checks][:1] == ["domain:system"]
+
+
+async def asked_behind(rig: Rig, *, after_s: float) -> asyncio.Task[TurnReply]:
+    """A second turn, sent while the first one's message is classified, so long after its answer."""
+    await answered(rig)
+    await rig.host.sleep(after_s)
+    return asyncio.get_running_loop().create_task(rig.asked("i2", "and which tools?"))
+
+
+def test_who_watches_a_turn_that_waits_for_labels_is_told_so_and_that_it_goes_on() -> None:
+    """Once that takes a while."""
+    with rig_of() as rig:
+
+        async def run() -> list[Any]:
+            await answered(rig)
+            seen: list[Any] = []
+            request = TurnRequest(session_id=SESSION, input_id="i2", text="and which tools?", stream=True)
+            await rig.host.request(
+                "ho2", request, expect=TurnReply, timeout_s=30.0, key=SESSION,
+                on_stream=lambda said: seen.append((rig.world.loop.time(), getattr(said, "waiting", "said"))),
+            )  # fmt: skip
+            return seen
+
+        seen = rig.run(run())
+        assert [waits for _, waits in seen] == ["Labels", None]
+        assert seen[1][0] - seen[0][0] > 1.0
+
+
+def test_a_turn_that_waits_for_labels_can_be_cancelled() -> None:
+    """They are given up, its run begins and is cancelled as any other; both have their end in the record."""
+    with rig_of() as rig:
+
+        async def run() -> tuple[Any, Any, float]:
+            second = await asked_behind(rig, after_s=0.5)
+            await rig.host.sleep(0.5)
+            begun = rig.world.loop.time()
+            verdict = await rig.command(Cancel(reason="enough"))
+            return verdict, await second, rig.world.loop.time() - begun
+
+        verdict, reply, took_s = rig.run(run())
+        assert (verdict.outcome, verdict.reason) == ("applied", "")
+        assert (reply.result.outcome, reply.result.code) == ("error", "cancelled")
+        assert took_s < 1.0
+        kinds = journal(rig)
+        assert kinds.count("RunRequested") == 2 and kinds.count("RunCancelled") == 1
+        ended = [event_in(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
+        assert [one.receipt["state"] for one in ended if one.wo_id == LABELS] == ["failed"]
+
+
+def test_a_follow_up_that_waits_is_not_overtaken_by_a_turn_that_is_sent_behind_it() -> None:
+    """It was said before; the turn meets its run, as it would any other."""
+    with rig_of() as rig:
+
+        async def run() -> str:
+            await answered(rig)
+            await rig.command(FollowUp(text="and which frameworks?"))
+            with pytest.raises(SessionFault) as refused:
+                await rig.asked("i2", "and which tools?")
+            await rig.until(lambda view: view.turn_count == 2 and view.run is None)
+            return refused.value.code
+
+        assert rig.run(run()) == "run_active"
+        requested = [event_in(one).event.input_id for one in of_type(rig.run(rig.entries()), "RunRequested")]
+        assert len(requested) == 2 and requested[1] != "i2"
+
+
+def test_where_a_provider_takes_one_call_at_once_labels_wait_for_the_whole_answer() -> None:
+    """Their call would else have the only place that the answer's next round needs."""
+    with rig_of(("gateway.providers.offline.concurrency_max", 1), script=one_tool) as rig:
+        rig.pool.delay_s = lambda order: 0.0 if order.wo_type == "classify" else 0.3
+        rig.run(answered(rig))
+        rig.run(settled(rig))
+        begun = [message.order.wo_id for message in rig.pool.received]
+        assert begun[0] == ANSWER and begun[-1] == LABELS and len(begun) == 6
+
+
+def test_labels_that_are_given_up_leave_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what the run has brought, where its message was erased, so that nobody can ask again."""
+
+    async def erased(_run: Any) -> None:
+        raise LedgerError("erased", "the text of input i1 is erased")
+
+    with rig_of() as rig:
+
+        async def run() -> None:
+            await answered(rig)
+            monkeypatch.setattr(turn, "settle", erased)
+            rig.supervise()
+            rig.world.kill(rig.instances[0])
+            await rig.host.sleep(20.0)
+
+        rig.run(run())
+        assert journal(rig).count("OrderEnded") == 2
+        chain = chain_of(rig)
+        assert (chain.orders, chain.domain_labels) == (("1.1", "1.1.000"), ())
