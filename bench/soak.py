@@ -1,12 +1,13 @@
 """Soak (R12): an hour at half of what the cluster can, with kills and joins: memory stays, latency stays, no turn is lost.
 
-usage: python -m bench.soak [--minutes 60] [--rate TURNS_PER_S] [--every 20] [--write]
+usage: python -m bench.soak [--minutes 60] [--rate TURNS_PER_S] [--sessions 32] [--every 20] [--write]
 
 32 sessions ask at even distances, at half the rate that they reach when each asks again at once (or at `--rate`). Every
 `--every` seconds something happens, in turns: a worker joins over TCP, the second executor is killed, the worker is killed,
 a worker joins, the second supervisor is killed, the worker is told to end. Everybody else lives through all of it: the
 memory of those is compared (USS, medians of the second tenth and of the last one). Latency is counted from when a question
-was due. The second tenth is the measure, the first one warms up.
+was due. The second tenth is the measure, the first one warms up: by then every session has to have more turns than its
+history shows (fewer `--sessions` for fewer minutes), and ten minutes have to be over (`limits.DEDUPE_WINDOW_S`).
 """
 
 from __future__ import annotations
@@ -100,10 +101,10 @@ class Soak:
         return markdown(["", *(f"{number}." for number in range(1, TENTHS + 1)), "last / 2."], rows)
 
 
-async def _person(soak: Soak, door: Bus, number: int) -> None:
-    session_id, period_s = None, SESSIONS / soak.rate
+async def _person(soak: Soak, door: Bus, number: int, people: int) -> None:
+    session_id, period_s = None, people / soak.rate
     for count in itertools.count():
-        due = soak.began + (count + number / SESSIONS) * period_s
+        due = soak.began + (count + number / people) * period_s
         if due >= soak.began + soak.seconds:
             return
         await asyncio.sleep(max(0.0, due - time.monotonic()))
@@ -163,8 +164,8 @@ async def soaked(found: Cluster, directory: Path, far: list[FarWorker], given: A
         async with asyncio.TaskGroup() as group:
             group.create_task(_events(soak, found, directory, far, given.every))
             group.create_task(_watched(soak, found))
-            for number in range(SESSIONS):
-                group.create_task(_person(soak, door, number))
+            for number in range(given.sessions):
+                group.create_task(_person(soak, door, number, given.sessions))
     return soak
 
 
@@ -172,6 +173,7 @@ def main() -> int:
     parser = arguments(__doc__, write=True)
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--rate", type=float, help="turns a second; without it half of what is reached")
+    parser.add_argument("--sessions", type=int, default=SESSIONS, help="who asks")
     parser.add_argument("--every", type=float, default=20.0, help="seconds between two happenings")
     given = parser.parse_args()
     before = this_machine()

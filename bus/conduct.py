@@ -99,7 +99,8 @@ class Pace:
 class Doorway:
     """The connections of one bound socket, and which of them ends; named by their inode, which is used once."""
 
-    def __init__(self) -> None:
+    def __init__(self, strangers_max: int) -> None:
+        self._strangers_max = strangers_max
         self._strangers: OrderedDict[int, None] = OrderedDict()
         self._heard: dict[int, str] = {}
         self._of_caller: dict[str, set[int]] = {}
@@ -108,7 +109,7 @@ class Doorway:
         """One more connection; the one that ends now, if one must."""
         if inode not in self._heard:
             self._strangers[inode] = None
-        return self._strangers.popitem(last=False)[0] if len(self._strangers) > limits.STRANGERS_MAX else None
+        return self._strangers.popitem(last=False)[0] if len(self._strangers) > self._strangers_max else None
 
     def heard(self, inode: int, who: str) -> bool:
         """This one has spoken, maybe before it was told here that it came; whether its caller may have it."""

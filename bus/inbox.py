@@ -106,7 +106,11 @@ class Inbox:
             if row is not None
         }
         self.beginnings = Beginnings(self._begin)
-        self.window = DuplicateWindow(ids_max=limits.DEDUPE_WINDOW, bytes_max=limits.DEDUPE_WINDOW_MAX_BYTES)
+        self.window = DuplicateWindow(
+            ids_max=limits.DEDUPE_WINDOW,
+            bytes_max=limits.DEDUPE_WINDOW_MAX_BYTES,
+            age_max_s=limits.DEDUPE_WINDOW_S,
+        )
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
@@ -123,6 +127,8 @@ class Inbox:
             deadline = self._deadline(header)
             if row.mode == "immediate":
                 self._demand_room(principal, size_bytes)
+            elif row.reply is None and len(self._behind.get(header.key, ())) > limits.ORDERED_POSTS_MAX:
+                raise self._busy(f"{self.role}: {limits.ORDERED_POSTS_MAX} posts wait under the key {header.key[:80]}")
             message = decode(cls, body, limits.BODY_MAX_BYTES)
         except RuntimeFault as fault:
             self.counters["refused"] += 1
@@ -347,7 +353,7 @@ class Inbox:
         if running.header.kind != _REQUEST:
             return
         if is_final and not running.row.reads:
-            self.window.record(running.key, answer)
+            self.window.record(running.key, answer, self.clock.monotonic())
         running.route.answer(running.header, answer)
 
     # --- stopping ---------------------------------------------------------------------------------------------------

@@ -66,10 +66,11 @@ HIGH_WATER_MARK = 100_000
 """ZeroMQ high-water mark of what is sent; credit stays far below."""
 RECEIVE_MAX = 256
 """Messages of one connection that a server's socket holds; beyond that, the sender waits."""
-STRANGERS_MAX = 256
-"""Connections from elsewhere that have said nothing yet; beyond that, the oldest of them ends."""
-CONNECTIONS_PER_CALLER_MAX = 500
-"""Connections of one worker's key that have spoken."""
+STRANGERS_MAX = 2048
+"""Connections from elsewhere that have said nothing yet, if the process may open four times as many files; beyond that,
+the oldest of them ends. Workers that join at once are so many, and a handshake costs milliseconds."""
+CONNECTIONS_PER_CALLER_MAX = 1024
+"""Connections of one key that have spoken: by a token's come as many as may join with it."""
 MALFORMED_MAX = 100
 """Malformed frames of a connection from elsewhere; at the last of them it is cut off."""
 BAN_MS = 10_000
@@ -118,6 +119,11 @@ HEARTBEAT_TIMEOUT_SHARE = 3 / 4
 """Of bus.peer_timeout_ms: after this silence ZeroMQ gives a connection up, before the broker gives up its peer."""
 DEDUPE_WINDOW = 8192
 """Message ids remembered per receiver: twice what may be at work."""
+DEDUPE_WINDOW_S = 600.0
+"""And for so long: what a busy receiver holds after minutes it holds after days. Who asks again later is answered
+from the record, by the ids of turns and work orders."""
+ORDERED_POSTS_MAX = 16
+"""Posts that wait behind each other under one routing key; a further one is lost, as any post may be."""
 UNBOUND_MAX_BYTES = 32 * 1024 * 1024
 """A connection from elsewhere is heard for so long without a hello: what one principal may have open."""
 RECORD_INTERVAL_MS = 500

@@ -277,6 +277,9 @@ class Outbox(Struct):
             said_epoch = connection.epoch
         cancel = _Cancel(pending.header, connection.name, pending.deadline, said_epoch)
         remember(self._cancels, message_id, cancel, at_most=limits.MAILBOX_MAX)
+        now = self.clock.monotonic()
+        while self._cancels and next(iter(self._cancels.values())).deadline <= now:
+            self._cancels.popitem(last=False)  # its handler has been stopped by its deadline
 
     def _cancel(self, connection: Connection, request: Header) -> None:
         message = Cancelled(reason="requester")

@@ -42,29 +42,36 @@ class KeptReply(Struct, frozen=True):
 
 
 class DuplicateWindow:
-    """The most recent answers; the oldest go first when either bound is reached."""
+    """The most recent answers; the oldest go first when any bound is reached."""
 
-    def __init__(self, *, ids_max: int, bytes_max: int) -> None:
+    def __init__(self, *, ids_max: int, bytes_max: int, age_max_s: float) -> None:
         self._ids_max = ids_max
         self._bytes_max = bytes_max
+        self._age_max_s = age_max_s
         self._bytes = 0
         self._answers: OrderedDict[RequestKey, KeptReply] = OrderedDict()  # its front goes in constant time
+        self._given_at: OrderedDict[RequestKey, float] = OrderedDict()  # in the same order
         self.recorded = self._answers.get
         """The answer that was given to a request, if it is still remembered."""
 
     def __len__(self) -> int:
         return len(self._answers)
 
-    def record(self, key: RequestKey, answer: KeptReply) -> None:
-        """A duplicate of this request gets `answer` while the window remembers it."""
-        earlier = self._answers.pop(key, None)
+    def record(self, key: RequestKey, answer: KeptReply, now: float) -> None:
+        """A duplicate of this request gets `answer` while the window remembers it; `now`: seconds that go on."""
+        answers, given_at, until = self._answers, self._given_at, now - self._age_max_s
+        earlier = answers.pop(key, None)
         if earlier is not None:
             self._bytes -= len(earlier.body)
-        self._answers[key] = answer
+            del given_at[key]
+        answers[key], given_at[key] = answer, now
         self._bytes += len(answer.body)
-        while len(self._answers) > self._ids_max or self._bytes > self._bytes_max:
-            _, oldest = self._answers.popitem(last=False)
-            self._bytes -= len(oldest.body)
+        while answers and (
+            len(answers) > self._ids_max or self._bytes > self._bytes_max or next(iter(given_at.values())) < until
+        ):
+            oldest, gone = answers.popitem(last=False)
+            del given_at[oldest]
+            self._bytes -= len(gone.body)
 
     def recent_ids(self, count: int) -> list[str]:
         """The message ids answered last, oldest of them first."""

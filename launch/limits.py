@@ -54,3 +54,7 @@ SCRIPTED_REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """Of one request to a model that a test scripts: a long conversation with images, in one line."""
 SIGNALS_MAX = 2000
 """Signals that an account of a turn reads, the newest ones up to it, to say how often each of its own was given."""
+ENGINE_TIMEOUT_S = 300
+"""For one command of an engine that starts workers: draining the surplus on Ray takes a minute and a half."""
+JOIN_ANSWER_S = 120.0
+"""A worker that has reached its cluster waits so long to be let in: a thousand that join at once take a minute."""

@@ -40,8 +40,8 @@ TAKEOVER_ATTEMPTS_MAX = 5
 """Readings of a journal whose head moves meanwhile."""
 ORDER_RETRY_INTERVAL_MS = 100
 """Between two sends of one order, so that `busy` can pass."""
-CACHE_MAX = 256
-"""Assembled contexts that a supervisor keeps; then the oldest goes."""
+CACHE_MAX = 64
+"""Assembled contexts that a supervisor keeps, with their texts; then the oldest goes."""
 REQUIRED_FILE_MAX_BYTES = 64 * 1024
 """Of a file that a contract requires, so much is read."""
 REQUIRED_QUERIES_MAX = 16

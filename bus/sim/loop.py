@@ -41,6 +41,13 @@ _TOGETHER_S = 1e-6
 """Timers of one microsecond run together; rounding never leaves one behind."""
 
 
+_EMPTY = contextvars.Context()
+
+
+def _nothing() -> None:
+    """In the place of what was cancelled."""
+
+
 class SimHandle:
     """A call that waits for its time: what asyncio calls a handle."""
 
@@ -53,7 +60,9 @@ class SimHandle:
         self.is_cancelled = False
 
     def cancel(self) -> None:
+        """As asyncio's: what it would have called is held no longer, though its time is far."""
         self.is_cancelled = True
+        self.callback, self.args, self.context = _nothing, (), _EMPTY
 
     def cancelled(self) -> bool:
         return self.is_cancelled

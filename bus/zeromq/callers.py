@@ -14,6 +14,7 @@ taken, so it is never further ahead than that.
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import stat
 import struct
@@ -33,6 +34,8 @@ from hobus.bus.window import remember
 _EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 _WATCHED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED) | _FAILED
+_FILES_SHARE = 4
+"""One of so many files that may be open is a stranger's."""
 _log = Logger("bus")
 
 
@@ -54,7 +57,8 @@ class Callers:
     def __init__(self, bound: zmq.Socket[bytes], clock: Clock) -> None:
         self._bound = bound
         self._clock = clock
-        self._doorway = Doorway()
+        soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._doorway = Doorway(limits.STRANGERS_MAX if soft < 0 else min(limits.STRANGERS_MAX, soft // _FILES_SHARE))
         self._known: OrderedDict[bytes, Caller] = OrderedDict()
         self._known_max = 2 * limits.MAILBOX_MAX
         self._ban_s = limits.BAN_MS / 1000

@@ -110,6 +110,7 @@ class KeyFiles:
         for worker in workers_in(folder):
             self._let_in(worker)
         self._uses = set(uses_in(folder))
+        self._newest = self._newest_number()
         self._gone_since: dict[str, float] = {}
         keys = [key for worker in self._by_name().values() for key in _keys_of(worker)]
         for one in keys:
@@ -181,7 +182,7 @@ class KeyFiles:
         worker = self._workers.get(join.public_key)
         if worker is None and token is not None:
             worker = WorkerFile(
-                name=f"{token.role}/remote-{self._next_number()}", role=token.role, public_key=join.public_key,
+                name=f"{token.role}/remote-{self._newest + 1}", role=token.role, public_key=join.public_key,
                 token_id=token.token_id, host=join.host, version=join.version, enrolled_at_us=round(now * 1_000_000),
                 gone_s=token.gone_s,
             )  # fmt: skip
@@ -269,23 +270,24 @@ class KeyFiles:
         why = f"the worker runs hobus {version[:64]!r}, this cluster {self._version!r}: install one version"
         return Refused(code="bad_version", detail=why)
 
-    def _next_number(self) -> int:
-        """Never one that was used: names stand in records."""
+    def _newest_number(self) -> int:
+        """Of all names that were ever given: they stand in records."""
         files = [path.stem for path in (self._folder / _ENROLLED).glob("[!.]*.json")]  # damaged ones too
-        return 1 + max(map(_number_of, [*files, *(use.worker for use in self._uses)]), default=0)
+        return max(map(_number_of, [*files, *(use.worker for use in self._uses)]), default=0)
 
     def _enrol(self, worker: WorkerFile) -> None:
         _write_worker(self._folder, worker)
         try:
-            self._mark_used(worker)
+            self._mark_used(worker, is_durable=False)  # what a crash takes of it follows from the worker at next start
         except OSError:
             _path_of(self._folder, worker).unlink(missing_ok=True)
             raise
+        self._newest = _number_of(worker.name)
 
-    def _mark_used(self, worker: WorkerFile) -> None:
+    def _mark_used(self, worker: WorkerFile, *, is_durable: bool = True) -> None:
         use = worker.use
         if use not in self._uses:
-            disk.write_private(self._folder / _USED / use.file_name, b"")
+            disk.write_private(self._folder / _USED / use.file_name, b"", is_durable=is_durable)
             self._uses.add(use)
 
     # --- taking back ------------------------------------------------------------------------------------------------

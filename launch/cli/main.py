@@ -65,6 +65,7 @@ COMMANDS: dict[str, str] = {
     "breaker": "Show circuit breakers: which models are called, and which are not for now.",
     "token": "Create and list tokens for workers on other hosts and keys for HTTP clients.",
     "worker": "Run a worker for a cluster on another host.",
+    "workers": "Run workers on SLURM, Kubernetes or Ray.",
     "keys": "List and revoke keys of workers on other hosts and of HTTP clients.",
     "drill": "Kill a process at an exact moment of a turn, and see what it costs.",
     "simulate": "The whole cluster in virtual time, under seeded faults.",

@@ -24,7 +24,7 @@ from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UnreachableFault
 from hobus.launch.console.output import note
-from hobus.launch.limits import WATCH_INTERVAL_MS
+from hobus.launch.limits import JOIN_ANSWER_S, WATCH_INTERVAL_MS
 from hobus.launch.worker.home import JoinedCluster, WorkerHome
 
 NEW_TOKEN = "on the cluster's host: hobus token create"  # noqa: S105 - a sentence
@@ -84,7 +84,7 @@ async def join(token: JoinToken, pair: curve.KeyPair, config: AdminConfig, *, cl
     asking.link = link
     link.attach(asking.heard)
     try:
-        async with asyncio.timeout(config.launcher.client_timeout_ms / 1000):
+        async with asyncio.timeout(config.launcher.client_timeout_ms / 1000) as asking.limit:
             joined = await answer
     except TimeoutError:
         raise UnreachableFault(
@@ -105,11 +105,14 @@ class _Asking:
         self._ends = ends
         self._answer = answer
         self.link: CurveLink | None = None
+        self.limit: asyncio.Timeout | None = None
         self.why = ""
 
     def happened(self, event: Happened) -> None:
         """What became of a connection."""
         if event.what == "connected" and self.link is not None:
+            if not self.why and self.limit is not None:  # one of many is let in after the other: each is a synced write
+                self.limit.reschedule(asyncio.get_running_loop().time() + JOIN_ANSWER_S)
             self.why = " (it let this worker in and then said nothing)"
             head = header(Kind.JOIN, "", type=Join.TYPE)
             self.link.send(pack_header(head), encode(self._wanted, BODY_MAX_BYTES))

@@ -68,7 +68,7 @@ def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
 
 def test_of_the_silent_the_oldest_ends() -> None:
     """Whoever has spoken stays, however many come after it."""
-    doorway = Doorway()
+    doorway = Doorway(limits.STRANGERS_MAX)
     assert [doorway.accepted(inode) for inode in (1, 2)] == [None, None]
     assert doorway.heard(1, "a")
     assert [doorway.accepted(inode) for inode in (3, 4, 5)] == [None, 2, 3]
@@ -78,7 +78,7 @@ def test_of_the_silent_the_oldest_ends() -> None:
 
 def test_one_that_spoke_before_it_was_told_that_it_came_is_no_stranger() -> None:
     """The two are told by different threads."""
-    doorway = Doorway()
+    doorway = Doorway(limits.STRANGERS_MAX)
     assert doorway.heard(9, "a")
     assert doorway.accepted(9) is None
     assert [doorway.accepted(inode) for inode in (1, 2, 3)] == [None, None, 1]
@@ -86,7 +86,7 @@ def test_one_that_spoke_before_it_was_told_that_it_came_is_no_stranger() -> None
 
 def test_a_key_has_its_share() -> None:
     """The fourth of one is too many; one that ended makes room; a repeated word is one; others are not concerned."""
-    doorway = Doorway()
+    doorway = Doorway(limits.STRANGERS_MAX)
     assert [doorway.heard(inode, "a") for inode in (1, 2, 3, 3, 4)] == [True, True, True, True, False]
     assert [doorway.heard(inode, "b") for inode in (5, 6)] == [True, True]
     doorway.ended(1)
@@ -103,7 +103,7 @@ def test_a_key_has_its_share() -> None:
 )
 def test_whatever_happens_the_numbers_hold(words: list[tuple[str, int, str]]) -> None:
     """At most so many silent, so many of one key; after all have ended there is nothing."""
-    doorway, silent, heard = Doorway(), [], {}
+    doorway, silent, heard = Doorway(limits.STRANGERS_MAX), [], {}
     for word, inode, who in words:
         if word == "accepted":
             if inode not in heard and inode not in silent:

@@ -17,7 +17,9 @@ from hobus.bus.envelope import Kind, header
 from hobus.bus.errors import BusError
 from hobus.bus.inbox import ReplyRoute
 from hobus.bus.messages.failure import Failure
+from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.ledger import Body, GetBody
+from hobus.bus.messages.session import Consolidate
 from hobus.bus.promise import Promise
 from tests.conformance.clusters import SimCluster, bus_settings
 
@@ -424,3 +426,40 @@ class Noting(list):
     def append(self, value):
         super().append(value)
         self.on_append()
+
+
+class Learner(Actor):
+    """Takes one consolidation at a time."""
+
+    service = "ho2"
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.go = asyncio.Event()
+
+    async def consolidate(self, message: Consolidate, call: Call) -> None:
+        del message, call
+        self.begun += 1
+        await self.go.wait()
+
+
+def test_of_posts_that_wait_behind_each_other_there_is_a_bounded_number(cluster):
+    """While one does not end, the bound waits behind it, further ones are refused; then all that wait are handled."""
+
+    async def scenario():
+        learner = Learner()
+        peer = await cluster.start(learner, role="ho2")
+        host = await cluster.start(None, role="host")
+        run_id = RunId(session_id="00000000-0000-0000-0000-000000000000", run_seq=1)
+        for _ in range(3 * limits.ORDERED_POSTS_MAX):
+            await host.post(
+                "ho2", Consolidate(session_id=run_id.session_id, run_id=run_id, agent_id="A", signal_ids=["s"]), key="A"
+            )
+            await asyncio.sleep(0.1)
+        assert (learner.begun, len(peer._inbox)) == (1, 1 + limits.ORDERED_POSTS_MAX)
+        assert peer._inbox.counters["refused"] == 2 * limits.ORDERED_POSTS_MAX - 1
+        learner.go.set()
+        await asyncio.sleep(1)
+        assert (learner.begun, len(peer._inbox)) == (1 + limits.ORDERED_POSTS_MAX, 0)
+
+    cluster.run(scenario())

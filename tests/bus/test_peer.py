@@ -144,6 +144,23 @@ def test_a_cancel_that_cannot_leave_waits_for_the_welcome(world: World) -> None:
     world.run(scenario())
 
 
+def test_what_was_given_up_is_forgotten_once_its_time_is_over(world: World) -> None:
+    """Its cancel need not be said again: memory follows from how much is given up at once, not from how long it runs."""
+
+    async def scenario() -> None:
+        world.start(Desk(), role="gateway", slots=9)
+        worker = world.client("ho1")
+        await world.settled()
+        for _ in range(20):
+            asked = asyncio.ensure_future(ask(worker, "hold", timeout_s=3))
+            await asyncio.sleep(1)
+            asked.cancel()
+        await asyncio.sleep(0.5)
+        assert 1 <= len(worker._outbox._cancels) <= 3
+
+    world.run(scenario())
+
+
 @pytest.mark.parametrize("delays", [0, 0.5])
 def test_a_cancel_while_the_broker_restarts_stops_the_handler(world: World, delays: float) -> None:
     """Said to the broker that dies, or to none: the new one passes it on to whoever announced the request."""

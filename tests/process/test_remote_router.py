@@ -228,12 +228,12 @@ def test_a_chosen_routing_id_makes_nobody_somebody_else(there):
 
 
 def test_many_workers_that_join_at_once_keep_nobody_waiting(there, monkeypatch):
-    """Each has its own name; the operator beside them is answered between them, not behind all.
+    """Each has its own name, and none is cut off; the operator beside them is answered between them, not behind all.
 
     In the shortest pass one is let in, however fast the machine is.
     """
     monkeypatch.setattr(limits, "REMOTE_PASS_S", 1e-9)
-    token, count = curve.new_pair(), 100
+    token, count = curve.new_pair(), 500
     there.ask(CreateToken(public_key=token.public.decode(), role="ho1", ttl_s=600, uses=count))
     poller, names, answered = zmq.Poller(), list[str](), 0
     head = pack_header(header(Kind.JOIN, "", type=Join.TYPE))
@@ -255,3 +255,62 @@ def test_many_workers_that_join_at_once_keep_nobody_waiting(there, monkeypatch):
             poller.unregister(joining)
             joining.close(linger=0)
     assert len(set(names)) == count and answered > count / 8
+    assert not there.count("connections_ended") and not there.count("handshakes_failed")
+
+
+def test_a_fleet_s_tokens_are_refused_each_by_its_name(there):
+    """Used up, expired, forged, another version or role or protocol: told over a real socket, beside one that is let in."""
+    good, short = there.token(), curve.new_pair()
+    there.ask(CreateToken(public_key=short.public.decode(), role="ho1", ttl_s=1, uses=9))
+    wrong = [({"version": "2"}, "bad_version"), ({"protocol": HEADER_VERSION + 1}, "bad_protocol"),
+             ({"role": "ho2"}, "role_mismatch"), ({"public_key": good.public.decode()}, "malformed")]  # fmt: skip
+    for changes, code in wrong:
+        answer = there.far(good).join(curve.new_pair(), **changes)
+        assert (type(answer), answer.code) == (Refused, code)
+    assert there.far(good).join(curve.new_pair()).name == "ho1/remote-1"
+    assert there.far(good).join(curve.new_pair()).code == "token_used"
+    answer = there.far(short).join(curve.new_pair())
+    while isinstance(answer, Joined):
+        time.sleep(0.3)
+        answer = there.far(short).join(curve.new_pair())
+    assert answer.code == "token_expired"
+    forged = there.far(curve.new_pair())
+    forged.control(Kind.JOIN, Join(public_key="x" * 40, role="ho1", version="1", protocol=HEADER_VERSION, host="box"))
+    assert forged.is_told(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+
+
+def test_a_worker_of_another_version_is_refused_at_its_hello(there):
+    """Its key is enrolled, its software was changed since: told by name, over a real socket; it is no peer."""
+    mine = curve.new_pair()
+    name = there.far(there.token()).join(mine).name
+    worker = there.far(mine)
+    worker.control(
+        Kind.HELLO, Hello(instance=f"{name}@a", token="", role="ho1", slots=1, version="2", protocol=HEADER_VERSION)
+    )
+    head, body = worker.receive(10.0)
+    assert (head.type, decode(Refused, body, BIG).code) == (Refused.TYPE, "bad_version")
+    assert [row.instance for row in there.list().peers if row.role == "ho1"] == []
+
+
+def test_of_two_workers_with_one_key_the_later_one_has_the_name(there):
+    """As two machines with copies of one home: one works, the other is told that the name is taken, and comes no more."""
+    mine = curve.new_pair()
+    name = there.far(there.token()).join(mine).name
+    both = [(there.far(mine), f"{name}@{epoch}") for epoch in "ab"]
+    told = []
+    for worker, instance in [*both, both[0]]:
+        hello = Hello(instance=instance, token="", role="ho1", slots=1, version="1", protocol=HEADER_VERSION)
+        worker.control(Kind.HELLO, hello)
+        told.append(answer_to(worker))
+    assert told == ["bus.welcome", "bus.welcome", "name_taken"]
+    assert [row.instance for row in there.list().peers if row.role == "ho1"] == [f"{name}@b"]
+
+
+def answer_to(worker):
+    """The type of the broker's word on a hello, or the code of its refusal; other frames are passed over."""
+    while True:
+        head, body = worker.receive(10.0)
+        if head.type == Refused.TYPE:
+            return decode(Refused, body, BIG).code
+        if head.type == "bus.welcome":
+            return head.type

@@ -122,24 +122,32 @@ def create(  # noqa: PLR0913 - one per option
     if may is not None:
         raise UsageFault("--may: of keys for HTTP (--role http)")
     ttl = ttl or "1h"
-    ttl_s = seconds_of(ttl)
     gone_s = seconds_of(ephemeral, "--ephemeral") if ephemeral is not None else 0
+    document = worker_token(home, seconds_of(ttl), uses, gone_s, address)
+    at_once = " at once" * bool(gone_s)
+    good_for = f"{'one worker' if uses == 1 else f'{uses} workers'}{at_once} within {ttl}, at {document['address']}"
+    about = f"{document['token_id']}: valid for {good_for}.  {next_command('ps', home.root)}"
+    return _secret(document, str(document["command"]), about)
+
+
+def worker_token(home: Home, ttl_s: int, uses: int, gone_s: int, address: str | None) -> dict[str, object]:
+    """A new token for workers, with what is told of it. Raises CommandError, BusError.
+
+    `gone_s`: a worker's key is revoked once it was gone for so long; 0: never. `address`: where the workers reach this
+    cluster, if not where it listens.
+    """
     place = cluster_of(home)
     if beyond := beyond_bounds(ttl_s, uses):
         raise UsageFault(beyond)
     pair = curve.new_pair()
-    wanted = {"public_key": pair.public.decode(), "role": role, "ttl_s": ttl_s, "uses": uses, "gone_s": gone_s}
+    wanted = {"public_key": pair.public.decode(), "role": "ho1", "ttl_s": ttl_s, "uses": uses, "gone_s": gone_s}
     created = ask(place, "broker", CreateToken.model_validate(wanted), TokenCreated)
     reached_at = _reached_at(created.address, address)
     word = JoinToken(reached_at, curve.raw(created.broker_key.encode()), curve.raw(pair.secret)).encode()
-    line = f"hobus worker join {word}"
-    document = {
-        "token_id": created.token_id, "token": word, "command": line, "address": reached_at, "role": role,
-        "uses": uses, "ephemeral_s": gone_s, "expires_at": iso(created.expires_at_us / 1_000_000),
+    return {
+        "token_id": created.token_id, "token": word, "command": f"hobus worker join {word}", "address": reached_at,
+        "role": "ho1", "uses": uses, "ephemeral_s": gone_s, "expires_at": iso(created.expires_at_us / 1_000_000),
     }  # fmt: skip
-    at_once = " at once" * bool(gone_s)
-    good_for = f"{'one worker' if uses == 1 else f'{uses} workers'}{at_once} within {ttl}, at {reached_at}"
-    return _secret(document, line, f"{created.token_id}: valid for {good_for}.  {next_command('ps', home.root)}")
 
 
 def _http_key(home: Home, name: str | None, ttl: str | None, may: http_keys.May) -> Output:

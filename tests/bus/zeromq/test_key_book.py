@@ -155,7 +155,7 @@ def test_a_use_that_was_not_stored_is_no_use(tmp_path, monkeypatch):
 
 
 def test_an_enrolment_is_on_the_device_before_it_is_answered(tmp_path, monkeypatch):
-    """File and directory are synced, after the whole content and before the name is given."""
+    """File and directory are synced, after the whole content and before the name is given; its use follows from it."""
     keys = book(tmp_path)
     token = token_for(keys)
     synced = []
@@ -167,9 +167,8 @@ def test_an_enrolment_is_on_the_device_before_it_is_answered(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "fsync", noted)
     keys.join(join(), token, NOW)
-    enrolled, used = synced[:2], synced[2:]
-    assert [path.removeprefix(str(tmp_path)) for path in enrolled] == ["/enrolled/.remote-1.json.new", "/enrolled"]
-    assert used[0].startswith(f"{tmp_path}/used/.remote-1@") and used[1] == f"{tmp_path}/used"
+    assert [path.removeprefix(str(tmp_path)) for path in synced] == ["/enrolled/.remote-1.json.new", "/enrolled"]
+    assert [path.name.partition("@")[0] for path in (tmp_path / "used").iterdir()] == ["remote-1"]
 
 
 def test_what_a_crash_left_half_written_counts_for_nothing(tmp_path):

@@ -61,7 +61,7 @@ OF_A_CLUSTER = {
     "memory gate": ["tool:x"], "memory deactivate": ["ART-1", "--reason", "x"],
     "memory activate": ["ART-1", "--reason", "x"], "memory confirm": ["ART-1"], "memory reject": ["ART-1"], "memory review": [],
     "memory weight": ["ART-1", "1", "--reason", "x"], "memory stats": [], "budget": [], "breaker": [],
-    "token create": [],
+    "token create": [], "workers on": ["ray", "--count", "1", "--dry-run"],
 }  # fmt: skip
 """With arguments that are in order."""
 
