@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from bench.builders import write_config
+from bench.commands import CommandForge
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ledger import Entries, Entry, LedgerStats, ReadLedgerStats, Tail
 from hobus.bus.messages.session import Cancel, CommandVerdict, ProcessTurn, SessionCommand, SessionConfig, TurnResult
@@ -59,12 +60,29 @@ def begun(*words: str | bytes, env: Mapping[str, str] | None = None, **options: 
     return subprocess.Popen([sys.executable, "-P", "-m", "hobus", *words], env=environment() | (env or {}), **streams)
 
 
+FORGE: list[CommandForge] = []
+"""Where commands are forked, if somebody keeps such a process; else each loads what it needs by itself."""
+
+
+@contextmanager
+def forging() -> Iterator[None]:
+    """Commands are forked meanwhile."""
+    FORGE.append(CommandForge(environment()))
+    try:
+        yield
+    finally:
+        FORGE.pop().close()
+
+
 def hobus(
     *words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None,
     timeout_s: float = COMMAND_TIMEOUT_S,
 ) -> Answer:  # fmt: skip
     """One command, to its end."""
     given = environment() | (env or {})
+    if FORGE and not stdin and not env and FORGE[0].takes(words):
+        code, out, err = FORGE[0].run(words, env=given, cwd=cwd, timeout_s=timeout_s)
+        return Answer(code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
     done = subprocess.run(
         [sys.executable, "-P", "-m", "hobus", *words],
         input=stdin,

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import tempfile
@@ -27,7 +28,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.cluster import Cluster, cluster, ledger_stats
-from bench.ledger.__main__ import RawFile
 from bench.peers.environment import python_or_exit
 from bench.report import arguments, machine, measured_on, percentile, say_machine, write_json
 from hobus.bus.messages.ledger import Entry
@@ -41,6 +41,7 @@ from hobus.ledger_service.reader import EntryFilter, read_entries
 QUESTION = "what packages are installed?"
 HISTORY, MEASURED = 10, 10
 GOAL = 1.5
+RAW_BYTES = 4096
 LANGGRAPH = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2")
 ROWS = (
     (
@@ -147,8 +148,17 @@ async def frames_of_one_turn(found: Cluster, door: Bus, session_id: str) -> dict
 
 def raw_append_us(directory: Path, count: int = 300) -> float:
     """p50 of writing and syncing 4 KB at a time into a file that was filled with zeros before."""
-    raw = RawFile(directory / "raw", count)
-    return statistics.median(raw.append() for _ in range(count)) * 1e6
+    taken: list[float] = []
+    with (directory / "raw").open("wb", buffering=0) as file:
+        file.write(bytes(RAW_BYTES * count))
+        os.fsync(file.fileno())
+        data = os.urandom(RAW_BYTES)
+        for number in range(count):
+            began = time.perf_counter()
+            os.pwrite(file.fileno(), data, number * RAW_BYTES)
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - began)
+    return statistics.median(taken) * 1e6
 
 
 # --- one row ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Earlier turns of sessions as their newest prompts showed them: the next prompt brings only what is new."""
+"""What prompts have in common: earlier turns of a session, of which the next prompt brings what is new, and tools."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections import OrderedDict
 from hobus.bus.errors import BusError
 from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import Prompt
+from hobus.bus.messages.work_order import ToolSpec
+from hobus.bus.window import remember
+from hobus.gateway_service.limits import TOLD_TOOLS_MAX
 
 
 class Histories:
@@ -41,3 +44,18 @@ class Histories:
         messages = list(prompt.messages)
         messages[place] = message.model_copy(update={"segments": segments})
         return prompt.model_copy(update={"messages": messages, "history_after": None})
+
+
+class ToldTools:
+    """The newest description of each tool, held once for all prompts that wait; the one told longest ago goes first."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, ToolSpec] = OrderedDict()
+
+    def share(self, prompt: Prompt) -> None:
+        """Each tool of the prompt that an earlier one told in the same words is that one's own."""
+        known = self._known
+        for place, tool in enumerate(prompt.tools):
+            earlier = known.get(tool.tool_id)
+            prompt.tools[place] = tool if earlier is None or earlier != tool else earlier
+            remember(known, tool.tool_id, prompt.tools[place], at_most=TOLD_TOOLS_MAX)

@@ -30,12 +30,11 @@ from hobus.gateway_service import images, limits, pricing, records, routing, val
 from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
-from hobus.gateway_service.histories import Histories
+from hobus.gateway_service.histories import Histories, ToldTools
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
-from hobus.gateway_service.told_tools import ToldTools
 from hobus.gateway_service.vectors import VectorPrompt
 
 _log = structlog.get_logger("gateway")

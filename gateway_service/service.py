@@ -37,14 +37,13 @@ from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.budget import BudgetState
 from hobus.gateway_service.calls import Calls
-from hobus.gateway_service.histories import Histories
+from hobus.gateway_service.histories import Histories, ToldTools
 from hobus.gateway_service.pipeline import Pipeline, Shared, refused
 from hobus.gateway_service.places import Places
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PackTexts
 from hobus.gateway_service.recovery import Recovery
 from hobus.gateway_service.sending import Sender, unavailable
-from hobus.gateway_service.told_tools import ToldTools
 
 _log = structlog.get_logger("gateway")
 

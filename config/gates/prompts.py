@@ -1,7 +1,8 @@
 """G3: contracts can be run, their packs can be filled from their inputs, and both fit their budgets. Pure.
 
 What loading finds by itself (a pack that is none, a template above its cap, a file that a contract may not require) is
-told by `load.py`; here is what no single file shows.
+told by `load.py`; here is what no single file shows. And G2, in part: no secret stands in the
+configuration; a value is never repeated, only its place.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.work_order import Segment
 from hobus.config.assets import AgentFile, BudgetPurpose, Contract
 from hobus.config.gates.finding import Finding
+from hobus.config.own_settings import settings_in
 from hobus.config.prompt_contracts import purposes_of, unused
 from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
 from hobus.config.schema import AdminConfig
+from hobus.config.secret_refs import looks_secret, redacted
+
+_WRITTEN_OUT = "put it into the environment or a file, and write `env:NAME` or `file:PATH` here"
 
 
 def prompts(  # noqa: PLR0913 - one per kind of what a prompt is made of
@@ -122,3 +127,21 @@ def _budget_findings(
                 f"the budget `{purpose}` of agent {agent_id} ({tokens})"
             )
             yield Finding("G3", place, reason, "shorten the pack, lower boundary.max_tokens, or raise that budget")
+
+
+def secrets(
+    config: AdminConfig, packs: Mapping[str, str], agents: Mapping[str, AgentFile], paths: Mapping[str, str]
+) -> Iterator[Finding]:
+    """A setting that holds one fails; a text of a prompt that looks like one is a warning: it may be an example."""
+    whole: dict[str, Any] = config.model_dump(mode="json")
+    shown = settings_in(redacted(whole))
+    place = paths.get("admin_config.json", "admin_config.json")
+    for path, value in settings_in(whole).items():
+        if shown[path] != value:
+            yield Finding("G2", place, f"{path}: holds a secret, by its name or form", _WRITTEN_OUT)
+    texts = {f"prompt_packs/{name}.txt": text for name, text in packs.items()}
+    texts |= {f"agents/{name}.json": agent.system_prompt for name, agent in agents.items()}
+    for name, text in texts.items():
+        if looks_secret(text):
+            reason = "a text in it has the form of a secret, and every prompt would show it"
+            yield Finding("G2", paths.get(name, name), reason, "take it out, unless it is an example", "warn")

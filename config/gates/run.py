@@ -20,8 +20,7 @@ from hobus.config.gates.invariants import Invariants, unchecked
 from hobus.config.gates.layer import Layer, layers_on_disk
 from hobus.config.gates.links import Linked, links
 from hobus.config.gates.ownership import owners_of, ownership
-from hobus.config.gates.prompts import prompts, unused_parts
-from hobus.config.gates.secrets import secrets
+from hobus.config.gates.prompts import prompts, secrets, unused_parts
 from hobus.config.load import Further, ReadLayers, read
 from hobus.config.registries import Manifests
 

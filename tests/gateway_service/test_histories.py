@@ -9,8 +9,9 @@ from bench.builders import prompt as built
 from hobus.bus.errors import BusError
 from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import Prompt, PromptMessage
-from hobus.bus.messages.work_order import Segment, WorkOrder
-from hobus.gateway_service.histories import Histories
+from hobus.bus.messages.work_order import Segment, ToolSpec, WorkOrder
+from hobus.gateway_service import histories
+from hobus.gateway_service.histories import Histories, ToldTools
 
 FIRST = "\x1euser\nfirst\n\x1eassistant\nanswer\n"
 SECOND = FIRST + "\x1euser\nsecond\n\x1eassistant\nanswer\n"
@@ -61,3 +62,44 @@ def test_what_the_gateway_has_not_is_asked_for():
             kept.whole(prompt(longer))
         assert (raised.value.code, raised.value.retryable) == (transcript.UNKNOWN, True)
         assert kept.whole(prompt(asked(SECOND))).messages[0].text == SECOND
+
+
+def told(*names: str, description: str = "reads") -> Prompt:
+    """A prompt as it arrives, with these tools."""
+    tools = [ToolSpec(tool_id=name, description=description, parameters={"type": "object"}) for name in names]
+    return Prompt.model_validate_json(built(tools=tools).model_dump_json())
+
+
+def test_prompts_that_tell_the_same_tools_hold_them_once():
+    """Whatever else they tell; each says what it said."""
+    shared, first, second = ToldTools(), told("a", "b"), told("b", "c")
+    for prompt in (first, second):
+        shared.share(prompt)
+    assert second == told("b", "c")
+    assert second.tools[0] is first.tools[1]
+
+
+def test_a_tool_that_is_described_otherwise_stays_as_it_was_told():
+    """And the next prompt shares the newer words."""
+    shared, old, new, next_one = (
+        ToldTools(),
+        told("a"),
+        told("a", description="writes"),
+        told("a", description="writes"),
+    )
+    for prompt in (old, new, next_one):
+        shared.share(prompt)
+    assert (old.tools[0].description, new.tools[0].description) == ("reads", "writes")
+    assert next_one.tools[0] is new.tools[0]
+
+
+def test_only_so_many_tools_are_kept_the_one_told_longest_ago_goes_first(monkeypatch):
+    """What is told again is not the oldest any more."""
+    monkeypatch.setattr(histories, "TOLD_TOOLS_MAX", 2)
+    shared, first = ToldTools(), told("a", "b")
+    shared.share(first)
+    shared.share(told("a", "c"))
+    again = told("a", "b")
+    shared.share(again)
+    assert again.tools[0] is first.tools[0]
+    assert again.tools[1] is not first.tools[1]

@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, cluster_in
+from bench.cluster import Cluster, cluster_in, forging
 from bench.gateway.servers import served
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_are_forked() -> Iterator[None]:
+    """For all tests here: each command is a process of its own, and none of them loads everything anew."""
+    with forging():
+        yield
 
 
 @pytest.fixture

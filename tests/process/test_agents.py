@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,10 +23,10 @@ def give_agent(home_config: Path, name: str, **changed: object) -> None:
     (home_config / "agents" / f"{name}.json").write_text(json.dumps({**shipped, "agent_id": name, **changed}))
 
 
-@contextmanager
-def up_with_two(directory: Path) -> Iterator[Cluster]:
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster with ADMIN and CLERK, who has two tools."""
-    cluster = cluster_in(directory / "home")
+    cluster = cluster_in(tmp_path_factory.mktemp("two") / "home")
     tools = ["list_packages", "verify_ledger"]
     may = {"tools": tools, "providers": ["*"], "models": ["*"], "paths": []}
     give_agent(cluster.home.config, "CLERK", tools=tools, permissions=may)
@@ -36,20 +35,6 @@ def up_with_two(directory: Path) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.end()
-
-
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One for tests that leave it up."""
-    with up_with_two(tmp_path_factory.mktemp("two")) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-def passing(tmp_path: Path) -> Iterator[Cluster]:
-    """One that may be taken down."""
-    with up_with_two(tmp_path) as cluster:
-        yield cluster
 
 
 def test_a_session_is_with_the_agent_that_was_named_and_stays_so(two):
@@ -90,9 +75,8 @@ def test_an_ask_that_is_interrupted_says_that_its_turn_goes_on_and_how_to_get_it
     assert len(two.entries("RunRequested")) == before + 1
 
 
-def test_agents_are_listed_and_shown_with_and_without_a_cluster(passing):
-    """By the same rows; one of them alone also says what it is not given."""
-    two = passing
+def test_agents_are_listed_and_shown_with_and_without_a_cluster(two):
+    """By the same rows; one of them alone also says what it is not given. The last test here: the cluster ends."""
     listed = two("agent list", "--json").json["agents"]
     assert [(row["agent_id"], row["is_default"]) for row in listed] == [("ADMIN", True), ("CLERK", False)]
     clerk = two("agent show", "--json", "CLERK").json

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.cluster import Cluster, begun, cluster_in, eventually, hobus
+from bench.cluster import Cluster, cluster_in, eventually
 from bench.cluster import cluster as standing
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.children import environment
@@ -260,22 +260,6 @@ def test_an_error_is_no_answer_and_stands_on_stderr(slow):
     assert (ended.code, ended.out) == (exit_codes.REFUSED, "") and "session_closed" in ended.err
 
 
-def test_two_chats_in_one_session_wait_for_each_other(slow, tmp_path):
-    """A line that comes while the other is answered is asked again until its turn has come."""
-    before = len(slow.entries("RunCompleted"))
-    session = slow.ask("hello")["session_id"]
-    lines = tmp_path / "lines"
-    lines.write_bytes(b"what did I ask before?\nhello\n")
-    talks: list[subprocess.Popen[bytes]] = []
-    for _ in range(2):
-        with lines.open("rb") as stdin:
-            talks.append(begun(*chat_of(slow, "--session", session), stdin=stdin))
-    ends = [(*talk.communicate(timeout=120), talk.returncode) for talk in talks]
-    for out, err, code in ends:
-        assert (code, err) == (exit_codes.OK, b"") and b"You asked" in out and b"Hello again" in out
-    assert len(slow.entries("RunCompleted")) == before + 5
-
-
 def test_over_a_pipe_a_command_is_no_turn(slow):
     """It is told on standard error, costs nothing, and /quit ends; what only looks like one is a message."""
     before = len(slow.entries("RunCompleted"))
@@ -361,39 +345,6 @@ def test_a_cluster_that_goes_away_is_said_and_one_that_comes_back_is_found(tmp_p
         cluster.end()
     refused = cluster("chat", stdin=b"hello\n")
     assert refused.code == exit_codes.UNREACHABLE and "hobus up" in refused.err
-
-
-def test_costs_are_read_with_and_without_a_cluster_and_budgets_from_it(tmp_path):
-    """The same sums; a killed gateway's open call is of unknown outcome, not nothing."""
-    cluster = up_with_latency(tmp_path, 800)
-    try:
-        first = cluster.ask("hello")
-        asked = cluster.start_ask(QUESTION)
-        eventually(lambda: len(cluster.entries("PROMPT_SENT")) > len(cluster.entries("PROMPT_RECEIVED")))
-        cluster.kill("gateway/1")
-        out, _ = asked.communicate(timeout=120)
-        result = json.loads(out)
-        assert (result["outcome"], result["cost"]["cost_usd"]) == ("success", None)
-        running = cluster("cost", "--json", "--by", "session,model").json
-        budget = cluster("budget", "--json").json
-        table = cluster("budget", "--session", f"SES-{first['session_id'][:8]}")
-    finally:
-        cluster.end()
-    stopped = cluster("cost", "--json", "--by", "session,model").json
-    assert stopped == running
-    (own,) = [row for row in stopped["rows"] if row["session"] == first["session_id"]]
-    assert own["model"] == "offline/offline-rules-1"
-    assert (own["tokens"], own["calls"], own["cost_is_known"]) == (first["cost"]["total_tokens"], 2, True)
-    assert stopped["total"]["unknown_outcomes"] == 1 and not stopped["total"]["cost_is_known"]
-    scopes = {row["scope"]: row for row in budget["scopes"]}
-    assert scopes["provider:offline"]["used"] == stopped["total"]["tokens"]
-    assert scopes[f"session:{first['session_id']}"]["used"] == first["cost"]["total_tokens"]
-    assert f"session SES-{first['session_id'][:8]}" in table.out and "mode warn" in table.out and "[#" in table.out
-    shown = cluster("cost")
-    assert "unknown outcome" in shown.out and "unknown" in shown.out
-    assert cluster("budget").code == exit_codes.UNREACHABLE
-    assert cluster("cost", "--by", "colour").code == cluster("cost", "--since", "soon").code == exit_codes.USAGE
-    assert hobus("cost", "--home", str(tmp_path / "nothing")).code == exit_codes.USAGE
 
 
 def test_the_conversation_on_the_page_is_one_that_happens(tmp_path):

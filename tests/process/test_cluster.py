@@ -236,20 +236,6 @@ def test_sockets_of_a_deep_home_lie_elsewhere(make_cluster: Callable[[str], Clus
     assert not sockets.exists()
 
 
-def test_a_wrong_budget_is_named_by_its_path(cluster: Cluster, tmp_path: Path):
-    """Nothing is started; exit 2, the path of the setting, no traceback. What a file leaves out is as shipped."""
-    config = json.loads(write_config(tmp_path / "config.json").read_text())
-    config["budget"]["synthesize_budget"] = None
-    config["gateway"]["colour"] = "red"
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    for words in (("up", "--wait"), ("up",), ("config check",)):
-        answer = cluster(*words, "--config", str(tmp_path / "config.json"))
-        assert answer.code == exit_codes.USAGE
-        assert "budget.synthesize_budget" in answer.err and "gateway.colour" in answer.err
-        assert "Traceback" not in answer.err
-    assert holder(cluster.home) is None
-
-
 def test_a_record_that_is_damaged_under_a_cluster_fails_its_ledger(cluster: Cluster):
     """What no gate of the start could see: the ledger that is started again refuses, and says where."""
     cluster.up()

@@ -103,16 +103,11 @@ def test_changes_of_the_file_and_what_it_reads_are_taken_in(cluster: Cluster, ap
 
 
 FAULTS = [
-    (APP + "def x(:\n", "dev_app.py:16); fix that file; the cluster goes on with what it had"),
     (APP + "1 / 0\n", "dev_app.py:16); fix that file"),
-    (APP + "raise SystemExit\n", "cannot be imported (SystemExit"),
     (APP + "import os; os._exit(0)\n", "(SystemExit: os._exit(0), "),
     (APP + "other = Agent('Clerk', 'Hi.')\n", "two agents are called CLERK ("),
     (APP + "other = Agent('a b', 'Hi.')\n", "letters, digits and `_`, 64 at most, "),
     (APP.replace("city: str,", "city,"), "dev_app.py:9: parameter city has no annotation"),
-    (APP.replace("city: str,", "*city: str,"), "dev_app.py:9: parameter city: only parameters"),
-    (APP.replace("@tool", "@tool(parameters={'type': 'nothing'})"), "dev_app.py:9: "),
-    (APP.replace('"""Weather of a city."""', ""), "dev_app.py:9: nothing says what it does"),
     ("x = 1\n", "has no Agent at its top"),
     (APP.replace("prompt.md", "none.md"), "none.md"),
 ]

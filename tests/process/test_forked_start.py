@@ -23,7 +23,7 @@ from hobus.launch.launcher import zygote
 from hobus.launch.logs import writing
 from hobus.launch.process import main
 
-role, home = sys.argv[1], home_of(Path(sys.argv[2]))
+home, roles = home_of(Path(sys.argv[1])), sys.argv[2:]
 data = load_snapshot().to_bytes()
 prepare(home)
 keep_snapshot(home, data)
@@ -36,29 +36,35 @@ def note(frame, event, _):
     if event == "call":
         ran.add(frame.f_globals.get("__name__", ""))
 
-if os.fork() == 0:
-    liveness, theirs = os.pipe()
-    os.close(theirs)  # the launcher is gone before it says the secret, so the process ends there
-    sys.setprofile(note)
-    try:
-        main.run(main.ProcessOptions(role, role + "/1@a", str(home.root), str(home.run)), liveness)
-    except SystemExit as end:
-        sys.setprofile(None)
-        print(json.dumps([end.code, sorted(ran), sorted(set(sys.modules) - loaded)]), flush=True)
-    os._exit(0)
-os.wait()
+for role in roles:
+    if os.fork() == 0:
+        liveness, theirs = os.pipe()
+        os.close(theirs)  # the launcher is gone before it says the secret, so the process ends there
+        sys.setprofile(note)
+        try:
+            main.run(main.ProcessOptions(role, role + "/1@a", str(home.root), str(home.run)), liveness)
+        except SystemExit as end:
+            sys.setprofile(None)
+            print(json.dumps([role, end.code, sorted(ran), sorted(set(sys.modules) - loaded)]), flush=True)
+        os._exit(0)
+    os.wait()
 """
 
 DONE_BEFORE = {"argparse", "gettext", "structlog.processors", "hobus.config.secret_refs"}
 """A command line read, the log's form made, the snapshot shown to tools."""
 
 
-@pytest.mark.parametrize("role", ["ledger", "gateway", "ho3", "ho1", "ho2", "host"])
-def test_a_forked_process_finds_everything_loaded_and_worked_out(role: str, tmp_path: Path):
+def test_a_forked_process_finds_everything_loaded_and_worked_out(tmp_path: Path):
     """No module comes after the fork, and nothing runs that is the same in each process."""
+    roles = ["ledger", "gateway", "ho3", "ho1", "ho2", "host"]
     done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM, role, str(tmp_path / "home")], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-c", PROGRAM, str(tmp_path / "home"), *roles],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    code, ran, loaded = json.loads(done.stdout)
-    assert code == 0 and f"hobus.launch.process.roles.{role}" in ran, done.stderr
-    assert not DONE_BEFORE.intersection(ran) and loaded == []
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [role for role, *_ in found] == roles, done.stderr
+    for role, code, ran, loaded in found:
+        assert code == 0 and f"hobus.launch.process.roles.{role}" in ran, done.stderr
+        assert not DONE_BEFORE.intersection(ran) and loaded == [], role

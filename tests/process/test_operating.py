@@ -18,10 +18,8 @@ from hobus.bus.errors import BusError
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.ends import order_receipt
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.run_file import ChildRow
 from hobus.launch.console import exit_codes
 from hobus.launch.launcher.control import ScaleCommand, send
-from hobus.launch.limits import STARTING_MAX
 
 pytestmark = pytest.mark.process
 
@@ -86,18 +84,6 @@ def test_restart_lets_a_process_finish_and_kill_does_not(cluster: Cluster):
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
-def test_every_role_can_be_restarted(cluster: Cluster):
-    """One after the other, and the cluster answers after each; nobody else was started again."""
-    cluster.up()
-    restarted: dict[str, int] = {}
-    for actor in ("broker/1", "ledger/1", "gateway/1", "ho3/1", "ho2/1", "host/1"):
-        done = cluster("restart", actor)
-        assert done.code == 0, done.err
-        assert cluster.ask(PACKAGES)["outcome"] == "success"
-        restarted[actor] = 1
-        assert {row.actor: row.restarts for row in cluster.run().children if row.restarts} == restarted
-
-
 def test_a_drained_process_rests_until_it_is_restarted(cluster: Cluster):
     """It does not come back by itself, ps says what starts it, and a failed process is started by the same command."""
     cluster.up("--scale", "ho1=2")
@@ -150,29 +136,6 @@ def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: 
     own.write_text('{"ho1": {"orders_max": 2}}')
     assert cluster("reload").code == 0
     assert "on disk" not in cluster("up").err and "in force" not in cluster("doctor").out
-
-
-def test_many_processes_are_started_in_steps_between_which_the_launcher_answers(cluster: Cluster):
-    """Never more than STARTING_MAX at once; another scale and `down` are taken while most still wait."""
-    cluster.up(settings={"launcher.processes_max": 60})
-    scaling = cluster.begin("scale", "ho1=50", "--no-wait")
-
-    def executors() -> list[ChildRow]:
-        return [row for row in cluster.run().children if row.role == "ho1"]
-
-    eventually(lambda: len(executors()) == 50)
-    most, rows = 0, executors()
-    while sum(row.state == "ready" for row in rows) < 24:
-        rows = executors()
-        most = max(most, sum(row.state == "starting" and bool(row.pid) for row in rows))
-    assert 0 < most <= STARTING_MAX
-    said = {(row.state, row.note) for row in rows if not row.pid}
-    assert ("starting", "waits until fewer are starting") in said
-    assert len(said) <= 2  # or asked for, and not born yet
-    send(Path(cluster.run().sockets), ScaleCommand(role="ho1", count=2), timeout_s=5)
-    eventually(lambda: all(row.pid for row in executors()))
-    assert (scaling.communicate(timeout=60)[0], scaling.returncode) == (b"ho1: 50 processes\n", 0)
-    assert cluster("down").code == 0
 
 
 def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):

@@ -132,29 +132,6 @@ def test_processes_that_must_be_are_started_anew_without_a_turn_lost(cluster: Cl
     check(cluster, results, former, done["digest"])
 
 
-def test_a_supervisor_that_is_killed_in_the_middle_costs_nothing(cluster: Cluster) -> None:
-    """SIGKILL while the cluster goes over: it comes back under the new one, and drives on what is of the former one.
-
-    Every other role is killed in the simulation.
-    """
-    slow(cluster)
-    former = cluster.run().config_digest
-
-    def change() -> dict[str, Any]:
-        agent(cluster, "ADMIN", "You answer in the new way.")
-        command = cluster.begin("reload", "--json")
-        eventually(lambda: cluster.run().reload is not None)
-        cluster.kill("ho2/1")
-        out, err = command.communicate(timeout=60)
-        assert command.returncode == 0, err
-        return json.loads(out)
-
-    results, done = asyncio.run(asked(cluster, change))
-    check(cluster, results, former, done["digest"])
-    eventually(lambda: all(row.state == "ready" for row in cluster.run().children))
-    assert cluster.ask(QUESTION)["outcome"] == "success"
-
-
 def test_a_command_that_is_killed_leaves_the_launcher_to_finish_and_two_at_once_are_one(cluster: Cluster) -> None:
     """The first is killed behind its word; the second is told that one is under way, or finds it done."""
     slow(cluster)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
 import subprocess
@@ -174,31 +173,6 @@ def _ends(frame: dict[str, Any]) -> set[str]:
     return {frame[end].partition("/")[0] for end in ("sender", "destination", "worker")}
 
 
-def test_since_and_follow_go_on_where_the_ring_ends(calm: Cluster, tappers: list[Tapper]):
-    """What was and what comes, every number once; two tappers see the same."""
-    before = calm.ask(PACKAGES)
-    tappers += [Tapper.start(calm, "--since", "10m", "--follow", "--all") for _ in range(2)]
-    for tapper in tappers:
-        eventually(lambda tapper=tapper: heard(tapper))
-    after = calm.ask(PACKAGES)
-    for tapper in tappers:
-        eventually(
-            lambda tapper=tapper: any(
-                f["session"] == after["session_id"] and f["type"] == "session.turn_result" for f in tapper.frames
-            )
-        )
-        assert tapper.end() == 0
-        assert {before["session_id"], after["session_id"]} <= {frame["session"] for frame in tapper.frames}
-        assert tapper.notes[0]["note"] == "ring" and tapper.notes[0]["reaches_at"] > 0
-        shown = [frame["sequence"] for frame in tapper.frames]
-        assert shown == sorted(set(shown))
-        live = [frame["sequence"] for frame in tapper.frames if frame["kind"] == "beat"]
-        assert [number for number in shown if number >= live[0]] == list(range(live[0], shown[-1] + 1))
-        assert f"{len(shown)} frames shown, 0 filtered out, 0 lost (#1 to #{shown[-1]}" in tapper.summary
-    short = calm("tap", "-f", "jsonl", "--since", "1ms")
-    assert short.code == 0 and frames_of(short) == []
-
-
 def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
     calm: Cluster, tappers: list[Tapper], tmp_path: Path
 ):
@@ -224,32 +198,6 @@ def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
     assert said_lost == lost > 1000
     assert len(shown) + filtered + lost == last - first + 1
     assert first <= shown[0] and shown[-1] <= last
-
-
-def test_a_tap_whose_reader_reads_nothing_ends_at_the_first_ctrl_c_and_accounts_up_to_the_brokers_head(
-    calm: Cluster, tappers: list[Tapper], tmp_path: Path
-):
-    """Nobody reads the pipe, before or after: what was never written, and what was never even read, is lost by number."""
-    process = calm.begin("tap", "-f", "jsonl", "--all")
-    tapper = Tapper(process)
-    tappers.append(tapper)
-    assert process.stdout is not None and process.stderr is not None
-    assert process.stderr.readline().startswith(b"waiting for frames")
-    assert process.stdout.read(1) == b"{"  # it is heard
-    flood(calm, 6000)
-    head = frames_of(calm("tap", "-f", "jsonl", "--all", "--count", "1"))[-1]["sequence"]
-    process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 0
-    words = plain(process.stderr.read().decode().splitlines()[-1]).split()
-    out = b"{" + process.stdout.read()
-    shown, filtered, lost = int(words[0]), int(words[3]), int(words[6])
-    first, last = (int(word.lstrip("(#")) for word in (words[8], words[10]))
-    assert last >= head
-    assert shown + filtered + lost == last - first + 1 and lost > 6000
-    whole = [json.loads(line) for line in out.splitlines(keepends=True) if line.endswith(b"\n")]
-    assert len([one for one in whole if "note" not in one]) == shown
-    process.stdout.close()
-    process.stderr.close()
 
 
 def test_a_broker_that_is_killed_under_a_tap_is_told_and_the_numbers_begin_anew(
@@ -342,23 +290,3 @@ def test_a_look_at_sensitive_bodies_stands_in_the_record_before_it_is_had(cluste
     assert cluster("tap", "-w", str(capture), "--since", "10m", "--bodies", "type=host.process_turn").code == 0
     assert len(cluster.entries("TAP_BODIES_READ")) == 2
     assert PACKAGES.encode() in capture.read_bytes()
-
-
-def test_the_degraded_call_is_on_the_tap_as_direct(cluster: Cluster):
-    """It takes the gateway's own lane; the tap has it all the same, in its session, and no post about it."""
-    cluster.up()
-    row = cluster.row("ho2/1")
-    os.kill(row.pid, signal.SIGSTOP)
-    try:
-        result = cluster.ask(PACKAGES, "--timeout", "8")
-    finally:
-        os.kill(row.pid, signal.SIGCONT)
-    assert result["outcome"] == "degraded", result
-    frames = frames_of(cluster("tap", "-f", "jsonl", "--since", "10m", "--match-replies", "lane=direct"))
-    assert [(frame["type"], frame["kind"]) for frame in frames] == [
-        ("gateway.degraded_prompt", "request"),
-        ("gateway.response", "reply"),
-    ]
-    assert {frame["session"] for frame in frames} == {result["session_id"]}
-    assert frames[1]["latency_ms"] > 0 and all(frame["size"] > 0 for frame in frames)
-    assert frames_of(cluster("tap", "-f", "jsonl", "--since", "10m", "type=broker.lane_frame")) == []

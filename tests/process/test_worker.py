@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import zmq
 
 from bench.builders import write_config
 from bench.cluster import Cluster, eventually, hobus
 from bench.cluster import cluster as standing
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus import disk
-from hobus.bus.clock import SystemClock
-from hobus.bus.envelope import HEADER_VERSION, Kind
 from hobus.bus.join_token import JoinToken, decode
-from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import (
-    AnnounceTools,
-    Beat,
-    Hello,
-    Peers,
-    ReadPeers,
-    ReadTools,
-    Ready,
-    Rehello,
-    Tools,
-    ToolWord,
-    Welcome,
-)
-from hobus.bus.messages.failure import Failure
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.ends import order_receipt
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import workers_in
 from hobus.launch.cluster import identity
-from hobus.launch.cluster.client import connected, place_of
-from hobus.launch.cluster.version import software_version
-from hobus.launch.worker.join import join
-from tests.process.raw_peer import RawPeer
 
 pytestmark = pytest.mark.process
 
@@ -90,7 +65,7 @@ class Site:
         return [one.wo_id for one in found if one is not None and one.executed_by.startswith(f"{name}@")]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def listening() -> Iterator[Cluster]:
     """Up on a free port of this machine."""
     with standing({}, "--listen", "127.0.0.1:0") as up:
@@ -157,37 +132,6 @@ def test_a_worker_joins_by_token_and_does_all_the_work(remote_only: Site) -> Non
     site.cluster.verify()
 
 
-def test_an_order_goes_where_its_tool_is(site: Site) -> None:
-    """The tool that reads the record runs beside it, however idle the others are; nobody is asked in vain."""
-    before = len(site.cluster.entries("TOOL_STARTED"))
-    site.join("one", token_of(site.cluster), "--slots", "64").works()
-    (worker,) = [row["actor"] for row in site.remote_rows()]
-    for _ in range(3):
-        result = site.cluster.ask("Is the ledger intact?")
-        assert [(call["tool_id"], call["code"]) for call in result["tool_calls"]] == [("verify_ledger", "")]
-    origins = {entry.origin.partition("@")[0] for entry in site.cluster.entries("TOOL_STARTED")[before:]}
-    assert origins == {"ho1/1"}
-    assert site.ends_by(worker)
-
-
-def test_a_forged_token_is_refused_on_both_sides_within_a_second(site: Site) -> None:
-    """A random secret with the right address and broker key: exit 5 naming the key; ps, log and record name it too."""
-    real = decode(token_of(site.cluster))
-    forged = JoinToken(real.address, real.broker_key, curve.raw(curve.new_pair().secret))
-    fingerprint = curve.pair_of(curve.text(forged.secret)).fingerprint
-    began = time.monotonic()
-    worker = site.join("one", forged.encode())
-    assert worker.ended() == 5
-    assert time.monotonic() - began < 30  # an interpreter's start on a loaded machine, and less than a second of asking
-    assert fingerprint in worker.said
-    assert "hobus token create" in worker.said
-    assert fingerprint in [key["key"] for key in site.cluster("ps", "--json").json["refused_keys"]]
-    assert fingerprint in site.cluster("ps").err
-    assert fingerprint in site.cluster.home.log("broker/1").read_text()
-    entries = eventually(lambda: site.cluster.entries("KEY_REFUSED"))
-    assert read_body(entries[-1]).key == fingerprint
-
-
 def test_a_worker_killed_at_work_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     """Killed while it waits for a slow model: its orders are done by another one, the turns are answered."""
     slow = write_config(
@@ -230,21 +174,6 @@ def test_a_signalled_worker_ends_its_orders_first_within_its_grace(cluster: Clus
             assert json.loads(out)["outcome"] == "success", err
         peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
         assert not next(row for row in peers if row["role"] == "broker")["counters"].get("redelivered", 0)
-
-
-def test_a_key_of_an_ephemeral_token_goes_with_its_worker(site: Site) -> None:
-    """One that joined and never came: revoked, recorded, its use free, its number not given again."""
-    place = place_of(site.cluster.home, site.cluster.run())
-    token = decode(token_of(site.cluster, "--ephemeral", "1s"))
-
-    def joins() -> str:
-        return asyncio.run(join(token, curve.new_pair(), place.snapshot.config, clock=SystemClock(), host="far")).name
-
-    first = joins()
-    eventually(lambda: first not in [one.name for one in workers_in(site.cluster.home.keys)])
-    eventually(lambda: any(first.endswith(read_body(one).name) for one in site.cluster.entries("KEY_REVOKED")))
-    assert site.tokens()[-1]["used"] == 0
-    assert joins() != first
 
 
 def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Path) -> None:
@@ -341,31 +270,6 @@ def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
     site.run("one").works()
 
 
-def test_a_frozen_worker_is_left_and_comes_back(site: Site) -> None:
-    """Silent for the peer time-out it is gone from ps, turns go on without it; thawed, it is back under its name."""
-    worker = site.join("one", token_of(site.cluster)).works()
-    worker.signal(signal.SIGSTOP)
-    eventually(lambda: not site.remote_rows(), within_s=60)
-    assert site.cluster.ask(TOOL_QUESTION)["outcome"] == "success"
-    worker.signal(signal.SIGCONT)
-    eventually(site.remote_rows, within_s=60)
-    assert worker.process.poll() is None
-
-
-def test_a_killed_broker_finds_its_worker_again(site: Site) -> None:
-    """The broker's successor binds the same port with the same key; the worker reconnects by itself and works."""
-    enrolled = len(site.cluster.entries("KEY_ENROLLED"))
-    site.join("one", token_of(site.cluster)).works()
-    before = site.cluster.row("broker/1").instance
-    address = _address(site)
-    site.cluster.kill("broker/1")
-    eventually(lambda: site.cluster.is_up("broker/1", other_than=before))
-    eventually(site.remote_rows, within_s=60)
-    assert _address(site) == address
-    assert site.cluster.ask(TOOL_QUESTION)["outcome"] == "success"
-    assert len(site.cluster.entries("KEY_ENROLLED")) == enrolled + 1
-
-
 def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cluster, tmp_path: Path) -> None:
     """Killed, run again with its key alone; the cluster comes back under another configuration: fetched, then works."""
     with socket.socket() as free:
@@ -405,20 +309,6 @@ def test_a_worker_home_is_one_worker_s_alone(site: Site) -> None:
     elsewhere = JoinToken("127.0.0.1:1", curve.raw(curve.new_pair().public), curve.raw(curve.new_pair().secret))
     other = site.join("one", elsewhere.encode())
     assert other.ended() == 5
-
-
-def test_a_stolen_name_is_none_without_its_key(site: Site) -> None:
-    """A copy of worker.json with another key: the broker does not know that key, exit 5."""
-    first = site.join("one", token_of(site.cluster)).works()
-    thief = site.directory / "thief" / "home"
-    thief.mkdir(parents=True)
-    shutil.copy(first.home / "worker.json", thief)
-    curve.kept_pair(thief / "worker.key")
-    worker = FarWorker(thief.parent, ["run"])
-    site.started.append(worker)
-    assert worker.ended() == 5
-    assert "refused the key" in worker.said
-    assert len(site.remote_rows()) == 1
 
 
 def test_listening_is_asked_for_and_refused_clearly(cluster: Cluster, tmp_path: Path) -> None:
@@ -467,69 +357,3 @@ def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
     assert name not in shown.out
     eventually(lambda: site.cluster.entries("KEY_REVOKED"))
     assert site.cluster("keys revoke", name).code != 0
-
-
-OVER_BOUND: tuple[tuple[Kind, Message], ...] = (
-    (
-        Kind.TOOLS,
-        AnnounceTools(
-            tools=[ToolWord(tool_id="big", source="builtin", description="x" * 8_380_000, parameters="{}",
-                            idempotent=True, writes=False)],
-            sources=[],
-        ),
-    ),
-    (Kind.READY, Ready(state="ready", reason="x" * 8_380_000)),
-    (Kind.BEAT, Beat(counters={f"counter_{number}": number for number in range(100_000)})),
-)  # fmt: skip
-"""What a frame can carry and no field may."""
-
-
-def test_what_an_enrolled_worker_says_of_itself_ends_no_broker(site: Site) -> None:
-    """Twelve times, more than the crash budget: told no each time, never listed, and turns and questions go on."""
-    broker = site.cluster.row("broker/1")
-    token, pair = decode(token_of(site.cluster)), curve.new_pair()
-    place = place_of(site.cluster.home, site.cluster.run())
-    name = asyncio.run(join(token, pair, place.snapshot.config, clock=SystemClock(), host="far")).name
-    context = zmq.Context()
-    attacker = RawPeer(context, f"tcp://{token.address}", server=curve.text(token.broker_key), pair=pair)
-    hello = Hello(
-        instance=f"{name}@x", token="", role="ho1", slots=0, version=software_version(), protocol=HEADER_VERSION,
-        host="far",
-    )  # fmt: skip
-
-    def say_too_much() -> None:
-        """All of it, until it is told no; a peer that was silent for too long in between says hello again.
-
-        A connection is refused once per beat interval: what falls into the interval of the last no is said again.
-        """
-        said, tries = Rehello.TYPE, 20
-        while said != Failure.TYPE:
-            if said == Rehello.TYPE:
-                attacker.control(Kind.HELLO, hello)
-            if said == Welcome.TYPE:
-                for kind, message in OVER_BOUND:
-                    attacker.control(kind, message)
-            try:
-                said = attacker.receive(1.0)[0].type
-            except TimeoutError:
-                tries -= 1
-                assert tries, "never told no"
-                said = Welcome.TYPE
-        for kind, message in OVER_BOUND:
-            attacker.control(kind, message)
-
-    async def attack() -> None:
-        async with connected(place, "operator") as bus:
-            for _ in range(12):
-                await asyncio.to_thread(say_too_much)
-                tools = await bus.request("broker", ReadTools(), expect=Tools, timeout_s=10.0)
-                assert "big" not in [row.tool_id for row in tools.tools]
-                peers = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=10.0)
-                rows = [row for row in peers.peers if row.instance.startswith(name)]
-                assert all(not row.reason and "counter_1" not in row.counters for row in rows)
-
-    asyncio.run(attack())
-    assert site.cluster.ask(TOOL_QUESTION)["outcome"] == "success"
-    after = site.cluster.row("broker/1")
-    assert (after.pid, after.restarts) == (broker.pid, broker.restarts)
-    context.destroy(linger=0)

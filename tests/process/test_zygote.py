@@ -133,20 +133,6 @@ def test_the_zygote_is_replaced_and_nobody_else_is_touched(shared: Cluster):
     assert restarts(cluster) == counts | {"ho1/1": counts["ho1/1"] + 1}
 
 
-def test_broker_ledger_and_zygote_die_together_and_nobody_loads_for_himself(shared: Cluster):
-    """Whoever died waits for the one interpreter that loads for all; turns go on."""
-    cluster, counts, fresh_before = shared, restarts(shared), started_fresh(shared)
-    killed = [cluster.kill("broker/1"), cluster.kill("ledger/1")]
-    zygote(cluster).kill()
-    asked = cluster.start_ask(PACKAGES)
-    for row in killed:
-        eventually(lambda row=row: cluster.is_up(row.actor, other_than=row.instance))
-    out, err = asked.communicate(timeout=120)
-    assert json.loads(out)["outcome"] == "success", err
-    assert started_fresh(cluster) == fresh_before
-    assert restarts(cluster) == counts | {row.actor: row.restarts + 1 for row in killed}
-
-
 def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster: Cluster, tmp_path: Path):
     """Two ends within the window: processes are fresh interpreters, `ps` and `doctor` say so; then there is one again."""
     window = ("launcher.crash_window_ms", 5000)

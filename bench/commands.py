@@ -1,0 +1,179 @@
+"""Commands of this checkout, each in a process that is forked from one which has loaded what commands load.
+
+An interpreter that loads the command line takes a third of a second of a processor, and a suite of real processes runs a
+thousand commands. A command is a process of its own all the same: with its own arguments, environment, directory, streams and
+exit code. What starts others that go on (`up`, `dev` and the like) is begun as a user begins it: see `bench/cluster.py`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+_SIZE = struct.Struct("!I")
+_FRESH = frozenset({"chat", "console", "demo", "dev", "drill", "simulate", "up", "worker"})
+"""Commands that start processes, or stay."""
+
+
+class CommandForge:
+    """The process that forks commands, as who asks for them holds it."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="hobus-commands-")
+        self._path = str(Path(self._directory.name) / "socket")
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(self._path)
+        listening.listen(64)
+        words = [sys.executable, "-P", __file__, str(listening.fileno())]
+        self._process = subprocess.Popen(words, env=dict(env), pass_fds=[listening.fileno()], stdin=subprocess.PIPE)
+        listening.close()
+
+    def takes(self, words: Sequence[str]) -> bool:
+        """Whether such a command may be forked."""
+        return bool(words) and words[0] not in _FRESH
+
+    def run(
+        self, words: Sequence[str], *, env: Mapping[str, str], cwd: Path | None, timeout_s: float
+    ) -> tuple[int, bytes, bytes]:
+        """Exit code, output, errors. Raises TimeoutError: the command is killed then."""
+        given = json.dumps({"words": words, "env": dict(env), "cwd": str(cwd or Path.cwd())}).encode()
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        (out, to_out), (err, to_err) = os.pipe(), os.pipe()
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.settimeout(timeout_s)
+            asking.connect(self._path)
+            socket.send_fds(asking, [_SIZE.pack(len(given))], [nothing, to_out, to_err])
+            for descriptor in (nothing, to_out, to_err):
+                os.close(descriptor)
+            asking.sendall(given)
+            said = _read_both(out, err)
+            (code,) = struct.unpack("!i", asking.recv(4))
+        return code, *said
+
+    def close(self) -> None:
+        """Ended, with whatever it still runs."""
+        self._process.kill()
+        self._process.communicate()
+        self._directory.cleanup()
+
+
+def _read_both(*descriptors: int) -> tuple[bytes, bytes]:
+    found: dict[int, bytes] = dict.fromkeys(descriptors, b"")
+    with selectors.DefaultSelector() as selector:
+        for descriptor in descriptors:
+            selector.register(descriptor, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                data = os.read(key.fd, 1 << 16)
+                found[key.fd] += data
+                if not data:
+                    selector.unregister(key.fd)
+                    os.close(key.fd)
+    out, err = found.values()
+    return out, err
+
+
+# --- the process that forks -------------------------------------------------------------------------------------------
+
+
+def _serve(listening: socket.socket) -> None:
+    """Forks a command for each connection, and tells it the exit code; ends with its standard input."""
+    cli = importlib.import_module("hobus.launch.cli.main")
+    for name in {cli._FAMILIES.get(name, name) for name in cli.COMMANDS if name not in _FRESH}:
+        importlib.import_module(f"hobus.launch.cli.commands.{name}")
+    gc.collect()
+    gc.freeze()
+    ended, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes)
+    running: dict[int, tuple[socket.socket, int]] = {}
+    with selectors.DefaultSelector() as selector:
+        for readable in (listening, ended, 0):
+            selector.register(readable, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj == 0:
+                    return
+                if key.fileobj == ended:
+                    with suppress(BlockingIOError):
+                        os.read(ended, 1 << 10)
+                    _reap(running)
+                else:
+                    asking, _ = listening.accept()
+                    learned, learns = os.pipe()
+                    asked, streams = _question(asking)
+                    pid = os.fork()
+                    if pid == 0:
+                        signal.set_wakeup_fd(-1)
+                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                        os.close(learned)
+                        _become(cli, asked, streams, learns)
+                    for descriptor in (*streams, learns):
+                        os.close(descriptor)
+                    running[pid] = asking, learned
+
+
+def _question(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    size, streams, _flags, _address = socket.recv_fds(asking, _SIZE.size, 3)
+    (left,) = _SIZE.unpack(size)
+    data = b""
+    while len(data) < left:
+        data += asking.recv(left - len(data))
+    return json.loads(data), list(streams)
+
+
+def _reap(running: dict[int, tuple[socket.socket, int]]) -> None:
+    """What a command loaded beyond what was there is loaded here, for the next ones."""
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        asking, learned = running.pop(pid)
+        with suppress(OSError):
+            asking.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
+        asking.close()
+        with open(learned, "rb") as file:  # noqa: PTH123 - a descriptor
+            names = file.read().decode().split()
+        for name in names:
+            with suppress(ImportError):
+                importlib.import_module(name)
+        if names:
+            gc.collect()
+            gc.freeze()
+
+
+def _become(cli: Any, asked: dict[str, Any], streams: Sequence[int], learns: int) -> None:
+    """This process is the command, from its first line to the interpreter's own end."""
+    for standard, descriptor in enumerate(streams):
+        os.dup2(descriptor, standard)
+    os.closerange(3, learns)
+    os.closerange(learns + 1, 1 << 12)
+    sys.stdin = open(0, closefd=False, encoding="utf-8")  # noqa: SIM115 - as an interpreter that begins has them
+    sys.stdout = open(1, "w", closefd=False, encoding="utf-8")  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, closefd=False, encoding="utf-8", errors="backslashreplace")  # noqa: SIM115
+    os.chdir(asked["cwd"])
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    sys.argv = ["hobus", *asked["words"]]
+    before = set(sys.modules)
+    atexit.register(lambda: os.write(learns, " ".join(set(sys.modules) - before).encode()[: 1 << 15]))
+    importlib.import_module("hobus.launch.console.interrupt").raise_at_interrupt()
+    cli.main(asked["words"])
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
