@@ -30,7 +30,16 @@ from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import Evidence, body_of, receipt_of
 from hobus.launch.sessions.provenance import Configuration, Used, named_by_run, used_in
-from hobus.launch.sessions.why_failed import FailureSeen, WaitSeen, event_of, failures_in, orders_of_type, waits_in
+from hobus.launch.sessions.tool_texts import ToolText, texts_in
+from hobus.launch.sessions.why_failed import (
+    FailureSeen,
+    WaitSeen,
+    event_of,
+    failures_in,
+    orders_of_type,
+    purposes_in,
+    waits_in,
+)
 from hobus.launch.sessions.why_memory import GateSeen, MemoryShown, gates_seen, learned_in, memory_shown
 from hobus.launch.sessions.why_prompts import PromptShown, ShownStretch, prompt_shown, with_learned
 
@@ -53,6 +62,8 @@ class Span:
     begin_us: int
     end_us: int | None
     sequences: tuple[int, ...]
+    about: str = ""
+    """What the order is for: a tool by its name, `answer`, `classification`; empty: the record does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +105,8 @@ class Explanation:
     """The turn whose agent called this one; empty: a client asked."""
     calls: tuple[str, ...] = ()
     """Turns of agents that this one called, and that answered; of others the failure names it."""
+    tool_texts: tuple[ToolText, ...] = ()
+    """What its tools printed, and their tracebacks."""
 
 
 def explain(found: Evidence) -> Explanation:
@@ -127,6 +140,7 @@ def explain(found: Evidence) -> Explanation:
         missing=tuple(missing),
         called_by=_called_by(found.turn),
         calls=tuple(f"{called_session(_order_of(one))}-1" for one in found.turn if _is_call(one)),
+        tool_texts=tuple(texts_in(found.turn)),
     )
 
 
@@ -201,9 +215,11 @@ def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Spa
             begin_us=one.begin_us,
             end_us=one.end_us,
             sequences=one.sequences,
+            about=one.tool_id,
         )
         for one in waits
     ]
+    purposes = purposes_in(turn)
     for entry in turn:
         if entry.event_type not in _SPANS:
             continue
@@ -216,6 +232,7 @@ def spans_in(turn: Sequence[Entry], waits: Iterable[WaitSeen] = ()) -> tuple[Spa
                 begin_us=entry.ledger_at_us,
                 end_us=None if end is None else end.ledger_at_us,
                 sequences=(entry.sequence,) if end is None else (entry.sequence, end.sequence),
+                about=purposes.get(_order_of(entry), ""),
             )
         )
     return tuple(sorted(spans, key=lambda one: (one.begin_us, one.sequences)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.messages.ids import iso_of_us, position_of
@@ -91,6 +91,20 @@ def orders_of_type(turn: Sequence[Entry], wo_type: str) -> set[str]:
         event = event_of(one) if one.event_type == "WO_DISPATCHED" and is_session_stream(one.stream) else None
         if isinstance(event, events.OrderDispatched) and event.wo_type == wo_type:
             found.add(event.wo_id)
+    return found
+
+
+_PURPOSES = {"synthesize": "answer", "classify": "classification", "consolidate": "consolidation"}
+
+
+def purposes_in(turn: Sequence[Entry]) -> dict[str, str]:
+    """Order -> what it is for, in people's words; a call of a tool by that one's name."""
+    found: dict[str, str] = {}
+    for one in turn:
+        event = event_of(one) if one.event_type == "WO_DISPATCHED" and is_session_stream(one.stream) else None
+        if isinstance(event, events.OrderDispatched):
+            call: Any = event.order.get("tool_call") or {}
+            found[event.wo_id] = str(call.get("tool_id") or _PURPOSES.get(event.wo_type, ""))
     return found
 
 

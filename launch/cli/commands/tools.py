@@ -65,6 +65,10 @@ def notes_on(rows: Sequence[Row], sources: Sequence[Row], snapshot: Snapshot) ->
         yield from (why_withheld(agent_id, row["tool_id"]) for agent_id in row["withheld_from"])
     for source in sources:
         yield from (f"{source['name']} at {_name(source)}: rejected: {refused}" for refused in source["refused"])
+    for agent_id, agent in snapshot.agents.items():
+        for name in agent.tools:
+            if not any(is_meant(row["tool_id"], [name]) for row in rows):
+                yield f"agent {agent_id}: tools: {name} means none of these tools"
     for pattern in snapshot.config.tools.approval:
         if not any(is_meant(row["tool_id"], [pattern.partition(" if ")[0]]) for row in rows):
             yield f"tools.approval: {pattern} means none of these tools"

@@ -32,6 +32,8 @@ class Card(NamedTuple):
     totals: Totals | None
     """None: not all of its entries were read."""
     took_ms: int | None
+    failures: int = 0
+    """Calls and orders that failed in it, whatever its end."""
 
 
 async def session(look: PageRequest) -> PageAnswer:
@@ -70,7 +72,8 @@ def _card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:
         return Card(turn, None, None)
     times = [one.ledger_at_us for one in entries]
     took_ms = None if turn.outcome == "running" else (max(times) - min(times)) // 1000
-    return Card(turn, totals_of(entries), took_ms)
+    failures = sum(one.event_type in ("WO_FAILED", "PROMPT_FAILED") for one in entries)
+    return Card(turn, totals_of(entries), took_ms, failures)
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------

@@ -13,8 +13,11 @@ from hobus.launch.cli.turn_account import run_in
 from hobus.launch.cli.turn_why import ExplainedTurn, explained
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cli.why_view import opening, value_in_words
+from hobus.launch.sessions.account import short
 from hobus.launch.sessions.journal import begun
+from hobus.launch.sessions.tool_texts import ToolText
 from hobus.launch.sessions.why import Span
+from hobus.launch.sessions.why_failed import FailureSeen
 
 _WIDTH = 1000.0
 """Of the picture, in its own units."""
@@ -50,13 +53,40 @@ def waterfall(spans: Sequence[Span]) -> tuple[list[Bar], int]:
     return bars, (end - begin) // 1000
 
 
+class FailureRow(NamedTuple):
+    """What failed in the same way, again and again: the first of it, and where the others stand."""
+
+    first: FailureSeen
+    attempts: str
+    sequences: list[int]
+    texts: list[ToolText]
+    """What the tool that failed told people."""
+    said_by: int
+    """The first entry with these words."""
+
+
+def failure_rows(failures: Sequence[FailureSeen], texts: Sequence[ToolText]) -> list[FailureRow]:
+    """A row for each order and reason. Pure."""
+    groups: dict[tuple[str, ...], list[FailureSeen]] = {}
+    for one in failures:
+        groups.setdefault((one.event, one.order, one.code, one.words), []).append(one)
+    rows, said_by = list[FailureRow](), dict[str, int]()
+    for same in groups.values():
+        numbers = [one.attempt for one in same if one.attempt is not None]
+        attempts = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else "".join(map(str, numbers))
+        said = [one for one in texts if same[0].event == "WO_FAILED" and short(one.work_order) == same[0].order]
+        first = said_by.setdefault(same[0].words, same[0].sequence)
+        rows.append(FailureRow(same[0], attempts, [one.sequence for one in same], said, first))
+    return rows
+
+
 async def turn(look: PageRequest) -> PageAnswer:
     """`hobus why`: what happened when, what the models were shown and where that came from, and what it cost."""
     found = await _found(look, look.path["session_id"], look.path["turn"])
     bars, whole_ms = waterfall(found.why.spans)
-    said: dict[str, int] = {}
     shown: dict[str, Any] = {
-        "failures": [(one, said.setdefault(one.words, one.sequence)) for one in found.why.failures],
+        "failures": failure_rows(found.why.failures, found.why.tool_texts),
+        "last_of": {one.order: one.sequence for one in found.why.prompts},
         "found": found, "turn": found.account.turn, "why": found.why, "bars": bars, "whole_ms": whole_ms,
         "told": [one.strip() for one in opening(found)], "moments": found.account.lines(), "taken": found.account.taken,
         "made_headings": MADE_UNDER, "made": rows_of(found.why.made_of), "in_words": value_in_words,

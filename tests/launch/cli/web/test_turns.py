@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from uuid import uuid4
 
 import pytest
 
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.web.turn import waterfall
+from hobus.launch.cli.web.turn import failure_rows, waterfall
+from hobus.launch.sessions.tool_texts import ToolText
 from hobus.launch.sessions.why import Span
+from hobus.launch.sessions.why_failed import FailureSeen
 from tests.launch.cli.web.pages import Browser, words_in
 
 
@@ -100,3 +103,27 @@ def test_a_bar_begins_and_ends_where_its_work_did():
         ("order", 0, 1000, 4), ("model", 250, 500, 2), ("tool", 997, 3, 0), ("wait", 500, 500, None),
     ]  # fmt: skip
     assert whole_ms == 4 and waterfall([]) == ([], 0)
+
+
+def test_what_failed_again_and_again_is_one_row_with_what_its_tool_told():
+    """For each order and reason: which attempts, where they stand; the words once; a tool's own beside its failure alone."""
+
+    def failed(event: str, sequence: int, order: str, attempt: int | None, words: str = "shut") -> FailureSeen:
+        return FailureSeen(event=event, sequence=sequence, order=order, attempt=attempt, code="x", words=words)
+
+    texts = [ToolText(1, f"WO-{uuid4()}-1.1.2.001", "pay", "x", "", 1, False, "", "Traceback")]  # noqa: FBT003 - positional
+    failures = [
+        failed("PROMPT_FAILED", 7, "1.1.1", 1), failed("PROMPT_FAILED", 8, "1.1.2.001", 1),
+        failed("PROMPT_FAILED", 9, "1.1.1", 2), failed("WO_FAILED", 10, "1.1.2.001", None, "broke"),
+    ]  # fmt: skip
+    rows = failure_rows(failures, texts)
+    assert [(one.first.sequence, one.attempts, one.sequences, one.said_by) for one in rows] == [
+        (7, "1 to 2", [7, 9], 7), (8, "1", [8], 7), (10, "", [10], 10),
+    ]  # fmt: skip
+    assert [len(one.texts) for one in rows] == [0, 0, 1]
+
+
+def test_each_bar_says_what_its_order_is_for(browser, session):
+    """An answer, a classification, a tool by its name."""
+    spans = browser.get(f"/sessions/{session}/turns/1.json").json()["spans"]
+    assert {one["about"] for one in spans} >= {"answer", "classification", "list_packages"}
