@@ -123,7 +123,7 @@ def framed(pack: PromptPack) -> dict[str, tuple[str, str]]:
     roles = [section.role for section in pack.sections]
     for section in pack.sections[roles.index("history") :] if "history" in roles else ():
         names = [part.name for part in section.parts if isinstance(part, Variable)]
-        if section.role == "user" and len(names) == 1:
+        if section.role == "user" and section.needs == tuple(names) and len(names) == 1:
             at = section.parts.index(Variable(names[0]))
             texts = [part.text if isinstance(part, Segment) else "" for part in section.parts]
             found[names[0]] = ("".join(texts[:at]), "".join(texts[at:]))

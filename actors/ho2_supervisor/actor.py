@@ -292,8 +292,6 @@ class Supervisor(Actor):
         command, by = message.command, said_by(call, message.principal)
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._started(message.session_id)
-            if isinstance(command.command, Cancel) and await self._runs.hurry(session):
-                continue
             if command.command_id in session.record.commands and not await self._registry.is_durable(session):
                 continue
             repeated = await commanding.repeated(self._client, session, command)
@@ -303,6 +301,9 @@ class Supervisor(Actor):
                 continue
             if command.command_id in session.record.commands:
                 continue  # it came twice at the same moment: once that stands, both are compared
+            is_of_next = isinstance(command.command, Cancel) and command.target_run_id != session.record.state.run_id
+            if is_of_next and await self._runs.hurry(session):
+                continue
             outcome = commanding.receive(
                 session,
                 command,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.errors import ConfigError, WorkOrderFault
 from hobus.bus.messages.work_order import Segment
-from hobus.config.prompt_pack import fill_pack, parse_pack
+from hobus.config.prompt_pack import fill_pack, framed, parse_pack
 
 PACK = "[[system]]\nYou are {{ who }}.\n\n[[user]]\nSaid: {{user_input}}{{ who }}\n"
 
@@ -96,3 +96,13 @@ def test_a_faulty_pack_is_refused_with_its_place(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_pack("P", text)
     assert said in caught.value.detail
+
+
+def test_what_stands_around_an_input_that_is_shown_alone_is_known() -> None:
+    """Behind earlier turns alone, where one input has a message of its own that comes and goes with it."""
+    pack = parse_pack(
+        "P",
+        "[[user: z]]\n<{{ z }}>\n[[history]]\n[[user: a]]\n<a>\n{{ a }}\n</a>\n[[user: b]]\n{{ b }}\n"
+        "[[user: c]]\n{{ c }}{{ c }}\n[[user: d e]]\n{{ d }}\n[[user]]\n{{ always }}",
+    )
+    assert framed(pack) == {"a": ("<a>\n", "\n</a>"), "b": ("", "")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from typing import Any
 
@@ -94,4 +95,6 @@ def test_an_answer_waits_for_no_labels_and_the_next_turn_sees_them_though_its_su
         cluster.ask("what is installed?", "--input-id", first["input_id"], "--session", first["session_id"])["response"]
         == "done"
     )
+    told = cluster("why", f"{first['session_id']}-1")
+    assert re.search(r"where [0-9,]+ ms went, and [0-9,]+ ms behind the answer", told.out), told
     assert cluster.record_verdict() == "ok"

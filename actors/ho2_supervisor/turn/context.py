@@ -32,6 +32,7 @@ from hobus.actors.ho2_supervisor.turn.lookups import lookups
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus import limits as bus_limits
 from hobus.bus.errors import ConfigError
+from hobus.bus.messages import transcript
 from hobus.bus.messages.ids import requested_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.transcript import NAME as HISTORY
@@ -194,7 +195,8 @@ def _frames(pack_id: str, text: str) -> Mapping[str, tuple[str, str]]:
         shown = framed(parse_pack(pack_id, text))
     except ConfigError:
         return {}
-    is_short = {name: len("".join(around)) <= FRAME_CHARS for name, around in shown.items()}
+    mark = transcript.begins("user")
+    is_short = {name: len(mark.join(around)) < FRAME_CHARS for name, around in shown.items()}
     return {name: around for name, around in shown.items() if name in (recall.SEGMENT, OTHER) and is_short[name]}
 
 

@@ -144,8 +144,9 @@ class _CallBatch(Struct, frozen=True):
             return self._unmade(call, "tool_invalid_args", f"nothing was run: {call.tool_id[:64]}: {call.fault}")
         if call.tool_id not in invented:
             return None
-        message = f"there is no tool {call.tool_id[:64]!r}; only the tools that were offered can be called"
-        return self._unmade(call, "tool_not_found", message)
+        named, is_own = repr(call.tool_id[:64]), names(self.context.agent.tools, call.tool_id)  # required: theirs alone
+        said = f"tool {named} is not offered for this answer" if is_own else f"there is no tool {named}"
+        return self._unmade(call, "tool_not_found", f"{said}; only the tools that were offered can be called")
 
     async def _finish(self, call: ToolCall, pending: OpenOrder) -> Receipt:
         receipt, session = self.ended(call, await self.run.effects.finish(pending)), self.run.session

@@ -10,7 +10,7 @@ import pytest
 
 from hobus.actors.ho2_supervisor.turn import turn
 from hobus.bus.errors import BusError, LedgerError, SessionFault
-from hobus.bus.messages.ids import DIRECT_CALL_ID
+from hobus.bus.messages.ids import DIRECT_CALL_ID, RunId
 from hobus.bus.messages.session import (
     Approve,
     Cancel,
@@ -70,6 +70,12 @@ def chain_of(rig: Rig) -> Any:
     """The one WO_CHAIN_COMPLETE."""
     [entry] = of_type(rig.run(rig.entries("ho2m")), "WO_CHAIN_COMPLETE")
     return read_body(entry)
+
+
+def chain_of_first(rig: Rig) -> Any:
+    """The WO_CHAIN_COMPLETE of the first run."""
+    chains = of_type(rig.run(rig.entries("ho2m")), "WO_CHAIN_COMPLETE")
+    return read_body(next(one for one in chains if one.provenance.run_seq == 1))
 
 
 def test_a_reply_waits_for_no_labels_and_the_next_turn_does() -> None:
@@ -386,6 +392,22 @@ def test_a_turn_that_waits_for_labels_can_be_cancelled() -> None:
         assert kinds.count("RunRequested") == 2 and kinds.count("RunCancelled") == 1
         ended = [event_in(one).event for one in of_type(rig.run(rig.entries()), "OrderEnded")]
         assert [one.receipt["state"] for one in ended if one.wo_id == LABELS] == ["failed"]
+
+
+def test_a_cancel_of_the_answered_run_leaves_the_turn_behind_it_and_its_labels_alone() -> None:
+    """Whoever names a run means that one."""
+    with rig_of() as rig:
+
+        async def run() -> tuple[Any, Any]:
+            second = await asked_behind(rig, after_s=0.5)
+            await rig.host.sleep(0.5)
+            verdict = await rig.command(Cancel(), target_run_id=RunId(session_id=SESSION, run_seq=1))
+            return verdict, await second
+
+        verdict, reply = rig.run(run())
+        assert (verdict.outcome, verdict.reason.partition(":")[0]) == ("rejected", "no_active_run")
+        assert reply.result.outcome == "success"
+        assert chain_of_first(rig).domain_labels == ("system",)
 
 
 def test_a_follow_up_that_waits_is_not_overtaken_by_a_turn_that_is_sent_behind_it() -> None:

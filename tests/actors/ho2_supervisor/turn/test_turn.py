@@ -257,6 +257,20 @@ def test_invented_tool_is_answered_to_the_model_at_once(approval: tuple[str, ...
         assert [order.tool_call.tool_id for order in rig.pool.orders if order.tool_call] == ["list_tools"]
 
 
+def test_a_tool_of_the_agents_own_that_was_not_offered_is_not_said_to_be_none() -> None:
+    """As where a caller's tool has to be called: it is not run, and its model is told the truth about it."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type == "synthesize" and not order.exchanges:
+            return OutputResult(tool_calls=calls("list_tools"), tools_invented=["list_tools"])
+        return one_tool(order)
+
+    with Rig(script=script) as rig:
+        result = asked(rig)
+        assert "tool 'list_tools' is not offered for this answer" in result.response
+        assert not [order for order in rig.pool.orders if order.tool_call]
+
+
 def test_a_run_that_only_invents_tools_goes_on() -> None:
     """A batch without a single order is settled all the same."""
 
