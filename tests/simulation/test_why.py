@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -110,8 +111,9 @@ def taught() -> tuple[Lesson, list[Entry], list[Explanation], str]:
 
 
 def flat(messages: list[tuple[str, str]]) -> str:
-    """Each message behind who said it; of earlier turns `why` tells so itself."""
-    return "\n".join(text if role == "history" else f"{role}: {text}" for role, text in messages if text)
+    """Each message behind who said it; of earlier turns `why` tells so itself. What stands beside a message is one with it."""
+    told = "\n".join(text if role == "history" else f"{role}: {text}" for role, text in messages if text)
+    return re.sub(r"(</(?:context|preferences)>)\nuser: ", r"\1", told)
 
 
 def test_each_prompt_is_told_word_for_word_with_the_places_of_its_texts(taught):

@@ -9,7 +9,7 @@ import pytest
 
 from bench.gateway.instances import OPENAI
 from hobus.bus.messages.gateway import Prompt, PromptMessage
-from hobus.bus.messages.work_order import Segment
+from hobus.bus.messages.work_order import Caller, Segment
 from hobus.config.sections.gateway import OpenAIProvider
 from hobus.gateway_service.providers.http import openai_wire
 from hobus.gateway_service.providers.http.reader import AnswerReader
@@ -99,7 +99,7 @@ async def test_nothing_that_no_model_is_sent_changes_an_answer(name: str) -> Non
             "agent_class": "OTHER", "framework_id": "FMWK-9", "package_id": "PKG-9", "work_order_id": "WO-9", "session_id": "t",
             "run_seq": 9, "tier": "hot", "provider_id": "other", "provider_profile_id": "other", "domain_tags": ["classification"], "token_budget": 1,
             "headroom_tokens": 9, "due_at": None, "idempotency_key": "WO-9#1", "budget_mode": "off", "config_digest": "sha256:" + "0" * 64,
-            "history_after": b"0",
+            "history_after": b"0", "callers": [Caller(session_id="t", agent_id="OTHER")],
         }
     )  # fmt: skip
     on_the_wire = {
