@@ -39,7 +39,7 @@ _FILES_SHARE = 4
 _log = Logger("bus")
 
 
-class Caller(NamedTuple):
+class RemoteConnection(NamedTuple):
     """One connection: its descriptor, its socket's inode, and the key that it proved."""
 
     descriptor: int
@@ -47,7 +47,7 @@ class Caller(NamedTuple):
     key: str
 
 
-_GONE = Caller(-1, 0, "")
+_GONE = RemoteConnection(-1, 0, "")
 """Stands for a connection that was cut off: what it still left behind is dropped unread."""
 
 
@@ -59,7 +59,7 @@ class Callers:
         self._clock = clock
         soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._doorway = Doorway(limits.STRANGERS_MAX if soft < 0 else min(limits.STRANGERS_MAX, soft // _FILES_SHARE))
-        self._known: OrderedDict[bytes, Caller] = OrderedDict()
+        self._known: OrderedDict[bytes, RemoteConnection] = OrderedDict()
         self._known_max = 2 * limits.MAILBOX_MAX
         self._ban_s = limits.BAN_MS / 1000
         self._banned: OrderedDict[str, float] = OrderedDict()
@@ -114,7 +114,7 @@ class Callers:
             self._bound.disable_monitor()
             self._thread.join()
 
-    def _end(self, connection: bytes, caller: Caller) -> None:
+    def _end(self, connection: bytes, caller: RemoteConnection) -> None:
         self._known[connection] = _GONE
         if caller.descriptor >= 0:
             with suppress(OSError):
@@ -150,14 +150,14 @@ class Callers:
                     _shut(self._descriptors[excess], excess)
 
 
-def _caller_of(frame: zmq.Frame, key: str) -> Caller:
+def _caller_of(frame: zmq.Frame, key: str) -> RemoteConnection:
     """By what the message says of its connection; one that has ended meanwhile cannot be cut, and need not be."""
     try:
         descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
         inode, there = _look(descriptor)
     except (OSError, ValueError, zmq.ZMQError):
-        return Caller(-1, 0, key)
-    return Caller(descriptor if _plain(address) == there else -1, inode, key)
+        return RemoteConnection(-1, 0, key)
+    return RemoteConnection(descriptor if _plain(address) == there else -1, inode, key)
 
 
 # A descriptor is the I/O thread's, who may close it, and its number is used again: it is remembered together with the

@@ -48,7 +48,7 @@ def offered(home: Home) -> str:
 # --- links ------------------------------------------------------------------------------------------------------------
 
 
-class Link(NamedTuple):
+class ConsoleLink(NamedTuple):
     """Whom a link signs in."""
 
     name: str
@@ -60,7 +60,7 @@ def drawn(clock: Clock) -> str:
     return (clock.new_id() + clock.new_id()).replace("-", "")
 
 
-def link_for(home: Home, clock: Clock, who: Link) -> str:
+def link_for(home: Home, clock: Clock, who: ConsoleLink) -> str:
     """The address that signs this person in at the cluster's console, once and soon. Raises OSError.
 
     What stands in the home signs nobody in: it is the word's hash.
@@ -76,7 +76,7 @@ def link_for(home: Home, clock: Clock, who: Link) -> str:
     return f"http://{offered(home)}/sign-in?word={word}"
 
 
-def redeemed(home: Home, word: str, clock: Clock) -> Link | None:
+def redeemed(home: Home, word: str, clock: Clock) -> ConsoleLink | None:
     """Whom this word signs in, for the first who asks; None: nobody."""
     name = hash_of(word)
     found = _read(home, name, clock)
@@ -93,11 +93,11 @@ def hash_of(word: str) -> str:
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def _read(home: Home, name: str, clock: Clock) -> Link | None:
+def _read(home: Home, name: str, clock: Clock) -> ConsoleLink | None:
     """The link of this hash; one that is too old is removed."""
     with suppress(OSError, ValueError):
         until, role, who = (home.links / name).read_text(encoding="utf-8").split(" ", 2)
         if _HASH.fullmatch(name) and clock.now() < float(until):
-            return Link(who, role)
+            return ConsoleLink(who, role)
         (home.links / name).unlink()
     return None

@@ -278,7 +278,7 @@ def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
     if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
     if console_file.offered(home):
-        who = console_file.Link(getpass.getuser(), "operator")
+        who = console_file.ConsoleLink(getpass.getuser(), "operator")
         say(f"console: {console_file.link_for(home, SystemClock(), who)}   (signs in once)")
     # By name: a start in the background that nobody waits for loads nothing of the bus.
     for said in importlib.import_module("hobus.launch.cluster.record").unread_spools(home):

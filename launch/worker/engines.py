@@ -66,7 +66,7 @@ class Wanted(Struct, frozen=True):
         return ""
 
 
-class Step(NamedTuple):
+class EngineStep(NamedTuple):
     """One command of the engine's; `stdin` and `environ` may hold TOKEN."""
 
     words: Sequence[str]
@@ -77,25 +77,27 @@ class Step(NamedTuple):
 # --- SLURM -----------------------------------------------------------------------------------------------------------
 
 
-class Job(NamedTuple):
+class EngineJob(NamedTuple):
     """One job of an array, as squeue names it."""
 
     job_id: str
     is_pending: bool
 
 
-def slurm_question(name: str) -> Step:
+def slurm_question(name: str) -> EngineStep:
     """Which of this user's jobs are workers of this cluster."""
-    return Step(["squeue", "--me", "--noheader", "--array", "--name", name, "--format", "%i %t"])
+    return EngineStep(["squeue", "--me", "--noheader", "--array", "--name", name, "--format", "%i %t"])
 
 
-def jobs_in(said: str) -> list[Job]:
+def jobs_in(said: str) -> list[EngineJob]:
     """What squeue answers, without jobs that are ending."""
     rows = [line.split() for line in said.splitlines() if line.strip()]
-    return [Job(row[0], row[1] == "PD") for row in rows if row[1:] and row[1] not in ("CG", "CD", "CA")]
+    return [EngineJob(row[0], row[1] == "PD") for row in rows if row[1:] and row[1] not in ("CG", "CD", "CA")]
 
 
-def slurm(count: int, jobs: Sequence[Job], *, name: str, token_file: Path, options: Sequence[str]) -> list[Step]:
+def slurm(
+    count: int, jobs: Sequence[EngineJob], *, name: str, token_file: Path, options: Sequence[str]
+) -> list[EngineStep]:
     """What is missing is submitted as one array; of a surplus those go first that have not begun, then the newest.
 
     A running one is signalled as before its time limit, without being requeued: it drains within its grace.
@@ -103,25 +105,25 @@ def slurm(count: int, jobs: Sequence[Job], *, name: str, token_file: Path, optio
     if (missing := count - len(jobs)) > 0:
         export = f"--export=ALL,JOIN_TOKEN_FILE={token_file}"
         script = str(DEPLOY / "slurm" / "worker.sbatch")
-        return [Step(["sbatch", f"--array=1-{missing}", f"--job-name={name}", export, *options, script])]
+        return [EngineStep(["sbatch", f"--array=1-{missing}", f"--job-name={name}", export, *options, script])]
     newest_last = sorted(jobs, key=lambda job: [int(part) for part in job.job_id.split("_") if part.isdigit()])
     by_worth = sorted(newest_last, key=lambda job: job.is_pending)
     surplus = by_worth[count:]
     pending = [job.job_id for job in surplus if job.is_pending]
     running = [job.job_id for job in surplus if not job.is_pending]
-    steps = [Step(["scancel", *pending])] if pending else []
-    return [*steps, Step(["scancel", "--signal=TERM", *running])] if running else steps
+    steps = [EngineStep(["scancel", *pending])] if pending else []
+    return [*steps, EngineStep(["scancel", "--signal=TERM", *running])] if running else steps
 
 
 # --- Kubernetes ------------------------------------------------------------------------------------------------------
 
 
-def kubernetes(wanted: Wanted, *, image: str) -> list[Step]:
+def kubernetes(wanted: Wanted, *, image: str) -> list[EngineStep]:
     """The workers of deploy/kubernetes alone, applied: their cluster may be anywhere that they reach."""
     if wanted.is_none:
-        return [Step(["kubectl", "--namespace", NAMESPACE, "scale", "deployment/hobus-worker", "--replicas=0"])]
+        return [EngineStep(["kubectl", "--namespace", NAMESPACE, "scale", "deployment/hobus-worker", "--replicas=0"])]
     text = yaml.safe_dump_all(_manifests(wanted, image), sort_keys=False)
-    return [Step(["kubectl", "apply", "--filename", "-"], stdin=text)]
+    return [EngineStep(["kubectl", "apply", "--filename", "-"], stdin=text)]
 
 
 def _manifests(wanted: Wanted, image: str) -> list[dict[str, Any]]:
@@ -153,7 +155,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 # --- Ray -------------------------------------------------------------------------------------------------------------
 
 
-def ray(count: int, *, python: str) -> list[Step]:
+def ray(count: int, *, python: str) -> list[EngineStep]:
     """By Ray's own interface, in deploy/ray: detached actors, those that are there counted."""
     environ = (("HOBUS_JOIN_TOKEN", TOKEN),) if count else ()
-    return [Step([python, str(DEPLOY / "ray" / "workers.py"), "--count", str(count)], environ=environ)]
+    return [EngineStep([python, str(DEPLOY / "ray" / "workers.py"), "--count", str(count)], environ=environ)]

@@ -11,7 +11,7 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster import console_file
-from hobus.launch.cluster.console_file import Link
+from hobus.launch.cluster.console_file import ConsoleLink
 from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import UsageFault
@@ -56,8 +56,8 @@ def console(*, home: Home, port: int, people: tuple[str, ...], at_rest: bool, ca
     return code
 
 
-def _person(given: str) -> Link:
+def _person(given: str) -> ConsoleLink:
     name, _, role = given.partition(":")
     if not (name.isprintable() and 0 < len(name) <= 40) or (role or "operator") not in _ROLES:  # noqa: PLR2004 - of a name
         raise UsageFault(f"--person {given[:80]!r}: expected NAME, NAME:operator or NAME:viewer")
-    return Link(name, role or "operator")
+    return ConsoleLink(name, role or "operator")

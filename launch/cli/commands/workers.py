@@ -23,7 +23,7 @@ from hobus.launch.console.errors import CommandError, UsageFault, next_command, 
 from hobus.launch.console.output import note, say
 from hobus.launch.limits import ENGINE_TIMEOUT_S
 from hobus.launch.worker import engines
-from hobus.launch.worker.engines import TOKEN, Engine, Job, Step, Wanted
+from hobus.launch.worker.engines import TOKEN, Engine, EngineJob, EngineStep, Wanted
 
 _TTL_S, _GONE_S = 30 * 86_400, 600  # as docs/deploy.md says for every engine
 
@@ -136,13 +136,13 @@ def _name_of(home: Home) -> str:
 
 def _steps(  # noqa: PLR0913 - what an engine is told
     engine: Engine, wanted: Wanted, *, home: Home, image: str, token_file: Path, options: Sequence[str]
-) -> list[Step]:
+) -> list[EngineStep]:
     if engine == "kubernetes":
         return engines.kubernetes(wanted, image=image)
     count = wanted.count or 0
     if engine == "ray":
         return engines.ray(count, python=sys.executable)
-    jobs: list[Job] = []
+    jobs: list[EngineJob] = []
     if shutil.which("squeue") is not None:
         jobs = engines.jobs_in(_run(engines.slurm_question(_name_of(home))))
     return engines.slurm(count, jobs, name=_name_of(home), token_file=token_file, options=options)
@@ -156,7 +156,7 @@ def _write(token_file: Path, token: str) -> None:
         raise of_os_error(error, doing="the token cannot be written, so nothing was submitted") from error
 
 
-def _run(step: Step, token: str = "") -> str:
+def _run(step: EngineStep, token: str = "") -> str:
     """What the engine said. Raises CommandError where it did not take it."""
     environ = {name: value.replace(TOKEN, token) for name, value in step.environ}
     told = step.stdin.replace(TOKEN, token)
@@ -173,7 +173,7 @@ def _run(step: Step, token: str = "") -> str:
     return done.stdout
 
 
-def _show(steps: Sequence[Step], made_for: Wanted | None) -> None:
+def _show(steps: Sequence[EngineStep], made_for: Wanted | None) -> None:
     if made_for is not None:
         say(f"# a token for {made_for.uses} workers at once, good for 30 days, their keys for 10 minutes without them")
     for one in steps:

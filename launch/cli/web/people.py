@@ -12,7 +12,7 @@ from typing import Literal
 
 from hobus.bus.port import Clock
 from hobus.launch.cli.web import limits
-from hobus.launch.cluster.console_file import Link, drawn, hash_of
+from hobus.launch.cluster.console_file import ConsoleLink, drawn, hash_of
 from hobus.launch.limits import LINK_S
 
 Role = Literal["viewer", "operator"]
@@ -43,7 +43,7 @@ class Person:
 class People:
     """Links that were given out, and browsers that came with one."""
 
-    def __init__(self, clock: Clock, redeemed: Callable[[str], Link | None] = lambda _: None) -> None:
+    def __init__(self, clock: Clock, redeemed: Callable[[str], ConsoleLink | None] = lambda _: None) -> None:
         """`redeemed`: whom a word signs in of which others than this process made the link."""
         self._clock = clock
         self._redeemed = redeemed

@@ -8,7 +8,7 @@ import pytest
 
 from hobus.bus.clock import SystemClock
 from hobus.launch.cluster import console_file
-from hobus.launch.cluster.console_file import Link, link_for, redeemed
+from hobus.launch.cluster.console_file import ConsoleLink, link_for, redeemed
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.limits import LINK_S
 
@@ -41,7 +41,7 @@ def word_in(link: str) -> str:
 
 def test_a_link_signs_in_once(home: Home) -> None:
     """Whom it was made for; the home holds its hash alone, in a file of this user."""
-    clock, ada = _Hand(), Link("ada lovelace", "viewer")
+    clock, ada = _Hand(), ConsoleLink("ada lovelace", "viewer")
     word = word_in(link_for(home, clock, ada))
     files = list(home.links.iterdir())
     assert [word in one.name + one.read_text() for one in files] == [False]
@@ -53,19 +53,19 @@ def test_a_link_signs_in_once(home: Home) -> None:
 def test_a_link_that_is_too_old_signs_nobody_in_and_goes_with_the_next_one(home: Home) -> None:
     """Nothing of it stays for long where nobody follows it."""
     clock = _Hand()
-    word = word_in(link_for(home, clock, Link("ada", "operator")))
+    word = word_in(link_for(home, clock, ConsoleLink("ada", "operator")))
     clock.at += LINK_S
     assert redeemed(home, word, clock) is None
-    link_for(home, clock, Link("bob", "operator"))
+    link_for(home, clock, ConsoleLink("bob", "operator"))
     clock.at += LINK_S
-    link_for(home, clock, Link("eve", "operator"))
+    link_for(home, clock, ConsoleLink("eve", "operator"))
     assert len(list(home.links.iterdir())) == 1
 
 
 @pytest.mark.parametrize("word", ["", "../console", "x" * 10_000, "\0", "\ud800"])
 def test_no_other_word_signs_in(home: Home, word: str) -> None:
     """Whatever a browser sends; nothing beside the links is looked at, or removed."""
-    link_for(home, _Hand(), Link("ada", "operator"))
+    link_for(home, _Hand(), ConsoleLink("ada", "operator"))
     assert redeemed(home, word, _Hand()) is None
     assert home.offered_console.exists() and len(list(home.links.iterdir())) == 1
 

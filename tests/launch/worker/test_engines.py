@@ -10,13 +10,13 @@ import yaml
 
 from hobus.bus.limits import JOIN_USES_MAX
 from hobus.launch.worker import engines
-from hobus.launch.worker.engines import DEPLOY, NAMESPACE, TOKEN, Job, Wanted
+from hobus.launch.worker.engines import DEPLOY, NAMESPACE, TOKEN, EngineJob, Wanted
 
 SCRIPT = str(DEPLOY / "slurm" / "worker.sbatch")
 FILE = Path("/a/.token")
 
 
-def asked(count: int, jobs: list[Job], *options: str) -> list[list[str]]:
+def asked(count: int, jobs: list[EngineJob], *options: str) -> list[list[str]]:
     """The words of each command."""
     return [list(one.words) for one in engines.slurm(count, jobs, name="mine", token_file=FILE, options=options)]
 
@@ -24,7 +24,7 @@ def asked(count: int, jobs: list[Job], *options: str) -> list[list[str]]:
 def test_what_is_missing_is_submitted_as_one_array() -> None:
     """Those that are there count; options of sbatch stand before the script."""
     export = f"--export=ALL,JOIN_TOKEN_FILE={FILE}"
-    there = [Job("7_1", is_pending=False)]
+    there = [EngineJob("7_1", is_pending=False)]
     assert asked(3, there, "--partition=x") == [
         ["sbatch", "--array=1-2", "--job-name=mine", export, "--partition=x", SCRIPT]
     ]
@@ -34,7 +34,7 @@ def test_what_is_missing_is_submitted_as_one_array() -> None:
 
 def test_of_a_surplus_those_go_first_that_have_not_begun_then_the_newest() -> None:
     """A running one is signalled, so that it drains; numbers are compared as such."""
-    jobs = [Job("10_1", is_pending=False), Job("9_2", is_pending=False), Job("9_1", is_pending=True)]
+    jobs = [EngineJob("10_1", is_pending=False), EngineJob("9_2", is_pending=False), EngineJob("9_1", is_pending=True)]
     assert asked(2, jobs) == [["scancel", "9_1"]]
     assert asked(1, jobs) == [["scancel", "9_1"], ["scancel", "--signal=TERM", "10_1"]]
     assert asked(0, jobs) == [["scancel", "9_1"], ["scancel", "--signal=TERM", "9_2", "10_1"]]
@@ -44,9 +44,9 @@ def test_jobs_that_are_ending_are_none() -> None:
     """As squeue prints them; an empty answer names none."""
     said = "70_1 R\n70_2 PD\n70_3 CG\n\n71 CF\n"
     assert engines.jobs_in(said) == [
-        Job("70_1", is_pending=False),
-        Job("70_2", is_pending=True),
-        Job("71", is_pending=False),
+        EngineJob("70_1", is_pending=False),
+        EngineJob("70_2", is_pending=True),
+        EngineJob("71", is_pending=False),
     ]
     assert engines.jobs_in("") == []
 
