@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from bench.hostile import floods, fuzz
+from bench.hostile import fuzz
 from bench.report import run_one_of
 
-ATTACKS = {"floods": floods, "fuzz": fuzz}
+ATTACKS = {"fuzz": fuzz}
 
 if __name__ == "__main__":
     sys.exit(run_one_of(ATTACKS, program="bench.hostile", doc=__doc__))

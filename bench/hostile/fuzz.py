@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import statistics
 import subprocess
 import sys
 import time
@@ -25,22 +26,26 @@ import psutil
 
 from bench.cluster import Cluster, cluster
 from bench.hostile.enrol import enrolled
-from bench.hostile.floods import Asked, ask_on
 from bench.hostile.fuzzer import How, Words
-from bench.report import machine, markdown, put_between
-from hobus.bus.limits import BODY_MAX_BYTES, RECORD_INTERVAL_MS
+from bench.report import machine, markdown, percentile, put_between
+from bench.turn import QUESTION
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.limits import BODY_MAX_BYTES, RECORD_INTERVAL_MS, RETRY_INTERVAL_MS
 from hobus.bus.messages.control import Peers, ReadPeers
+from hobus.bus.messages.session import ProcessTurn
 from hobus.bus.port import Bus
 from hobus.bus.record.catalog import read_body
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster.client import connected
 from hobus.launch.launcher.control import SOCKET
+from hobus.launch.sessions.turns import process_turn
 from hobus.ledger_service.reader import EntryFilter, read_entries
 from hobus.ledger_service.verify import verify_directory
 
 RESULTS = Path("bench/results/fuzz.json")
 ALONE_S = 10.0
+DEADLINE_S = 60.0
 SLICE_S = 0.5
 WORKERS_MAX = 32
 """A key that was cut off is not heard for `limits.BAN_MS`, so an attacker has several."""
@@ -76,6 +81,37 @@ TARGETS = {
     "tap": Target("topics", lambda up: up.place.tap),
     "launcher's socket": Target("lines", lambda up: str(up.place.sockets / SOCKET)),
 }
+
+
+class Asked:
+    """What one polite client was answered."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.outcomes: Counter[str] = Counter()
+
+    def figures(self) -> dict[str, Any]:
+        """Times in ms, and turns by outcome."""
+        times = self.times or [float("nan")]
+        p50, p99 = round(statistics.median(times), 1), round(percentile(times, 99), 1)
+        return {"turns": len(self.times), "p50_ms": p50, "p99_ms": p99, "outcomes": dict(self.outcomes)}
+
+    async def ask_on(self, door: Bus, *, until: float, turns_max: int = sys.maxsize) -> Asked:
+        """Ask one question after the other in a new session; the one that is on its way at the end is waited for."""
+        session_id = None
+        for _ in range(turns_max):
+            if time.perf_counter() >= until:
+                break
+            turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
+            started = time.perf_counter()
+            try:
+                result = await process_turn(door, turn, timeout_s=DEADLINE_S, retry_interval_s=RETRY_INTERVAL_MS / 1000)
+                session_id = result.session_id
+                self.outcomes[result.outcome if result.outcome != "error" else f"error {result.code}"] += 1
+            except RuntimeFault as fault:
+                self.outcomes[f"lost {fault.code}"] += 1
+            self.times.append((time.perf_counter() - started) * 1000)
+        return self
 
 
 class State:
@@ -133,18 +169,18 @@ async def attacked(up: Cluster, door: Bus, target: Target, words: Words) -> tupl
     )
     try:
         asyncio_said = asyncio.ensure_future(asyncio.to_thread(fuzzer.communicate, json.dumps(asdict(words)) + "\n"))
-        asked = await ask_while(lambda: fuzzer.poll() is None, door, up)
+        asked = await ask_while(lambda: fuzzer.poll() is None, door)
         said, _ = await asyncio_said
     finally:
         fuzzer.kill()
     return json.loads(said.splitlines()[-1]), asked
 
 
-async def ask_while(goes_on: Callable[[], bool], door: Bus, up: Cluster) -> Asked:
+async def ask_while(goes_on: Callable[[], bool], door: Bus) -> Asked:
     """One question after the other, a new session every half second."""
     whole = Asked()
     while goes_on():
-        whole += await ask_on(door, until=time.perf_counter() + SLICE_S, found=up)
+        await whole.ask_on(door, until=time.perf_counter() + SLICE_S)
     return whole
 
 
@@ -181,9 +217,9 @@ async def fuzz(up: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     needs = any(TARGETS[name].is_remote for name in names)
     workers = await asyncio.to_thread(enrolled, up, min(WORKERS_MAX, 1 + frames // 100)) if needs else []
     async with connected(up.place, "door") as door:
-        await ask_on(door, until=time.perf_counter() + SLICE_S, found=up)
+        await Asked().ask_on(door, until=time.perf_counter() + SLICE_S)
         until = time.perf_counter() + options.alone
-        alone = (await ask_while(lambda: time.perf_counter() < until, door, up)).figures()
+        alone = (await ask_while(lambda: time.perf_counter() < until, door)).figures()
         rows: list[dict[str, Any]] = []
         state = await state_of(up)
         for name in names:
@@ -191,7 +227,7 @@ async def fuzz(up: Cluster, options: argparse.Namespace) -> dict[str, Any]:
             row, state = await row_of(up, door, name, words, state)
             rows.append(row)
             print(json.dumps(rows[-1]), flush=True)
-        afterwards = (await ask_on(door, until=time.perf_counter() + EVERY_LIFE_S, found=up, turns_max=3)).figures()
+        afterwards = (await Asked().ask_on(door, until=time.perf_counter() + EVERY_LIFE_S, turns_max=3)).figures()
     await _tap_is_heard(up)
     report = await asyncio.to_thread(verify_directory, up.home.ledger)
     return {

@@ -1,41 +1,38 @@
-"""P17: how well memory's gate tells habits from noise, in worlds whose habits are known: both modes beside simple rules.
+"""P17: how well memory's gate tells habits from noise, in worlds whose habits are known: as shipped, beside the plain contract.
 
-usage: python -m bench.memory_eval [--worlds 5] [--write] [--tune]
+usage: python -m bench.memory_eval [--worlds 5] [--write]
 
 Worlds (`worlds.py`) of eight kinds, made from seeds that no tuning saw. Memory is the product's own code under the settings of each
-row (`learners.py`); read at the beginning of each session, by `select_biases` within the shipped budget (`scores.py`). `--tune` looks
-for the best numbers of both modes on the training worlds first (minutes) and keeps them in bench/results/memory_tuned.json;
+row (`learners.py`); read at the beginning of each session, by `select_biases` within the shipped budget (`scores.py`).
 `--write` puts the tables into bench/results/memory.md and the figures into bench/results/memory_eval.json. Exit code 1: a goal is missed.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from bench.builders import shipped_snapshot
-from bench.memory_eval.learners import BASELINES, Learner, Memory, labels_of
-from bench.memory_eval.scores import Figures, Score, figures_of, measured
-from bench.memory_eval.tuning import CHOICES, GOALS, TRAINING, Numbers, tuned
-from bench.memory_eval.worlds import DAY_US, KINDS, Session, Turn, World, world
+from bench.memory_eval.learners import Memory, labels_of
+from bench.memory_eval.scores import Score, figures_of, measured
+from bench.memory_eval.worlds import DAY_US, KINDS, Session, Turn, world
 from bench.report import arguments, goal_row, markdown, put_between, write_json
 from hobus.config.sections.record import Ho3Config
 
 DOCUMENT = Path("bench/results/memory.md")
 RESULTS = Path("bench/results/memory_eval.json")
-TUNED = Path("bench/results/memory_tuned.json")
+GOALS = {"f1": 0.85, "tokens": 60.0, "forget_days_p50": 7.0}
 HELD_OUT_FROM = 1000
 """Seeds of the worlds that are reported begin here; those of the training worlds end long before."""
-CONTRACT: Numbers = {
+CONTRACT: Mapping[str, Any] = {
     "gate_mode": "counting", "gate_count_threshold": 5, "gate_session_threshold": 3,
     "decay_half_life_hours": 336, "bias_decay_floor": 0.05,
 }  # fmt: skip
 VISITS_MAX = 12
-Makers = Mapping[str, Callable[[], Learner]]
+Makers = Mapping[str, Callable[[], Memory]]
 
 
 def shipped() -> Ho3Config:
@@ -45,31 +42,19 @@ def shipped() -> Ho3Config:
     return found
 
 
-def settings(numbers: Mapping[str, Numbers]) -> dict[str, Ho3Config]:
-    """The configurations that are compared, by the name of their row."""
-    rows = {"counting, the plain contract": CONTRACT}
-    rows |= {f"{mode}, tuned": {"gate_mode": mode, **found} for mode, found in numbers.items()}
-    named = {name: shipped().model_copy(update=changes) for name, changes in rows.items()}
-    return {f"**{name} (shipped)**" if one == shipped() else name: one for name, one in named.items()}
-
-
-def makers(numbers: Mapping[str, Numbers]) -> Makers:
+def makers() -> Makers:
     """Everybody who is measured."""
-    memories = {name: lambda one=one: Memory(one) for name, one in settings(numbers).items()}
-    return memories | BASELINES
+    plain = shipped().model_copy(update=CONTRACT)
+    memories = {"counting, the plain contract": plain, "**bistable (shipped)**": shipped()}
+    return {name: lambda one=one: Memory(one) for name, one in memories.items()}
 
 
-def worlds_of(seeds: Iterable[int]) -> list[World]:
-    """One of each kind for each seed."""
-    return [world(kind, seed) for seed in seeds for kind in KINDS]
-
-
-def scores_of(make: Callable[[], Learner], seeds: Sequence[int]) -> dict[str, Score]:
+def scores_of(make: Callable[[], Memory], seeds: Sequence[int]) -> dict[str, Score]:
     """By kind of world."""
     return {kind: measured(make, (world(kind, seed) for seed in seeds)) for kind in KINDS}
 
 
-def visits_needed(make: Callable[[], Learner], turns: int) -> int | None:
+def visits_needed(make: Callable[[], Memory], turns: int) -> int | None:
     """After so many sessions of so many turns, eight hours apart, one signal is in force; None: not after twelve."""
     learner = make()
     for visit in range(1, VISITS_MAX + 1):
@@ -159,19 +144,6 @@ def _visits(count: int | None) -> str:
 # --- one run ----------------------------------------------------------------------------------------------------------
 
 
-def tune() -> dict[str, Numbers]:
-    """The best numbers of both modes on the training worlds, kept."""
-    found: dict[str, tuple[Numbers, Figures]] = {
-        mode: tuned(mode, shipped(), worlds_of(TRAINING[mode])) for mode in CHOICES
-    }
-    write_json(TUNED, {
-        "training_seeds": {mode: list(seeds) for mode, seeds in TRAINING.items()},
-        "numbers": {mode: numbers for mode, (numbers, _) in found.items()},
-        "reached_in_training": {mode: asdict(figures) for mode, (_, figures) in found.items()},
-    })  # fmt: skip
-    return {mode: numbers for mode, (numbers, _) in found.items()}
-
-
 def evaluated(compared: Makers, seeds: Sequence[int]) -> dict[str, Any]:
     """Everybody in every held-out world."""
     sides: dict[str, Any] = {}
@@ -193,10 +165,8 @@ def evaluated(compared: Makers, seeds: Sequence[int]) -> dict[str, Any]:
 def main() -> int:
     parser = arguments(__doc__, write=True, json=True)
     parser.add_argument("--worlds", type=int, default=5, help="of each kind")
-    parser.add_argument("--tune", action="store_true", help="look for the best numbers of both modes first")
     given = parser.parse_args()
-    numbers = tune() if given.tune else json.loads(TUNED.read_text(encoding="utf-8"))["numbers"]
-    figures = evaluated(makers(numbers), range(HELD_OUT_FROM, HELD_OUT_FROM + given.worlds))
+    figures = evaluated(makers(), range(HELD_OUT_FROM, HELD_OUT_FROM + given.worlds))
     told = table(figures)
     print(told)
     for path in ([given.json] if given.json else []) + ([RESULTS] if given.write else []):

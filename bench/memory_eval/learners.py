@@ -1,4 +1,4 @@
-"""Who learns from a world: memory as the product has it, under given settings, and simple rules to compare it with.
+"""Who learns from a world: memory as the product has it, under given settings.
 
 What memory's rules are is said nowhere here: signals, gates, artifacts and what is in force are the product's own code,
 fed with facts as the record would hold them. Consolidation is the product's too, but for the model's words.
@@ -6,14 +6,10 @@ fed with facts as the record would hold them. Consolidation is the product's too
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable
 from functools import cache
-from itertools import chain
-from typing import Protocol
 
 from bench.builders import shipped_snapshot
-from bench.memory_eval.worlds import DAY_US, Session, Turn
+from bench.memory_eval.worlds import Session, Turn
 from hobus.actors.ho2_supervisor.learning.consolidation import Crossing, Lesson, artifact_from
 from hobus.actors.ho2_supervisor.turn.recall import TokenBudget, select_biases
 from hobus.actors.ho3_memory.agent_memory import AgentMemory
@@ -25,18 +21,6 @@ from hobus.config.sections.record import Ho3Config
 
 Shown = list[tuple[str, str]]
 """Signals, each with a line of it; a signal may have several."""
-
-
-class Learner(Protocol):
-    """Sees every turn, and says what it would show."""
-
-    def observe(self, session: Session, turn: Turn) -> None:
-        """The turn is over."""
-        ...
-
-    def shown(self, at_us: int, *turns_labels: Labels) -> list[Shown]:
-        """What prompts of turns with these labels would have at that time."""
-        ...
 
 
 def line_of(signal_id: str) -> str:
@@ -102,90 +86,3 @@ class Memory:
 
 AGENT = "ADMIN"
 _WEIGHT = 0.8
-
-
-# --- what it is compared with -----------------------------------------------------------------------------------------
-
-
-class Baseline:
-    """A rule that names signals; each has one line."""
-
-    def named(self, at_us: int) -> Iterable[str]:
-        """The signals that it takes for habits; none, unless a rule says so."""
-        return ()
-
-    def shown(self, at_us: int, *turns_labels: Labels) -> list[Shown]:
-        named = list(self.named(at_us))
-        return [[(name, line_of(name)) for name in named if _meet(labels_of(name), labels)] for labels in turns_labels]
-
-
-def _meet(one: Labels, other: Labels) -> bool:
-    return not set(one.domain).isdisjoint(other.domain) or not set(one.task).isdisjoint(other.task)
-
-
-class Nothing(Baseline):
-    """No memory."""
-
-    def observe(self, session: Session, turn: Turn) -> None: ...
-
-
-class Everything(Baseline):
-    """Every signal that ever came."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def observe(self, session: Session, turn: Turn) -> None:
-        self._counts.update(turn.signals)
-
-    def named(self, at_us: int) -> Iterable[str]:
-        return self._counts
-
-
-class Frequent(Everything):
-    """The five that came most often, of all time."""
-
-    def named(self, at_us: int) -> Iterable[str]:
-        return sorted(self._counts, key=lambda signal_id: (-self._counts[signal_id], signal_id))[:5]
-
-
-class Recent(Baseline):
-    """All that came in the last two sessions."""
-
-    def __init__(self) -> None:
-        self._sessions: deque[tuple[str, set[str]]] = deque(maxlen=2)
-
-    def observe(self, session: Session, turn: Turn) -> None:
-        if not self._sessions or self._sessions[-1][0] != session.session_id:
-            self._sessions.append((session.session_id, set()))
-        self._sessions[-1][1].update(turn.signals)
-
-    def named(self, at_us: int) -> Iterable[str]:
-        return set(chain.from_iterable(signals for _, signals in self._sessions))
-
-
-class Window(Baseline):
-    """Five events of three sessions within the last seven days: the contract's counts, in a window."""
-
-    def __init__(self) -> None:
-        self._events: dict[str, deque[tuple[int, str]]] = {}
-
-    def observe(self, session: Session, turn: Turn) -> None:
-        for signal_id in turn.signals:
-            self._events.setdefault(signal_id, deque()).append((turn.at_us, session.session_id))
-
-    def named(self, at_us: int) -> Iterable[str]:
-        for signal_id, events in self._events.items():
-            while events and events[0][0] < at_us - 7 * DAY_US:
-                events.popleft()
-            if len(events) >= 5 and len({session_id for _, session_id in events}) >= 3:
-                yield signal_id
-
-
-BASELINES: dict[str, Callable[[], Learner]] = {
-    "no memory": Nothing,
-    "everything that ever came": Everything,
-    "all of the last two sessions": Recent,
-    "the five most frequent of all time": Frequent,
-    "5 events of 3 sessions in the last 7 days": Window,
-}

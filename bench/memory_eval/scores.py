@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from bench.builders import shipped_snapshot
-from bench.memory_eval.learners import Learner, Shown, labels_of
+from bench.memory_eval.learners import Memory, Shown, labels_of
 from bench.memory_eval.worlds import DAY_US, SIGNALS, Habit, Planted, World
 from hobus.bus.messages.memory import Labels
 
@@ -65,7 +65,7 @@ class Figures:
     resisted: dict[str, float]
 
 
-def reads_of(world: World, learner: Learner, *, every: int = 1) -> list[Read]:
+def reads_of(world: World, learner: Memory, *, every: int = 1) -> list[Read]:
     """The learner goes through the world; of the person's sessions one in so many is read."""
     reads: list[Read] = []
     turns = count = 0
@@ -80,7 +80,7 @@ def reads_of(world: World, learner: Learner, *, every: int = 1) -> list[Read]:
     return reads
 
 
-def _read(learner: Learner, at_us: int, turns: int, signals: Sequence[str]) -> Read:
+def _read(learner: Memory, at_us: int, turns: int, signals: Sequence[str]) -> Read:
     own = [labels_of(signal) for signal in signals]
     labels = Labels(
         domain=[one for each in own for one in each.domain], task=[one for each in own for one in each.task]
@@ -149,7 +149,7 @@ def _is_resisted(planted: Planted, reads: Iterable[Read]) -> bool:
     return not any(planted.signal in read.lines for read in reads if planted.start_us <= read.at_us <= until_us)
 
 
-def measured(make: Callable[[], Learner], worlds: Iterable[World], *, every: int = 1) -> Score:
+def measured(make: Callable[[], Memory], worlds: Iterable[World], *, every: int = 1) -> Score:
     """A new learner for each world, read in one session of so many."""
     score = Score()
     for world in worlds:

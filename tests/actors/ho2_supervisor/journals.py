@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bench.lives import CONFIG, SESSION, at
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
@@ -14,6 +13,7 @@ from hobus.bus.messages.session import SessionConfig
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import SessionFact
+from tests.actors.ho2_supervisor.lives import CONFIG, SESSION, at
 
 LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)
 

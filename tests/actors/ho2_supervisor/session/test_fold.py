@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from bench.lives import FORWARD, LIMITS, MOVES, OPENING, Life
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, step, steps
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import SessionState
@@ -15,6 +14,7 @@ from hobus.bus.messages import session
 from hobus.bus.messages.ledger import Entry, WriteEntry
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.journal import recorded
+from tests.actors.ho2_supervisor.lives import FORWARD, LIMITS, MOVES, OPENING, Life
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 

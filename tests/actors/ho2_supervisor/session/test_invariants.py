@@ -6,13 +6,13 @@ The moves, the invariants and the folding stand in `lives.py`; here Hypothesis l
 from __future__ import annotations
 
 from itertools import permutations
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from bench.lives import FORWARD, MOVES, OPENING, Life, differences
 from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
 from hobus.actors.ho2_supervisor.session.state import resolve_run_config, state_bytes
@@ -29,6 +29,7 @@ from tests.actors.ho2_supervisor.journals import (
     running,
     step,
 )
+from tests.actors.ho2_supervisor.lives import FORWARD, MOVES, OPENING, Life, differences
 
 
 class Sessions(RuleBasedStateMachine):
@@ -63,6 +64,20 @@ class Sessions(RuleBasedStateMachine):
         """Whatever the journal: no id twice, and the same bytes from the whole of it and from each snapshot."""
         assert self.life.doubled() == []
         assert differences(self.life.entries, self.life.record) == []
+
+
+@pytest.mark.parametrize("count", [5, pytest.param(1000, marks=pytest.mark.slow)])
+def test_journals_made_at_random_fold_to_the_same_bytes(count: int) -> None:
+    """R11: no invariant breaks, no id is given twice, and each is read whole and from each of its snapshots."""
+    for seed in range(count):
+        dice = Random(seed)
+        life = Life(dice.choice)
+        names = [
+            *OPENING,
+            *(name for _ in range(60) for name in dice.choice(FORWARD) if name != "end" or dice.random() < 0.1),
+        ]
+        broken = [f"{name}: {wrong}" for name in names for wrong in life.move(name, astray=dice.random() < 0.05)]
+        assert [*broken, *life.doubled(), *differences(life.entries, life.record)] == [], seed
 
 
 @pytest.mark.parametrize("lives", [8, pytest.param(30, marks=pytest.mark.slow)])

@@ -8,13 +8,13 @@ import zlib
 
 import pytest
 
-from bench.lives import LIMITS, SESSION, Life, from_snapshot
 from hobus.actors.ho2_supervisor.session import journal, snapshot
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn, History
 from hobus.bus.messages.base import unpack
 from hobus.bus.record.journal import Recorded
 from tests.actors.ho2_supervisor.journals import at
+from tests.actors.ho2_supervisor.lives import LIMITS, SESSION, Life, from_snapshot
 
 TURN = ["request", "run", "complete"]
 

@@ -1,6 +1,6 @@
 """Lives of sessions: events of every kind, legal or not, drawn one after the other; what the reducer takes is journaled.
 
-`pick` chooses: Hypothesis in the tests, a seeded generator in `bench/journals.py`. After each event every invariant of
+`pick` chooses: Hypothesis, or a seeded generator. After each event every invariant of
 the state is checked; a journal is then folded again, whole and from each of its snapshots.
 """
 
