@@ -90,10 +90,6 @@ class Crew:
         self._tell = tell
         self._given = given
         self._is_closing = False
-        self._stand_ins: dict[str, str] = {}
-        """Door that is being started -> the only one, which is restarted as soon as the other one takes connections."""
-        self._restarted: dict[str, str] = {}
-        """That one -> the one that stands in for it until it is back."""
         self.is_rolling = False
         """The configuration is being changed: places come and go by that alone."""
 
@@ -132,32 +128,7 @@ class Crew:
         if is_at_odds(member, command):
             raise BusError("rejected", f"another command is already under way for {actor}: wait until it is done")
         _log.info("command_taken", member=actor, then=command.then, kill=command.kill)
-        if command.then == "start" and not command.kill and self._is_only_door(actor):
-            self._start_stand_in(actor)
-            return
         self.happened(actor, LeaveAsked(command.then, self._clock.now(), kill=command.kill))
-
-    def _is_only_door(self, actor: str) -> bool:
-        """It answers whoever waits, however long that takes, and nobody else would take a connection meanwhile."""
-        takes = [one.actor for one in self if one.role in FINISHES_BY_ITSELF and one.state in ("ready", "degraded")]
-        return takes == [actor] and self.has_room() and not self.is_rolling
-
-    def _start_stand_in(self, actor: str) -> None:
-        role = self.members[actor].role
-        number = max(number_of(one.actor) for one in self if one.role == role) + 1
-        if actor not in self._stand_ins.values():
-            self._stand_ins[f"{role}/{number}"] = actor
-            self.add(role, [f"{role}/{number}"])
-
-    def _stand_in(self, before: Member, member: Member) -> None:
-        """What the new state of a member means for a restart under way."""
-        is_over = member.state in ("ready", "degraded", "backoff", "failed", "stopped")
-        if is_over and (actor := self._stand_ins.pop(member.actor, "")):
-            self._restarted[actor] = member.actor
-            self.happened(actor, LeaveAsked("start", self._clock.now()))
-        is_back = before.state == "starting" and member.state in ("ready", "degraded")
-        if is_back and (extra := self._restarted.pop(member.actor, "")):
-            self.happened(extra, LeaveAsked("remove", self._clock.now()))
 
     def close(self) -> None:
         """No command is taken any more, and nobody waits to be started: the cluster stops."""
@@ -175,11 +146,6 @@ class Crew:
             raise BusError("rejected", fault)
         change = change_to(self.members.values(), role, count)
         _log.info("scale_asked", role=role, count=count, new=change.new, back=change.back, leaving=change.leaving)
-        for extra, actor in list(self._stand_ins.items()):
-            if extra.startswith(f"{role}/") and number_of(extra) <= count:  # it stays, and need not be waited for
-                del self._stand_ins[extra]
-                self.happened(actor, LeaveAsked("start", self._clock.now()))
-        self._restarted = {one: extra for one, extra in self._restarted.items() if number_of(extra) > count}
         self.add(role, change.new)
         for actor in change.back:
             self.happened(actor, LeaveAsked("start", self._clock.now()))
@@ -221,8 +187,6 @@ class Crew:
             self._carry_out(actor, effect)
         if not isinstance(event, Seen):
             self._write_soon(actor)
-        if member.state != before.state and not self._is_closing:
-            self._stand_in(before, member)
 
     def _say_changed(self, before: Member, member: Member, event: Happening) -> None:
         _log.info("state_changed", member=member.actor, was=before.state, now=member.state, note=member.note)

@@ -61,7 +61,7 @@ def slow_answer(address: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_nobody_is_refused_while_the_only_door_is_started_anew(cluster: Cluster, how: str) -> None:
-    """By a command: another door takes what comes, and goes again. After a death: who connects waits for the next."""
+    """Who connects waits in the system until a door is there."""
     cluster.up("--http", "127.0.0.1:0", settings={"launcher.finish_ms": 2000})
     address = cluster.home.bound(http=True)
     with asking(f"http://{address}") as seen, slow_answer(address):

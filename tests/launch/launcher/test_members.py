@@ -18,7 +18,7 @@ from hobus.bus.messages.control import Drain, PeerRow
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 from hobus.launch.launcher.members import Crew
-from hobus.launch.launcher.supervision import Exited, Member, Seen, plan
+from hobus.launch.launcher.supervision import Seen, plan
 
 CONFIG = shipped_snapshot().config.launcher.model_copy(update={"processes_max": 20})
 
@@ -137,44 +137,6 @@ async def test_a_scale_waits_its_turn_and_may_be_taken_back(tmp_path):
     asked = list(rig.asked)
     await rig.ready("ho1/1")
     assert rig.asked == asked
-
-
-def with_one_door(tmp_path):
-    """A crew of which only the door counts, which takes connections."""
-    rig = Rig(tmp_path)
-    rig.crew.members = {"http/1": Member(actor="http/1", role="http", state="ready", instance="http/1@a")}
-    rig.crew.children["http/1"] = SimpleNamespace(signal=lambda _: None, kill_group=lambda: None)
-    return rig
-
-
-async def test_the_only_door_is_restarted_behind_another_one(tmp_path):
-    """It goes on until that one takes connections, which goes again when the first one is back."""
-    rig = with_one_door(tmp_path)
-    rig.crew.take(LeaveCommand(actor="http/1", then="start"))
-    rig.crew.take(LeaveCommand(actor="http/1", then="start"))
-    assert rig.asked == ["http/2"] and rig.crew.members["http/1"].state == "ready"
-    await rig.ready("http/2")
-    assert rig.crew.members["http/1"].state == "draining" and rig.crew.members["http/2"].state == "ready"
-    rig.crew.happened("http/1", Exited("http/1@a", "exit 0", 1.0, 0.0))
-    assert rig.asked == ["http/2", "http/1"]
-    await rig.ready("http/1")
-    leaving = rig.crew.members["http/2"]
-    assert (leaving.state, leaving.then) == ("draining", "remove") and rig.crew.members["http/1"].state == "ready"
-
-
-async def test_a_door_that_stands_in_and_is_wanted_by_a_scale_stays(tmp_path):
-    """Nor does a killed door wait for another one."""
-    rig = with_one_door(tmp_path)
-    rig.crew.take(LeaveCommand(actor="http/1", then="start"))
-    rig.crew.take(ScaleCommand(role="http", count=2))
-    assert rig.crew.members["http/1"].state == "draining" and rig.asked == ["http/2"]
-    rig.crew.happened("http/1", Exited("http/1@a", "exit 0", 1.0, 0.0))
-    await rig.ready("http/2")
-    await rig.ready("http/1")
-    assert [member.state for member in rig.crew] == ["ready", "ready"]
-    killed = with_one_door(tmp_path)
-    killed.crew.take(LeaveCommand(actor="http/1", then="start", kill=True))
-    assert killed.crew.members["http/1"].state == "draining" and killed.asked == []
 
 
 async def test_a_scale_beyond_the_limit_is_refused_and_changes_nothing(tmp_path):
