@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from hobus.config.assets import AgentFile, approval_rules, needs_approval
 from hobus.config.limits import AGENT_DEPTH_MAX
-from hobus.config.parse import AGENT_ID
 from hobus.config.sections.tools import ToolsConfig
 
 TEXT = "text"
@@ -36,13 +34,11 @@ def description_of(agent: AgentFile) -> str:
 
 
 def call_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator[str]:
-    """Every fault of an agent's tools that are agents, or look like one."""
+    """Every fault of an agent's tools that are agents."""
     for agent_id, agent in agents.items():
         for name in agent.tools:
             path = f"agents/{agent_id}.json: tools: {name!r}"
             if name not in agents:
-                if re.fullmatch(AGENT_ID, name) and name not in tools.python_tools and "__" not in name:
-                    yield f"{path}: no agent and no Python tool of this configuration; there are agents {_told(agents)}"
                 continue
             if name in tools.python_tools:
                 yield f"{path} is an agent and one of tools.entry_points; rename one"
@@ -73,7 +69,3 @@ def _graph_faults(calls: Mapping[str, Sequence[str]]) -> Iterator[str]:
             told = " -> ".join(chain)
             yield f"agents/{agent_id}.json: tools: {told}: at most {AGENT_DEPTH_MAX} agents in a row; take a call away"
             return
-
-
-def _told(agents: Mapping[str, AgentFile]) -> str:
-    return ", ".join(agents) or "none"

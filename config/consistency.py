@@ -194,7 +194,7 @@ def _output_faults(schema: dict[str, Any] | None) -> Iterator[str]:
         # By name: its library costs 40 ms, and few agents have one.
         json_schema: Any = importlib.import_module("hobus.config.json_schema")
         if fault := json_schema.schema_fault(schema):
-            yield f"output_schema: {fault}"
+            yield f'output_schema: {fault}; write the JSON Schema of an object ("type": "object")'
 
 
 def _agent_faults(agent: AgentFile, config: AdminConfig, frameworks: Collection[str]) -> Iterator[str]:
@@ -221,7 +221,8 @@ def _named_model_faults(agent: AgentFile, gateway: GatewayConfig, contracts: Map
         choice = choose_model(gateway, agent, contracts.get(contract_id_of(agent, purpose)))
         fault = choice_fault(choice, agent, gateway) if choice.named_by in ("agent", "contract") else None
         if fault is not None and (choice.named_by == "agent" or fault.code == "FORBIDDEN"):
-            yield f"{'model' if choice.named_by == 'agent' else f'contracts.{purpose}'}: {fault.detail}"
+            mend = "; name another, or add it: hobus provider add" if fault.code.endswith("_NOT_FOUND") else ""
+            yield f"{'model' if choice.named_by == 'agent' else f'contracts.{purpose}'}: {fault.detail}{mend}"
             return
 
 

@@ -6,7 +6,8 @@ What only a machine can tell (is the command there, does the entry point load) i
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
@@ -23,6 +24,12 @@ _TARGET = re.compile(r"/[^\0]+\.py:[A-Za-z_][A-Za-z0-9_.]*")
 
 OWN_SOURCES = ("builtin", "python")
 """Where tools come from that are no server's."""
+
+BUILTIN_TOOLS = (
+    "budget_status", "cluster_status", "list_files", "list_frameworks", "list_packages", "list_specs", "list_tools",
+    "query_ledger", "read_file", "run_gates", "search", "session_cost", "show_config", "verify_ledger",
+)  # fmt: skip
+"""Tools of every cluster (actors/ho1_executor/tools/registry.py)."""
 
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _HEADER_VALUE = re.compile(r"[\t -~]*")
@@ -54,8 +61,8 @@ def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
         target = entry_of(entry)[1]
         if TOOL_ID.fullmatch(name) is None or SEPARATOR in name:
             yield (
-                f"tools.entry_points.{number}: a tool's name has 1 to 64 letters, digits, `-` and single `_`; "
-                "rename the entry point"
+                f"tools.entry_points: {name!r}: a tool's name has 1 to 64 letters, digits, `-` and single `_`; "
+                "rename it"
             )
         elif "=" in entry and _TARGET.fullmatch(target) is None:
             yield (
@@ -141,9 +148,24 @@ def _url_fault(url: str) -> str:
 
 
 def _agent_faults(tools: ToolsConfig, agents: Mapping[str, AgentFile]) -> Iterator[str]:
+    known = (*BUILTIN_TOOLS, *tools.python_tools, *agents)
     for agent_id, agent in agents.items():
         for tool in agent.tools:
+            path = f"agents/{agent_id}.json: tools: {tool!r}"
             server, separator, _ = tool.partition(SEPARATOR)
             if separator and server not in tools.mcp_servers:
-                known = ", ".join(tools.mcp_servers) or "none"
-                yield f"agents/{agent_id}.json: tools: {tool!r}: no MCP server {server!r}; configured: {known}"
+                there = ", ".join(tools.mcp_servers) or "none"
+                yield f"{path}: no MCP server {server!r}, there are {there}; add it to mcpServers, or name another"
+            elif not separator and tool not in known and tool != "*":
+                yield f"{path}: there is no such tool or agent; {_meant(tool, known)}"
+
+
+def _meant(name: str, known: Collection[str]) -> str:
+    """What to write in place of a name that is none: the nearest one, else any."""
+    by_word = {one.lower(): one for one in known}
+    near = get_close_matches(name.lower(), by_word, n=1)
+    return (
+        f"did you mean {by_word[near[0]]!r}?"
+        if near
+        else (f"name one of {', '.join(known)}, or list a function with @tool itself (in JSON: tools.entry_points)")
+    )

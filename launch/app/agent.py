@@ -65,7 +65,7 @@ class Agent(Generic[T]):
             raise _invalid(f"the name {self.name!r}: a letter, then letters, digits and `_`, 64 at most")
         if (SHIPPED_ROOT / "agents" / f"{self.agent_id}.json").is_file():
             raise _invalid(f"the name {self.name!r}: hobus has an agent {self.agent_id} of its own; choose another")
-        for one in self._functions:
+        for one in self.functions:
             entry_of_function(one)
         names = [_name_of(one) for one in self.tools]
         if doubled := {name for name in names if names.count(name) > 1}:
@@ -86,14 +86,12 @@ class Agent(Generic[T]):
         return self.name.upper()
 
     def to_files(self) -> dict[str, dict[str, Any]]:
-        """Documents by their paths in a home's `config/`, which make this agent there. Raises RequestError, OSError."""
-        said = self.instructions
-        text = said.read_text(encoding="utf-8") if isinstance(said, Path) else inspect.cleandoc(said)
+        """Documents by their paths in a home's `config/`, which make this agent there. Raises RequestError."""
         names = [_name_of(one) for one in self.tools]
         agent: dict[str, Any] = {
             "agent_id": self.agent_id, "agent_class": "RESIDENT", "framework_id": "FMWK-107", "tier": "hot",
-            "system_prompt": text, "attention": [], "tools": names, "budget": dict(self.budget), "memory": self.memory,
-            "permissions": {"tools": names, "providers": ["*"], "models": ["*"], "paths": []},
+            "system_prompt": self._prompt(), "attention": [], "tools": names, "budget": dict(self.budget),
+            "memory": self.memory, "permissions": {"tools": names, "providers": ["*"], "models": ["*"], "paths": []},
         }  # fmt: skip
         if (schema := self._schema()) is not None:
             agent["output_schema"] = schema
@@ -106,7 +104,7 @@ class Agent(Generic[T]):
             instance = vendor_instance(self._vendor, shipped["concurrency_max"])
             settings["gateway"] = {"providers": {self._vendor: instance}}
         settings["tools"] = {
-            "entry_points": list(dict.fromkeys(map(entry_of_function, self._functions))),
+            "entry_points": list(dict.fromkeys(map(entry_of_function, self.functions))),
             "approval": [
                 f"{name} if {self._rules[name].__name__}" if name in self._rules else name
                 for name in map(_name_of, self.approval)
@@ -132,8 +130,8 @@ class Agent(Generic[T]):
         return {name: rule for name, rule in given if rule is not True}
 
     @property
-    def _functions(self) -> list[Callable[..., Any]]:
-        """Those that tool processes import."""
+    def functions(self) -> list[Callable[..., Any]]:
+        """Those that tool processes import: its tools, and rules of its approvals."""
         given = (*self.tools, *self.approval, *self._rules.values())
         return [one for one in given if not isinstance(one, str | Agent)]
 
@@ -142,6 +140,19 @@ class Agent(Generic[T]):
         """Of `openai:MODEL`; empty: the model is one of the cluster's own providers."""
         vendor, separator, _ = (self.model or "").partition(":")
         return vendor if separator and vendor in ADDRESSES else ""
+
+    def _prompt(self) -> str:
+        """Its instructions. Raises RequestError where their file cannot be read, which says where it was looked for."""
+        if isinstance(self.instructions, str):
+            return inspect.cleandoc(self.instructions)
+        file = self.instructions.absolute()
+        try:
+            return file.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            why = f"{file} is not UTF-8 ({error.reason}); save it as that"
+        except OSError as error:
+            why = f"{file} cannot be read ({error.strerror}); write it, or name another"
+        raise _invalid(f"{self.written_at}: {self.name}: instructions: {why}")
 
     def _schema(self) -> dict[str, Any] | None:
         """What its answers keep. Raises RequestError for an output that no object is."""
@@ -154,6 +165,8 @@ def entry_of_function(function: Callable[..., Any]) -> str:
     Raises RequestError for one that is no tool, or that another process cannot import.
     """
     name = getattr(function, "__qualname__", repr(function))
+    if "<lambda>" in name:
+        raise _invalid("a lambda has no name by which a tool process finds it; write a `def` with @tool in its place")
     if not callable(function) or not hasattr(function, MARK):
         raise _invalid(f"{name} is no tool; write @tool above its `def`")
     file = inspect.unwrap(function).__code__.co_filename
@@ -191,6 +204,8 @@ def _kind_fault(given: Any) -> str:
         not callable(one) and one is not True for one in given.approval.values()
     ):
         return "approval: tool -> a function with @tool, or True"
+    if not isinstance(given.budget, Mapping) or not all(isinstance(one, str) for one in given.budget.values()):
+        return "budget: purpose -> the name of a setting of section `budget`, such as session_token_limit"
     return "" if isinstance(given.model, str | None) else "model: a text"
 
 

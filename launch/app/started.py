@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NoReturn, Self
 
 from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, module_of, place_of
-from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.bus.errors import ConfigError
 from hobus.bus.tool import IMPORTING, entry_of
 from hobus.config.files import ADMIN_CONFIG
@@ -26,6 +25,7 @@ from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
+from hobus.launch.launcher.tool_check import OR_REMOVED
 from hobus.launch.launcher.up_already import begun
 from hobus.launch.sessions.client_errors import HobusError
 
@@ -66,31 +66,53 @@ def _no_exit() -> Generator[None]:
 
 def take_in(home: Home, agents: Sequence[Agent], app: Path) -> None:
     """The agents of this file are in the home's `config/`; where they cannot be, it stays. Raises CommandError."""
+    with taken_in(home, agents, app) as changed:
+        if changed:
+            make_plan(home, StartOptions(), binds=False)
+
+
+@contextmanager
+def taken_in(home: Home, agents: Sequence[Agent], app: Path | None = None) -> Generator[list[str]]:
+    """What the home's `config/` had to change for these agents; after a fault in here it is as it was before.
+
+    Raises CommandError: with a configuration's faults as those of the Agents that they come from.
+    """
     try:
         files = [home.config / ADMIN_CONFIG, home.config / _PROGRAMS, *home.config.glob("agents/*.json")]
         before = {file: file.read_bytes() for file in files if file.is_file()}
-        changed = write_files(home, agents, app.resolve())
-        try:
-            if changed:
-                make_plan(home, StartOptions(), binds=False)
-        except ConfigError as error:
-            for file in (home.config / name for name in changed):
-                file.write_bytes(before[file]) if file in before else file.unlink()
-            faults = "\n".join(
-                f"- {one.removeprefix(f'{home.config}/')}" for one in error.facts.get("faults", (error.detail,))
-            )
-            raise UsageFault(f"{app} cannot be taken in:\n{faults}") from None
-    except FileNotFoundError as error:
-        raise UsageFault(
-            f"{app}: there is no file of instructions {error.filename}; write it, or name another"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UsageFault(f"{app}: its instructions are not UTF-8 ({error.reason}); save their file as that") from None
+        changed = write_files(home, agents, app and app.resolve())
     except OSError as error:
-        raise of_os_error(error, doing=f"the agents of {app} cannot be taken into {home.config}") from error
+        raise of_os_error(error, doing=f"the agents cannot be taken into {home.config}") from error
+    try:
+        yield changed
+    except BaseException as error:
+        for file in (home.config / name for name in changed):
+            file.write_bytes(before[file]) if file in before else file.unlink(missing_ok=True)
+        if not isinstance(error, ConfigError):
+            raise
+        faults = "\n".join(f"- {_as_written(one, home, agents)}" for one in error.facts.get("faults", (error.detail,)))
+        raise UsageFault(f"{app or 'these agents'} cannot be taken in:\n{faults}") from None
 
 
-_STARTING = ".starting"
+_PARAMETERS = {"agent_id": "name", "system_prompt": "instructions", "output_schema": "output"}
+"""Field of an agent's file -> what it is compiled from, where that has another name."""
+
+
+def _as_written(fault: str, home: Home, agents: Sequence[Agent]) -> str:
+    """A fault of a compiled field, as one of the parameter of an Agent, with its file and line; others as they are."""
+    place, _, said = fault.removeprefix(f"{home.config}/").partition(": ")
+    field, _, why = said.partition(": ")
+    for one in agents:
+        if place == f"agents/{one.agent_id}.json":
+            name, dot, below = field.partition(".")
+            return f"{one.written_at}: {one.name}: {_PARAMETERS.get(name, name)}{dot}{below}: {why}"
+        tool, _, why_not = why.partition(": ")
+        if (place, field) == (ADMIN_CONFIG, _ENTRY_POINTS) and tool in [repr(each.__name__) for each in one.functions]:
+            return f"{one.written_at}: {one.name}: tools: {tool}: {why_not.removesuffix(OR_REMOVED)}"
+    return fault
+
+
+_STARTING, _ENTRY_POINTS = ".starting", "tools.entry_points"
 _PROGRAMS = ".programs.json"
 """In `config/`, hidden, so that it is no governed file: what was written for each program, to be taken back."""
 
@@ -100,10 +122,10 @@ def write_files(home: Home, agents: Sequence[Agent], program: Path | None = None
 
     What this program had there before, and has no more, is taken away.
     """
-    if not any(_changed_files(home, agents, program)):
+    if not any(changed_files(home, agents, program)):
         return []
     with own_config.alone(home):
-        changed, gone = _changed_files(home, agents, program)
+        changed, gone = changed_files(home, agents, program)
         (home.config / "agents").mkdir(exist_ok=True)
         for name, document in changed.items():
             own_config.put(home.config / name, document)
@@ -137,15 +159,12 @@ class OwnCluster:
     def _begin(self, agents: Sequence[Agent], app: Path | None) -> None:
         with own_config.alone(self.home, _STARTING):  # who comes second joins
             if holder(self.home) is None:
-                if app is None:
-                    write_files(self.home, agents)
-                else:
-                    take_in(self.home, agents, app)
-                self._is_ours = self._start()
+                with taken_in(self.home, agents, app):
+                    self._is_ours = self._start()
         if self._is_ours:
             return
         begun(self.home)
-        if changed := _changed_files(self.home, agents)[0]:
+        if changed := changed_files(self.home, agents)[0]:
             raise CommandError(
                 f"the cluster in {self.home.root} runs with another {', '.join(changed)} than these agents",
                 hint=f"{next_command('down', self.home.root)} first, or leave these agents out",
@@ -157,6 +176,7 @@ class OwnCluster:
             code = start_detached(self.home, StartOptions(), wait=True, quiet=True, ends_with_us=True)
         except CommandError as error:
             if error.exit_code != exit_codes.REFUSED or holder(self.home) is None:
+                make_plan(self.home, StartOptions(), binds=False)  # its faults one by one, if it has any
                 raise
             return False
         if code != exit_codes.OK:
@@ -189,7 +209,10 @@ def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
     wanted = dict[str, dict[str, Any]]()
     made_at, entries, approval, providers = dict[str, str](), dict[str, str](), list[str](), dict[str, Any]()
     for agent in agents:
-        files = agent.to_files()
+        try:
+            files = agent.to_files()
+        except HobusError as fault:
+            raise UsageFault(fault.message) from None
         of_all = files.pop(ADMIN_CONFIG)
         own, providers = of_all["tools"], of_all.get("gateway", {}).get("providers", {}) | providers
         if agent.agent_id in made_at:
@@ -207,13 +230,11 @@ def documents(agents: Sequence[Agent]) -> dict[str, dict[str, Any]]:
         for one in agent.tools:
             if isinstance(one, Agent) and one.agent_id not in names:
                 raise UsageFault(f"{agent.written_at}: {agent.name}: tools: {one.name}: {_LEFT_OUT}")
-            if isinstance(one, str) and one not in (*names, *BUILTIN) and one.upper() in names:
-                raise UsageFault(f"{agent.written_at}: {agent.name}: tools: {one} is an agent; write {one.upper()}")
     settings = {"host": {"agent_id": names[0]}, "tools": tools, "agents": names, "providers": providers}
     return wanted | {ADMIN_CONFIG: settings}
 
 
-def _changed_files(
+def changed_files(
     home: Home, agents: Sequence[Agent], program: Path | None = None
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Documents by their paths in the home's `config/` that differ from what is there, and paths that are to go.

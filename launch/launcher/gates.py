@@ -18,11 +18,13 @@ from hobus.config.assets import GateId
 from hobus.config.files import SHIPPED_ROOT
 from hobus.config.gates.finding import TITLES, Finding, failed, lines
 from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
+from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.home import Home, holder, home_of
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, next_command
 from hobus.launch.console.output import counted
+from hobus.launch.launcher import inherited
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, look_at, make_plan
 
@@ -89,7 +91,21 @@ def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, r
     view = look_at(home, options, given)
     otherwise = f"nothing was changed, the cluster goes on under {running[:19]}" if running else _NOT_STARTED
     plan = _plan_of(home, options, view, binds=not running, otherwise=otherwise)
-    return replace(plan, warnings=tuple(demand(home, view, otherwise=otherwise)))
+    warnings = demand(home, view, otherwise=otherwise)
+    if not running:  # else the processes have what their start was given
+        warnings += _without_key(plan.snapshot, inherited.for_role("gateway", plan.snapshot.config, given))
+    return replace(plan, warnings=tuple(warnings))
+
+
+def _without_key(snapshot: Snapshot, given: Mapping[str, str]) -> list[str]:
+    """Of each provider that an agent is answered by: that its key stands in a variable that is not there."""
+    named = {snapshot.model_for(one, "synthesize").provider for one in snapshot.agents.values()}
+    keys = {name: str(getattr(snapshot.config.gateway.providers[name], "key", None)) for name in sorted(named)}
+    return [
+        f"provider {name} cannot be used: the environment variable {key[4:]} is not set; set it before this command"
+        for name, key in keys.items()
+        if key.startswith("env:") and key[4:] not in given
+    ]
 
 
 def _plan_of(

@@ -30,13 +30,14 @@ from hobus.launch.launcher.inherited import for_tools
 
 _MODULE = "hobus.actors.ho1_executor.tools.entry_points"
 _ENDED = "importing its package ended the process that did it; take out of the package what exits when it is imported"
+OR_REMOVED = ", or remove it here"
 _EXTRA = "pip install 'hobus[mcp]'"
 
 
 def unloadable(config: AdminConfig, given: Mapping[str, str]) -> list[str]:
     """A fault for every entry point that is no tool, with its fix; what cannot be a name has one of its own."""
     return [
-        f"tools.entry_points: {name!r}: {fault}, or remove it here"
+        f"tools.entry_points: {name!r}: {fault}{OR_REMOVED}"
         for name, fault in entry_point_faults(config, given).items()
         if fault and TOOL_ID.fullmatch(name) is not None and SEPARATOR not in name
     ]

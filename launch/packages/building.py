@@ -47,10 +47,13 @@ class BuiltPackage(NamedTuple):
     """Names below the directory that begin with a dot; a directory's ends with a slash."""
 
 
-def build(home: Home, source: Path, key_file: Path, target: Path | None) -> BuiltPackage:
+def build(
+    home: Home, source: Path, key_file: Path, target: Path | None, *, settings: Path | None = None
+) -> BuiltPackage:
     """The package below `source`, signed with this key, lies in a new file; `source` stays as it is.
 
-    It is judged as it would be in this home, beside what is installed there. Raises CommandError: there is no file.
+    It is judged as in this home, with these settings if any, beside what is installed there. Raises CommandError: there
+    is no file.
     """
     manifest, contents, hidden = drafted(source)
     bundle = Bundle(manifest, signed(manifest, key_file).to_bytes(), contents)
@@ -58,7 +61,7 @@ def build(home: Home, source: Path, key_file: Path, target: Path | None) -> Buil
     # Whoever gets it reads it by the same rules.
     incoming = checked_bundle(str(source), data, mend="mend the draft, then build it again")
     package = incoming.package
-    _demand_passed(home, incoming)
+    _demand_passed(home, incoming, settings or settings_of(home))
     path = target or Path(f"{package.package_id}-{package.version}{SUFFIX}")
     _write_new(path, data)
     return BuiltPackage(path, incoming, len(data), hidden)
@@ -176,12 +179,11 @@ def _unreadable(error: OSError) -> str:
     return f"{error.filename}: cannot be read: {error.strerror}"
 
 
-def _demand_passed(home: Home, incoming: Incoming) -> None:
+def _demand_passed(home: Home, incoming: Incoming, given: Path | None) -> None:
     """Raises PackageRefused for a package that no home like this one would take."""
     package_id = incoming.package.package_id
     there = layers_of(home)
     others = [path for path in there.packages if package_of(path) != package_id]
-    given = settings_of(home)
     with tempfile.TemporaryDirectory(prefix="hobus-package-") as directory:
         staged = Path(directory, "package")
         write_tree(staged, incoming.files)

@@ -19,7 +19,7 @@ from hobus.bus.sim.world import World
 from hobus.config.gates.run import look
 from hobus.config.snapshot import frozen
 from hobus.launch.app.agent import Agent
-from hobus.launch.app.started import write_files
+from hobus.launch.app.started import taken_in
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
@@ -44,8 +44,7 @@ class SimulatedScriptedCluster(ScriptedCluster):
     _cluster: SimulatedCluster | None = None
 
     def _open(self, home: Home, agents: Sequence[Agent]) -> None:
-        with as_hobus_errors():
-            write_files(home, agents)
+        with as_hobus_errors(), taken_in(home, agents):
             snapshot = frozen(look(layers_of(home)).reading)
             try:
                 own = {name: load(entry) for name, entry in snapshot.config.tools.python_tools.items()}

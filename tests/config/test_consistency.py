@@ -179,7 +179,7 @@ def test_contract_for_an_unknown_provider_is_a_fault() -> None:
 
 def test_agent_tool_that_is_not_permitted_is_a_fault() -> None:
     """Offering a tool needs the permission to use it."""
-    (fault,) = faults(agent=admin(tools=["list_packages", "format_disk"]))
+    _, fault = faults(agent=admin(tools=["list_packages", "format_disk"]))  # nor is there such a tool
     assert fault == "agents/ADMIN.json: tools: 'format_disk' is not permitted; add it to permissions.tools or remove it"
 
 

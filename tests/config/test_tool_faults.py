@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
 from hobus.config.parse import checked
 from hobus.config.schema import AdminConfig
 from hobus.config.snapshot import load_snapshot
-from hobus.config.tool_faults import tool_faults
+from hobus.config.tool_faults import BUILTIN_TOOLS, tool_faults
 
 SNAPSHOT = load_snapshot()
 STDIO = {
@@ -82,10 +83,32 @@ def test_each_fault_of_a_server_names_its_place_and_no_value(servers, part):
 def test_names_of_entry_points_are_names_of_tools(names):
     """Each once, none that looks like a server's tool."""
     (fault,) = faults({}, names)
-    assert "tools.entry_points." in fault
+    assert fault.startswith("tools.entry_points")
 
 
 def test_an_agent_names_only_tools_of_servers_that_are_there():
     """A server that was taken out, or misspelt."""
     (fault,) = faults({"files": STDIO}, (), ("fils__read",))
-    assert "no MCP server 'fils'; configured: files" in fault
+    assert "no MCP server 'fils', there are files; add it" in fault
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("wether", "did you mean 'weather'?"),
+        ("WEATHER", "did you mean 'weather'?"),
+        ("search_", "did you mean 'search'?"),
+        ("admin", "did you mean 'ADMIN'?"),
+        ("THREE", "name one of budget_status, "),
+    ],
+)
+def test_a_misspelt_tool_is_told_with_the_nearest_name(named: str, said: str):
+    """Built-in tools, functions and agents are known by their names; a wildcard names none."""
+    names = ("weather",)
+    (fault,) = faults({}, names, (named, "weather", "list_tools", "*"))
+    assert fault.startswith(f"agents/ADMIN.json: tools: {named!r}: there is no such tool or agent; {said}")
+
+
+def test_the_built_in_tools_are_those_that_the_configuration_knows():
+    """One list for who checks names, one registry for who runs them."""
+    assert tuple(BUILTIN) == BUILTIN_TOOLS

@@ -88,6 +88,7 @@ def test_a_fault_of_the_file_is_told_with_its_place(tmp_path: Path) -> None:
     with run(tmp_path, broken) as program:
         _out, err = program.communicate(timeout=120)
     assert program.returncode == 1 and "nothing says what it does; give it a docstring" in err
+    assert re.search(r"/app\.py:\d+: clerk: tools: 'weather': /.*/app\.py:\d+: nothing says", err), err
     assert not list((tmp_path / "tmp").iterdir()) and not lives_in(tmp_path)
 
 

@@ -128,7 +128,7 @@ def load(entry: str) -> ToolDefinition:
     """The tool of one of `tools.entry_points`. Raises BadEntryPoint, whatever its package does."""
     name = entry_of(entry)[0]
     if name in BUILTIN:
-        raise BadEntryPoint("a built-in tool has this name; rename the entry point")
+        raise BadEntryPoint("a built-in tool has this name; rename yours")
     function = _function_of(entry)
     try:
         return definition_of(name, function)
@@ -279,16 +279,19 @@ def _line(error: BaseException) -> str:
     return "".join(char if char.isprintable() and char.isascii() else "?" for char in first[:160])
 
 
-_OURS = f"{Path(__file__).parents[3]}{os.sep}"
+_OTHERS = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[3], Path(os.__file__).parent))
+"""Hobus, and the standard library, below which installed packages may lie."""
+_INSTALLED = f"{os.sep}site-packages{os.sep}"
 
 
 def place_of(error: BaseException) -> str:
-    """`, file:line` of the package's own code in which it was raised; empty where there is none."""
+    """`, file:line` of the code in which it was raised, if it can be of a file that is no installed package's."""
     if isinstance(error, SyntaxError) and error.filename:
         return f", {error.filename}:{error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_file()]
-    own = [one for one in frames if "importlib" not in one.filename and not one.filename.startswith(_OURS)]
-    return f", {own[-1].filename}:{own[-1].lineno}" if own else ""
+    own = [one for one in frames if _INSTALLED not in one.filename and not one.filename.startswith(_OTHERS)]
+    found = own or [one for one in frames if _INSTALLED in one.filename and not one.filename.startswith(_OTHERS[0])]
+    return f", {found[-1].filename}:{found[-1].lineno}" if found else ""
 
 
 def main() -> None:

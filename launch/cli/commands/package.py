@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.packaged import draft
-from hobus.launch.app.started import agents_in
+from hobus.launch.app.started import agents_in, changed_files
 from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cli.commands.package_change import agents_of, changed, say_findings
 from hobus.launch.cli.commands.package_trust import DEV, trust_
@@ -18,6 +19,7 @@ from hobus.launch.cluster.home import Home
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command, next_here
 from hobus.launch.console.output import (
+    as_json,
     counted,
     in_one_line,
     note,
@@ -75,15 +77,18 @@ def build(  # noqa: PLR0913 - one per option
 
     DIR/packages/PKG-…/manifest.json is a draft: its list of files and their hashes are made here. The package is
     judged by the gates as it would be in this home, beside what is installed there. Of APP, a Python file, the agents
-    are brought, and not their tools: which ones a home needs is said.
+    are brought, and not their tools and providers: which ones a home needs before is said.
     """
     with tempfile.TemporaryDirectory() as directory:
-        needs = ""
+        needs, settings = "", None
         if source.suffix == ".py":
             root = Path(directory, source.name)
-            needs = draft(root, source, agents_in(source), version=version, framework_id=framework)
+            needs = draft(root, source, agents := agents_in(source), version=version, framework_id=framework)
             source = root
-        made = building.build(home, source, key_file, output)
+            if (changed := changed_files(home, agents)[0].get(ADMIN_CONFIG)) is not None:
+                settings = Path(directory, ADMIN_CONFIG)
+                settings.write_text(as_json(changed), encoding="utf-8")
+        made = building.build(home, source, key_file, output, settings=settings)
     manifest = made.incoming.package
     key = made.incoming.signature.public_key
     files = sorted(made.incoming.bundle.files)
@@ -100,7 +105,7 @@ def build(  # noqa: PLR0913 - one per option
         if made.left_out:
             say(f"left out, since its name begins with a dot: {', '.join(map(in_one_line, made.left_out))}")
         if needs:
-            say_prose("", f"it brings no code: where it is installed, admin_config.json needs {needs}")
+            say_prose("", f"it brings no code: where it is to be installed, admin_config.json needs {needs}")
         say(f"signed by {document['fingerprint']}; look at it: {next_here(f'package inspect {made.path}')}")
 
     return Output(document, show)

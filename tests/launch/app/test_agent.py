@@ -54,6 +54,13 @@ def nested() -> Any:
     return inner
 
 
+def in_a_cell() -> Any:
+    """A tool that stands in no file, as in a notebook."""
+    made: dict[str, Any] = {"tool": tool}
+    exec("@tool\ndef in_a_cell(): pass", made)  # noqa: S102 - as a notebook does
+    return made["in_a_cell"]
+
+
 def test_it_compiles_to_the_files_of_a_home(tmp_path: Path) -> None:
     """Which are judged as any other's; its tool is imported by its file."""
     (tmp_path / "prompt.md").write_text("Be brief.\n")
@@ -165,7 +172,11 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
         ({"model": 4}, "model: a text"),
         ({"tools": [plain]}, "plain is no tool; write @tool"),
         ({"tools": [nested()]}, "move it to the top of"),
-        ({"tools": [tool(eval("lambda city: city"))]}, "stands in no file"),  # noqa: S307 - as a notebook's cell
+        ({"tools": [tool(lambda city: city)]}, "a lambda has no name .*; write a `def` with @tool in its place"),
+        ({"tools": [lambda city: city]}, "a lambda has no name "),
+        ({"tools": [in_a_cell()]}, "in_a_cell stands in no file"),
+        ({"budget": 5}, "budget: purpose -> the name of a setting"),
+        ({"budget": {"session": 500}}, "budget: purpose -> the name of a setting"),
         ({"tools": [weather, weather]}, "weather is named twice"),
         ({"tools": [], "approval": [weather]}, "add it to tools"),
         ({"tools": [weather], "approval": {"weather": "is_far"}}, "tool -> a function"),

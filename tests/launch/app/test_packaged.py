@@ -25,7 +25,7 @@ cook = Agent("cook", "Be kind.")
 def test_a_package_of_a_program_is_built_and_installed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a framework and a spec of its own; what it cannot bring is said by its maker and to who looks at it."""
+    """With a framework and a spec of its own; what it cannot bring is said, and a home has it before."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "packaged_app", raising=False)
     Path("packaged_app.py").write_text(APP)
@@ -33,8 +33,9 @@ def test_a_package_of_a_program_is_built_and_installed(
     [clerk, _] = agents_in(Path("packaged_app.py"))
     openai = json.dumps(clerk.to_files()["admin_config.json"]["gateway"]["providers"]["openai"])
     here, home = (["--home", str(tmp_path / name)] for name in ("home", "other"))
-    for one in (here, home):
-        assert cli.run([*one, "config", "set", "gateway.providers.openai", openai]) == exit_codes.OK
+    assert cli.run([*home, "config", "set", "gateway.providers.openai", openai]) == exit_codes.OK
+    entry = json.dumps([f"weather = {tmp_path}/packaged_app.py:weather"])
+    assert cli.run([*home, "config", "set", "tools.entry_points", entry]) == exit_codes.OK
     build = [*here, "package", "build", "packaged_app.py", "--key", "my.key"]
     assert cli.run([*build, "--version", "1.2.0", "--framework", "FMWK-321"]) == exit_codes.OK
     said = capsys.readouterr().out
@@ -64,7 +65,7 @@ def test_what_no_package_is_is_told(
     """By the gates that judge every package; and there is no file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "packaged_app", raising=False)
-    Path("packaged_app.py").write_text(APP.replace(', model="openai:gpt-5"', ""))
+    Path("packaged_app.py").write_text(APP)
     assert cli.run(["package", "key", "my.key"]) == exit_codes.OK
     assert cli.run(["package", "build", "packaged_app.py", "--key", "my.key", *words]) == exit_codes.INTEGRITY
     assert said in capsys.readouterr().err

@@ -27,10 +27,6 @@ from tests.launch.app.test_agent import weather
         ("from hobus import Agent\na = Agent('a', 'x')\nb = Agent('A', 'y')", r"A \(.*\.py:2, .*\.py:3\)"),
         ("from hobus import Agent\n\n\na = Agent('admin', 'x')", r"has an agent ADMIN.*\.py:4$"),
         (
-            "from hobus import Agent\na = Agent('a', 'x')\nb = Agent('b', 'y', tools=['a'])",
-            r"\.py:3: b: tools: a is an agent; write A",
-        ),
-        (
             "from hobus import Agent\nb = Agent('b', 'y', tools=[Agent('a', 'x')])",
             r"\.py:2: b: tools: a: an agent that is none of this cluster's; add it to agents",
         ),
@@ -90,6 +86,9 @@ def {tool}(city: str) -> str:
 """
 
 
+JUST = "from hobus import Agent\n\ncook = Agent('cook', 'Hi.', {})\n"
+
+
 def taken(home: Home, app: Path, text: str) -> None:
     """The file with this text, as a fresh process takes it in."""
     app.write_text(text)
@@ -119,19 +118,33 @@ def test_what_a_program_no_longer_has_goes_and_what_others_have_stays(tmp_path: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (TOOL.format(tool="list_tools", agent="cook", said="'Hi.'"), "a built-in tool has this name"),
+        (TOOL.format(tool="list_tools", agent="cook", said="'Hi.'"), r"\.py:7: cook: .*a built-in tool"),
         (
             TOOL.format(tool="other", agent="cook", said="'Hi.'").replace(": str)", ")"),
-            r"\.py:3: parameter city has no",
+            r"\.py:7: cook: tools: 'other': .*\.py:3: parameter city has no annotation; add one, or pass parameters=$",
         ),
         (TOOL.format(tool="other", agent="cook", said="'Hi.'").replace("@tool", "@tool(timeout=0)"), r"\.py:3: its"),
         (
             TOOL.format(tool="other", agent="cook", said="'Hi.'").replace("s=[other]", "s=[other, 'x__*']", 1),
-            "no MCP server",
+            r"\.py:7: cook: tools: 'x__\*': no MCP server 'x'",
         ),
-        (TOOL.format(tool="other", agent="cook", said="' '"), r"agents/COOK\.json: system_prompt: is blank"),
-        (TOOL.format(tool="other", agent="cook", said="Path('nothere.md')"), r"no file of instructions nothere\.md"),
-        (TOOL.format(tool="other", agent="cook", said=f"Path({sys.executable!r})"), "are not UTF-8"),
+        (
+            TOOL.format(tool="other", agent="cook", said="'Hi.'").replace("s=[other]", "s=[other, 'othr']", 1),
+            r"\.py:7: cook: tools: 'othr': there is no such tool or agent; did you mean 'other'\?",
+        ),
+        (TOOL.format(tool="a__b", agent="cook", said="'Hi.'"), r"\.py:7: cook: tools: 'a__b': a tool's name has"),
+        (JUST.format("model='nix/da'"), r"\.py:3: cook: model: no provider 'nix' .*or add it: hobus provider add"),
+        (JUST.format("output={'type': 'objekt'}"), r"\.py:3: cook: output: does not describe an object; write "),
+        (JUST.format("budget={'session': 'nix'}"), r"\.py:3: cook: budget\.session: no setting budget\.nix; name one"),
+        (JUST.format("tools=['cook']"), r"\.py:3: cook: tools: 'cook': there is .*did you mean 'COOK'\?"),
+        (JUST.format("tools=['COOK']"), r"\.py:3: cook: tools: a circle of agents, COOK -> COOK; take one"),
+        (JUST.format("memory='no'"), r"\.py:3: cook: memory: is text; write true or false"),
+        (TOOL.format(tool="other", agent="cook", said="' '"), r"\.py:7: cook: instructions: is blank"),
+        (
+            TOOL.format(tool="other", agent="cook", said="Path('nothere.md')"),
+            r"\.py:7: cook: instructions: /.*/nothere\.md cannot be read",
+        ),
+        (TOOL.format(tool="other", agent="cook", said=f"Path({sys.executable!r})"), "is not UTF-8"),
     ],
 )
 def test_where_a_file_cannot_be_taken_in_the_home_is_as_it_was(tmp_path: Path, text: str, said: str) -> None:

@@ -146,7 +146,7 @@ TOOLS: dict[str, tuple[str | None, str]] = {
     "empty": ("\n", "has no attribute 'f'"),
     "exits": ("import os; os._exit(3)\n", "importing its package ended the process"),
     "twice": ("\n", "several packages have it (p_again, p_twice); uninstall all but one"),
-    "list_tools": ("\n", "a built-in tool has this name; rename the entry point"),
+    "list_tools": ("\n", "a built-in tool has this name; rename yours"),
 }
 
 
@@ -182,7 +182,7 @@ def test_faults_of_tools_are_told_once_the_files_that_name_them_are_sound(tmp_pa
     tools = {"tools": {"entry_points": ["missing", "a b"]}}
     steps = (
         (tools | {"ho2": {"sessions_mx": 1}}, [f"{own}: ho2.sessions_mx: unknown key"]),
-        (tools, ["tools.entry_points.1: a tool's name has", "'missing': no installed package"]),
+        (tools, ["a tool's name has", "'missing': no installed package"]),
     )
     for written, says in steps:
         own.write_text(json.dumps(written))

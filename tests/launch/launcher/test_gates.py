@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hobus.bus.errors import ConfigError
+from hobus.launch.app.agent import Agent
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
@@ -50,6 +51,17 @@ def test_warnings_are_told_at_each_start_and_what_is_mended_is_found_mended(home
     assert refused.value.exit_code == exit_codes.INTEGRITY and refused.value.code == "gate_failed"
     package(home.config)
     assert start(home) == said
+
+
+def test_a_key_that_is_not_set_is_told_at_the_start(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a provider that an agent is answered by; before the first question."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for name, document in Agent("clerk", "Hi.", model="openai:big").to_files().items():
+        write(home.config, name, json.dumps(document))
+    said = "provider openai cannot be used: the environment variable OPENAI_API_KEY is not set; set it before"
+    assert [one for one in start(home) if one.startswith(said)]
+    monkeypatch.setenv("OPENAI_API_KEY", "sk")
+    assert not [one for one in start(home) if "OPENAI_API_KEY" in one]
 
 
 def test_a_configuration_that_does_not_load_is_refused_for_all_of_it(home: Home) -> None:
