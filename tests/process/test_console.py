@@ -13,7 +13,7 @@ import httpx2
 import psutil
 import pytest
 
-from bench.cluster import Cluster, begun, family_in
+from bench.cluster import Cluster, begun, eventually, family_in
 from hobus.launch.console import exit_codes
 
 pytestmark = pytest.mark.process
@@ -85,7 +85,7 @@ def test_the_cluster_is_shown_and_told_and_may_go_and_come_under_the_page(cluste
     assert cluster("ask", "what packages are installed?").code == exit_codes.OK
     assert cluster("down").code == exit_codes.OK
     assert "No cluster runs here" in console.client.get("/").text
-    assert len(console.client.get("/sessions.json").json()["sessions"]) == 1
+    eventually(lambda: len(console.client.get("/sessions.json").json()["sessions"]) == 1)  # a second's page is shared
     cluster.up()
     assert "broker/1" in console.client.get("/").text
     assert console.end() == exit_codes.OK
