@@ -19,6 +19,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,17 +31,21 @@ _FRESH = frozenset({"chat", "console", "demo", "dev", "drill", "simulate", "up",
 
 
 class CommandForge:
-    """The process that forks commands, as who asks for them holds it."""
+    """The process that forks commands, as who asks for them holds it.
+
+    It is no child of this process: tests play a launcher, which ends every child that it did not start, and count theirs.
+    """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="hobus-commands-")
         self._path = str(Path(self._directory.name) / "socket")
-        listening = socket.socket(socket.AF_UNIX)
-        listening.bind(self._path)
-        listening.listen(64)
-        words = [sys.executable, "-P", __file__, str(listening.fileno())]
-        self._process = subprocess.Popen(words, env=dict(env), pass_fds=[listening.fileno()], stdin=subprocess.PIPE)
-        listening.close()
+        needed, self._needs = os.pipe()
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(self._path)
+            listening.listen(64)
+            words = [sys.executable, "-P", __file__, str(listening.fileno())]
+            subprocess.run(words, env=dict(env), pass_fds=[listening.fileno()], stdin=needed, check=True)
+        os.close(needed)
 
     def takes(self, words: Sequence[str]) -> bool:
         """Whether such a command may be forked."""
@@ -60,38 +65,43 @@ class CommandForge:
             for descriptor in (nothing, to_out, to_err):
                 os.close(descriptor)
             asking.sendall(given)
-            said = _read_both(out, err)
+            said = _read_both(out, err, timeout_s)
             (code,) = struct.unpack("!i", asking.recv(4))
         return code, *said
 
     def close(self) -> None:
         """Ended, with whatever it still runs."""
-        self._process.kill()
-        self._process.communicate()
+        os.close(self._needs)
         self._directory.cleanup()
 
 
-def _read_both(*descriptors: int) -> tuple[bytes, bytes]:
-    found: dict[int, bytes] = dict.fromkeys(descriptors, b"")
+def _read_both(out: int, err: int, timeout_s: float) -> tuple[bytes, bytes]:
+    found: dict[int, bytes] = {out: b"", err: b""}
+    until = time.monotonic() + timeout_s
     with selectors.DefaultSelector() as selector:
-        for descriptor in descriptors:
+        for descriptor in found:
             selector.register(descriptor, selectors.EVENT_READ)
         while selector.get_map():
-            for key, _ in selector.select():
+            ready = selector.select(until - time.monotonic())
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
                 data = os.read(key.fd, 1 << 16)
                 found[key.fd] += data
                 if not data:
                     selector.unregister(key.fd)
                     os.close(key.fd)
-    out, err = found.values()
-    return out, err
+    return found[out], found[err]
 
 
 # --- the process that forks -------------------------------------------------------------------------------------------
 
 
 def _serve(listening: socket.socket) -> None:
-    """Forks a command for each connection, and tells it the exit code; ends with its standard input."""
+    """Forks a command for each connection, and tells it the exit code; ends with its standard input.
+
+    A command is killed when nobody waits for it any more.
+    """
     cli = importlib.import_module("hobus.launch.cli.main")
     for name in {cli._FAMILIES.get(name, name) for name in cli.COMMANDS if name not in _FRESH}:
         importlib.import_module(f"hobus.launch.cli.commands.{name}")
@@ -107,49 +117,74 @@ def _serve(listening: socket.socket) -> None:
         while True:
             for key, _ in selector.select():
                 if key.fileobj == 0:
+                    for pid in running:
+                        os.kill(pid, signal.SIGKILL)
                     return
                 if key.fileobj == ended:
                     with suppress(BlockingIOError):
                         os.read(ended, 1 << 10)
-                    _reap(running)
-                else:
-                    asking, _ = listening.accept()
-                    learned, learns = os.pipe()
-                    asked, streams = _question(asking)
-                    pid = os.fork()
-                    if pid == 0:
-                        signal.set_wakeup_fd(-1)
-                        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                        os.close(learned)
-                        _become(cli, asked, streams, learns)
-                    for descriptor in (*streams, learns):
-                        os.close(descriptor)
-                    running[pid] = asking, learned
+                    _reap(running, selector)
+                elif key.fileobj == listening:
+                    _begin(cli, listening, running, selector)
+                elif key.data in running:
+                    os.kill(key.data, signal.SIGKILL)
+
+
+def _begin(
+    cli: Any,
+    listening: socket.socket,
+    running: dict[int, tuple[socket.socket, int]],
+    selector: selectors.DefaultSelector,
+) -> None:
+    asking, _ = listening.accept()
+    try:
+        asked, streams = _question(asking)
+    except EOFError:
+        asking.close()
+        return
+    learned, learns = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.close(learned)
+        _become(cli, asked, streams, learns)
+    for descriptor in (*streams, learns):
+        os.close(descriptor)
+    running[pid] = asking, learned
+    selector.register(asking, selectors.EVENT_READ, pid)
 
 
 def _question(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """Raises EOFError: who asked is gone."""
     size, streams, _flags, _address = socket.recv_fds(asking, _SIZE.size, 3)
+    if len(size) < _SIZE.size:
+        raise EOFError
     (left,) = _SIZE.unpack(size)
     data = b""
     while len(data) < left:
-        data += asking.recv(left - len(data))
+        part = asking.recv(left - len(data))
+        if not part:
+            raise EOFError
+        data += part
     return json.loads(data), list(streams)
 
 
-def _reap(running: dict[int, tuple[socket.socket, int]]) -> None:
+def _reap(running: dict[int, tuple[socket.socket, int]], selector: selectors.DefaultSelector) -> None:
     """What a command loaded beyond what was there is loaded here, for the next ones."""
     while running:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if not pid:
             return
         asking, learned = running.pop(pid)
+        selector.unregister(asking)
         with suppress(OSError):
             asking.sendall(struct.pack("!i", os.waitstatus_to_exitcode(status)))
         asking.close()
         with open(learned, "rb") as file:  # noqa: PTH123 - a descriptor
             names = file.read().decode().split()
         for name in names:
-            with suppress(ImportError):
+            with suppress(Exception):
                 importlib.import_module(name)
         if names:
             gc.collect()
@@ -176,4 +211,6 @@ def _become(cli: Any, asked: dict[str, Any], streams: Sequence[int], learns: int
 
 
 if __name__ == "__main__":
+    if os.fork():
+        os._exit(0)
     _serve(socket.socket(fileno=int(sys.argv[1])))
