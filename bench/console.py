@@ -1,15 +1,34 @@
-"""The pictures of docs/console.md, made anew: `python -m bench.console`; needs the extra `browser` and a Chromium."""
+"""The console: `python -m bench.console --write` makes the pictures of docs/console.md, `--load` and `--pages` measure.
+
+Pictures need the extra `browser` and a Chromium. `--load`: processor time of the cluster's processes
+for one turn, alone and while twenty browsers follow four pages and fetch each anew whenever they are told to; counted,
+since turns per second of a machine that others use as well say less than what is looked for. `--pages`: how
+long each screen takes, on a record of `--entries` and a session of `--turns` (`bench.console_record`), which is made where
+`--home` has none yet.
+"""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import json
 import re
 import shutil
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from random import Random
+from statistics import mean
+from typing import Any
+
+import httpx2
+import psutil
 
 from bench.cluster import Cluster, begun, cluster_in, eventually
+from bench.console_record import PATIENT, make
+from hobus.ledger_service.reader import head_of
 
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
 QUESTIONS = ("what packages are installed?", "which tools are there?", "how many packages are there?")
@@ -64,7 +83,187 @@ def write(pictures: Path) -> list[Path]:
     return made
 
 
+BROWSERS = 20
+WINDOWS, TURNS = 24, 12
+"""Of turns alone and of turns watched, one after the other; and turns in each."""
+START_S = 900.0
+"""The first start on a record that was copied reads every prompt and signal of it."""
+
+
+async def followed(link: str, pages: Sequence[tuple[str, str]], until: asyncio.Event) -> int:
+    """How often the browsers fetched a page, until the turns are over."""
+    base = link.partition("/sign-in")[0]
+    async with httpx2.AsyncClient(base_url=base, timeout=60, limits=httpx2.Limits(max_connections=100)) as client:
+        await client.get(link)
+        fetched = 0
+
+        async def browse(page: str, of: str) -> None:
+            nonlocal fetched
+            async with client.stream("GET", f"/live?of={of}") as told:
+                async for line in told.aiter_lines():
+                    if line == "event: changed":
+                        assert (await client.get(page)).status_code == 200
+                        fetched += 1
+
+        tasks = [asyncio.create_task(browse(*pages[number % len(pages)])) for number in range(BROWSERS)]
+        await until.wait()
+        for task in tasks:
+            task.cancel()
+        failed = [one for one in await asyncio.gather(*tasks, return_exceptions=True) if isinstance(one, Exception)]
+        assert not failed, failed
+    return fetched
+
+
+def counted_s(processes: Iterable[psutil.Process]) -> float:
+    """Seconds of processor time of all threads of these and of what they started, as the scheduler counts them."""
+    return (
+        sum(
+            int((thread / "schedstat").read_text().split()[0])
+            for process in processes
+            for each in (process, *process.children(recursive=True))
+            for thread in Path(f"/proc/{each.pid}/task").iterdir()
+        )
+        / 1e9
+    )
+
+
+async def turns(cluster: Cluster) -> float:
+    """Milliseconds of processor time of all processes of the cluster, for a turn, one after the other."""
+    before = counted_s(cluster.processes.values())
+    for _ in range(TURNS):
+        await cluster.turn(QUESTIONS[0], timeout_s=60)
+    return 1000 * (counted_s(cluster.processes.values()) - before) / TURNS
+
+
+async def load(cluster: Cluster, served: psutil.Process, link: str, session: str) -> dict[str, float]:
+    """In windows alone, watched, watched, alone, …, so that what grows with the record is in both alike."""
+    pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
+    alone, watched, fetched, console_s = list[float](), list[float](), 0, 0.0
+    await turns(cluster)
+    for number in range(2 * WINDOWS):
+        if number % 4 in (0, 3):
+            alone.append(await turns(cluster))
+            continue
+        until, before = asyncio.Event(), counted_s([served])
+        browsers = asyncio.create_task(followed(link, pages, until))
+        await asyncio.sleep(1)
+        watched.append(await turns(cluster))
+        until.set()
+        fetched += await browsers
+        console_s += counted_s([served]) - before
+    return compared(alone, watched) | {
+        "console_ms_per_turn": 1000 * console_s / WINDOWS / TURNS, "pages_fetched": fetched,
+    }  # fmt: skip
+
+
+def compared(alone: Sequence[float], watched: Sequence[float]) -> dict[str, float]:
+    """Means, and between what the difference lies with 95 % (windows drawn anew, 10,000 times); in percent of alone."""
+    drawn, dice = list[float](), Random(0)
+    for _ in range(10_000):
+        one, other = (mean(dice.choices(found, k=len(found))) for found in (alone, watched))
+        drawn.append(100 * (other / one - 1))
+    drawn.sort()
+    return {
+        "alone_ms": mean(alone), "watched_ms": mean(watched), "more_percent": 100 * (mean(watched) / mean(alone) - 1),
+        "at_least_percent": drawn[len(drawn) * 25 // 1000], "at_most_percent": drawn[len(drawn) * 975 // 1000],
+    }  # fmt: skip
+
+
+def measured() -> dict[str, float]:
+    """What `load` finds on a cluster of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        cluster = cluster_in(Path(directory) / ".hobus")
+        served = None
+        try:
+            cluster.up()
+            session = cluster.ask(QUESTIONS[0])["session_id"]
+            served = begun("console", "--home", str(cluster.home.root), stdin=subprocess.DEVNULL)
+            link = re.search(r"http\S+", served.stdout.readline().decode())[0]
+            return asyncio.run(load(cluster, psutil.Process(served.pid), link, session))
+        finally:
+            if served is not None:
+                served.terminate()
+                served.communicate()
+            cluster.end()
+
+
+def screens(session: str, turns: int) -> dict[str, str]:
+    """The first page of each, and pages from the middle of the long session."""
+    middle = max(1, turns // 2)
+    return {
+        "cluster": "/", "approvals": "/approvals", "sessions": "/sessions", "sessions, failed": "/sessions?state=failed",
+        "session": f"/sessions/{session}", "its last turn": f"/sessions/{session}/turns/{turns}",
+        "a turn amid it": f"/sessions/{session}/turns/{middle}",
+        "two turns": f"/diff?before={session}-{middle}&after={session}-{turns}", "record": "/record",
+        "record, filtered": "/record?filter=type=RunCompleted", "record, searched": "/record?words=packages",
+        "an entry": "/record/1000", "bus": "/bus", "gateway": "/gateway", "memory": "/memory", "tools": "/tools",
+        "configuration": "/config",
+    }  # fmt: skip
+
+
+def timed(process: psutil.Process, link: str, session: str, turns: int, rounds: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of each screen, none answered by what was read for another request; and of the console's processor."""
+    found: dict[str, dict[str, float]] = {}
+    with httpx2.Client(base_url=link.partition("/sign-in")[0], timeout=120) as client:
+        client.get(link)
+        for name, path in screens(session, turns).items():
+            took, cpu_before = list[float](), sum(process.cpu_times()[:2])
+            for number in range(rounds):
+                begun_at = time.perf_counter()
+                answer = client.get(f"{path}{'&' if '?' in path else '?'}round={number}")
+                took.append(1000 * (time.perf_counter() - begun_at))
+                assert answer.status_code == 200, (path, answer.text)
+            cpu_ms = 1000 * (sum(process.cpu_times()[:2]) - cpu_before) / rounds
+            took.sort()
+            found[name] = {"p50": took[rounds // 2], "p95": took[min(rounds - 1, rounds * 95 // 100)], "cpu_ms": cpu_ms}
+    return found
+
+
+def paged(home: Path, entries: int, turns: int, rounds: int) -> dict[str, Any]:
+    """The cluster's record is kept in `home`, with the session's id beside it."""
+    cluster, named, served = cluster_in(home), home.with_name(f"{home.name}.session"), None
+    cluster.timeout_s = START_S
+    try:
+        if named.exists():
+            cluster.up(settings=PATIENT)
+        else:
+            named.write_text(make(cluster, entries=entries, turns=turns))
+        session = named.read_text()
+        served = begun("console", "--home", str(home), stdin=subprocess.DEVNULL)
+        link = re.search(r"http\S+", served.stdout.readline().decode())[0]
+        head = head_of(home / "ledger") + 1
+        return {
+            "entries": head,
+            "turns": turns,
+            "screens": timed(psutil.Process(served.pid), link, session, turns, rounds),
+        }
+    finally:
+        if served is not None:
+            served.terminate()
+            served.communicate()
+        cluster.end()
+
+
 if __name__ == "__main__":
-    argparse.ArgumentParser(description=__doc__).parse_args()
-    for path in write(PICTURES):
-        print(f"{path.relative_to(PICTURES.parents[1])}  {path.stat().st_size:,} bytes")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="write the pictures into docs/images")
+    parser.add_argument("--load", action="store_true", help="measure what twenty browsers cost the cluster")
+    parser.add_argument("--pages", action="store_true", help="measure how long each screen takes")
+    parser.add_argument("--home", type=Path, help="keep the record of --pages here")
+    parser.add_argument("--entries", type=int, default=1_000_000)
+    parser.add_argument("--turns", type=int, default=5_000, help="of the long session")
+    parser.add_argument("--rounds", type=int, default=20)
+    given = parser.parse_args()
+    if given.load:
+        print(json.dumps({name: round(value, 2) for name, value in measured().items()}, indent=1))
+    elif given.pages:
+        with tempfile.TemporaryDirectory() as made_in:
+            kept = paged(given.home or Path(made_in) / ".hobus", given.entries, given.turns, given.rounds)
+        print(f"{kept['entries']:,} entries, a session of {kept['turns']:,} turns; milliseconds")
+        for screen, row in kept["screens"].items():
+            print(f"{screen:20} p50 {row['p50']:7.0f}  p95 {row['p95']:7.0f}  console's processor {row['cpu_ms']:7.0f}")
+    elif given.write:
+        for path in write(PICTURES):
+            print(f"{path.relative_to(PICTURES.parents[1])}  {path.stat().st_size:,} bytes")
+    else:
+        parser.print_help()

@@ -178,8 +178,6 @@ class Supervisor(Actor):
         if agent_id not in self._snapshot.agents:
             known = ", ".join(self._snapshot.agents)
             raise SessionFault("invalid_input", f"no agent {agent_id} is configured; there are {known}")
-        if wanted.calls_tool is not None:
-            raise SessionFault("invalid_input", "session_config.calls_tool: it is a setting of one run alone")
         if fault := blank_fault(wanted) or settings_fault(wanted):
             raise SessionFault("invalid_input", fault)
 

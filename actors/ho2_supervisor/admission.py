@@ -14,9 +14,6 @@ from hobus.actors.ho2_supervisor.session.record import KnownInput
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.actors.ho2_supervisor.turn import caller_tools
 from hobus.bus.errors import SessionFault
-from hobus.bus.json_text import object_in
-from hobus.bus.lanes import role_of
-from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.ids import follow_up_input, image_id, is_follow_up
 from hobus.bus.messages.session import SessionConfig, TurnRequest, form_of, words_of
 from hobus.config.attention_rules import override_fault
@@ -55,7 +52,6 @@ def admit(state: SessionState, inputs: Mapping[str, KnownInput], message: TurnRe
         )
     if (
         fault := blank_fault(overrides)
-        or call_fault(message)
         or files_fault(message)
         or settings_fault(overrides)
         or caller_tools.results_fault(results, text, state.open_calls)
@@ -75,21 +71,6 @@ def blank_fault(settings: SessionConfig | None) -> str:
     return "provider or model is blank; name it or leave it out" if is_blank else ""
 
 
-_MAY_CALL_TOOLS = frozenset({"operator", "door"})
-"""Roles of commands on the cluster's own machine, run by its user."""
-
-
-def call_fault(message: TurnRequest) -> str:
-    """Why no run makes the call that these settings ask for; empty: one does, or none is asked for."""
-    if message.run_overrides is None or message.run_overrides.calls_tool is None:
-        return ""
-    if message.client and role_of(message.client) not in _MAY_CALL_TOOLS:
-        return "run_overrides.calls_tool: only an operator of the cluster may call a tool directly"
-    if object_in(message.text, depth_max=PARAMETERS_DEPTH_MAX) is None:
-        return "the message of a run that calls a tool is its arguments, one JSON object"
-    return ""
-
-
 def files_fault(message: TurnRequest) -> str:
     """Why a message may not bring these files; empty: they are images of its own session, or there are none."""
     own = image_id(message.session_id, "")
@@ -102,7 +83,7 @@ def conflict(known: KnownInput, digest: str, form: str) -> str:
     if known.digest not in (None, digest):
         return f"input {known.input_id} came before with another text; a new text needs a new input id"
     if known.form not in (None, form):
-        return f"input {known.input_id} came before with another output_schema or tool; what is new needs a new id"
+        return f"input {known.input_id} came before with another output_schema; what is new needs a new id"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""How a session ends: by its client's word, or with the call of a tool, or by another agent, that it was made for."""
+"""How a session ends: by its client's word, or with the errand, or the call of another agent, that it was made for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hobus.actors.ho2_supervisor.turn import intent_rules
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.record.session_facts import RunRequested, SessionEnded
 
-_CALL_IS_OVER, _ERRAND_IS_OVER, _CALLER_IS_ANSWERED = "tools call", "errand", "called by another agent"
+_ERRAND_IS_OVER, _CALLER_IS_ANSWERED = "errand", "called by another agent"
 
 
 def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: str) -> None:
@@ -29,13 +29,11 @@ def append_end(session: OwnedSession, reason: str, *, said_by: SaidBy, trace: st
 
 
 def end_with_call(session: OwnedSession, requested: RunRequested, *, trace: str, is_errand: bool = False) -> None:
-    """A session that began with a call, or an errand, ends in the write of its end, whoever waits for it.
+    """A session that began with another agent's call, or an errand, ends in the write of its end, whoever waits for it.
 
-    Nobody else would end it: who called may be gone before an operator decided. What was said to it since goes on.
+    Nobody else would end it. What was said to it since goes on.
     """
-    overrides, state = requested.run_overrides, session.record.state
-    is_call = overrides is not None and overrides.calls_tool is not None
-    is_called = bool(requested.called_by)
-    if (is_call or is_errand or is_called) and state.next_run_seq == 2 and not state.pending_follow_up:  # noqa: PLR2004 - its first run is over
-        reason = _ERRAND_IS_OVER if is_errand else _CALLER_IS_ANSWERED if is_called else _CALL_IS_OVER
+    state, is_called = session.record.state, bool(requested.called_by)
+    if (is_errand or is_called) and state.next_run_seq == 2 and not state.pending_follow_up:  # noqa: PLR2004 - its first run is over
+        reason = _ERRAND_IS_OVER if is_errand else _CALLER_IS_ANSWERED
         append_end(session, reason, said_by=SaidBy(requested.asked_by, ""), trace=trace)

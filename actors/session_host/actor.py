@@ -119,10 +119,9 @@ class SessionHost(Actor):
             try:
                 result = told.given(self._degradation.told_before(turn) or await self._supervised(turn))
             except RuntimeFault as fault:
-                is_final = turn.calls_tool or turns.is_verdict(fault)
                 return (
                     turns.refused(turn, fault)
-                    if is_final
+                    if turns.is_verdict(fault)
                     else told.given(await self._degradation.answer(turn, fault, told))
                 )
             if consolidate := turns.consolidation_of(turn, result):

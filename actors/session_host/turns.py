@@ -44,7 +44,6 @@ class Turn(Struct, frozen=True):
     input_id: str
     text: str
     form: str  # of the answer, as `form_of` tells it
-    calls_tool: bool  # it is a call of one tool, which no model can stand in for
     agent_id: str
     about: Provenance  # what every entry about it says of its agent and its session
     start: StartSession  # what begins its session: as the door names it, or with what of its wishes lasts longer
@@ -77,7 +76,6 @@ def turn_of(
         input_id=message.input_id,
         text=words_of(message.text, message.results),
         form=form_of(message.run_overrides),
-        calls_tool=message.run_overrides is not None and message.run_overrides.calls_tool is not None,
         agent_id=(agent_id := (message.agent_id or config.agent_id).upper()),  # as every id of an agent is
         about=agents.get(agent_id, Provenance(agent_id=agent_id))._replace(session_id=session_id),
         start=start_for(
@@ -174,17 +172,8 @@ def unanswered(turn: Turn, fault: RuntimeFault, code: str, response: PromptRespo
 
 
 def refused(turn: Turn, fault: RuntimeFault) -> TurnResult:
-    """A verdict; or, of a call of a tool, that no supervisor makes it now: whether one has begun it, it says later."""
-    return error(
-        turn,
-        fault.code,
-        fault.detail
-        if is_verdict(fault)
-        else f"No supervisor could call the tool, and nothing stands in for it: {plain_words(fault)}. "
-        "Please ask again under the same input id.",
-        cost=before(fault),
-        retry_after_ms=fault.retry_after_ms,
-    )
+    """A verdict."""
+    return error(turn, fault.code, fault.detail, cost=before(fault), retry_after_ms=fault.retry_after_ms)
 
 
 def reason_of(turn: Turn, fault: RuntimeFault | None, response: PromptResponse) -> str:

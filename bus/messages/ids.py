@@ -136,10 +136,6 @@ def work_order_id(step: StepId, call: str = "") -> str:
     return f"WO-{step}.{call}" if call else f"WO-{step}"
 
 
-DIRECT_CALL_ID = "001"
-"""Of the one call that a run makes for an operator, asking no model."""
-
-
 BESIDE_CALL_ID = "000"
 """Of a classification that is asked for beside its answer, in the answer's own step; calls of tools count from 001."""
 
@@ -152,11 +148,6 @@ def is_beside(wo_id: str) -> bool:
 def beside_order_id(run_id: RunId) -> str:
     """The order of that classification: in the first step of its run."""
     return work_order_id(StepId(turn_id=TurnId(run_id=run_id, turn_seq=1), step_seq=1), BESIDE_CALL_ID)
-
-
-def direct_order_id(run_id: RunId) -> str:
-    """The order of that call: in the second step of its run's only round."""
-    return work_order_id(StepId(turn_id=TurnId(run_id=run_id, turn_seq=1), step_seq=2), DIRECT_CALL_ID)
 
 
 def degraded_order_id(input_id: str) -> str:

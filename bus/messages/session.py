@@ -42,13 +42,6 @@ class SessionConfig(RunSettings):
     provider: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
     model: Annotated[str | None, Meta(description="None: routed by tag or default")] = None
     attention_template: Annotated[str | None, Meta(description="`ATT-…` for contexts; None: by selectors")] = None
-    calls_tool: Annotated[
-        str | None,
-        Meta(
-            description="of one run, by an operator: the tool to call without a model; its message is the arguments, "
-            "its answer the result"
-        ),
-    ] = None
 
 
 NamedBy = Literal["request", "session", "agent", "contract", "tag", "default"]
@@ -277,15 +270,8 @@ def lasting_of(overrides: SessionConfig | None) -> SessionConfig:
 
 
 def form_of(overrides: SessionConfig | None) -> str:
-    """Tells the forms of answers apart that requests of one input ask for; empty: none of its own.
-
-    A hash of the schema, or the tool that is called.
-    """
-    if overrides is None:
-        return ""
-    if overrides.calls_tool is not None:
-        return f"call of {overrides.calls_tool}"
-    schema = overrides.output_schema
+    """Tells the forms of answers apart that requests of one input ask for; empty: none of its own."""
+    schema = None if overrides is None else overrides.output_schema
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
 
 

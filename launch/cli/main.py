@@ -52,7 +52,7 @@ COMMANDS: dict[str, str] = {
     "session": "List, show, steer, pause, cancel and replay sessions.",
     "why": "Explain a turn: what its models were shown, and where that came from.",
     "diff": "Show what differs between the prompts of two turns.",
-    "asset": "List and print the governed files that turns were made under, by digest.",
+    "asset": "Print a governed file as it was in force, by digest.",
     "console": "Look at it all in a browser, and act from there.",
     "tap": "Watch the frames on the bus.",
     "request": "Send one typed message as the operator.",

@@ -14,17 +14,14 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hobus.bus.text import cut
-
-if TYPE_CHECKING:
-    from hobus.launch.console.terminal import Counting
 
 STATE_COLOURS = {
     "ready": "green",
@@ -262,15 +259,6 @@ def _plain_lines(cells: Sequence[Sequence[str]], coloured: int | None) -> list[s
 
 def state_colour(cell: str) -> str | None:
     return STATE_COLOURS.get(cell.split(" ", 1)[0].split("(", 1)[0])
-
-
-def counting(done: str, what: str, *, total: int | None, step: int) -> AbstractContextManager[Counting | None]:
-    """How far something is, on standard error where that is a terminal; None elsewhere. As `terminal.Counting`."""
-    if not is_terminal(sys.stderr) or not can_be_commanded():
-        return nullcontext()
-    terminal = importlib.import_module("hobus.launch.console.terminal")
-    shown: Counting = terminal.Counting(done, what, total=total, step=step)
-    return shown
 
 
 def window() -> tuple[int, int]:

@@ -9,27 +9,20 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Self
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
-from hobus.launch.console.output import Styled, cell, colours, printable, state_colour, thousands, window
+from hobus.launch.console.output import Styled, cell, colours, state_colour
 
 _GAP = 2
 _NARROW = 14
 """Cells; a column that needs no more is never broken, and none is made narrower than that for another one's sake."""
 CUT = "⋮"
 _WRAPS = Console(width=80)  # `Text.wrap` asks it for nothing but defaults
-_BESIDE_BAR = 68
-"""Cells; what stands beside a bar, for numbers in the millions: a bar that takes all it can would cut that."""
-_ROOMY = 80
-"""Cells; with fewer, of something under way only how far it is and how long it still takes is shown."""
 _BLANKS = re.compile(r" +((?:\x1b\[0m)?)$")
 
 
@@ -92,19 +85,7 @@ def table_lines(
     spare: Sequence[str],
     columns: int,
 ) -> list[Styled]:
-    """The lines of a table in so many columns of a terminal; cells are printable texts."""
-    return lines_of(table_of(headings, rows, coloured=coloured, spare=spare, columns=columns), columns=columns)
-
-
-def table_of(
-    headings: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    coloured: int | None,
-    spare: Sequence[str],
-    columns: int,
-) -> Group:
-    """The same, to be shown in a place that is written anew.
+    """The lines of a table in so many columns of a terminal; cells are printable texts.
 
     Where not all columns fit, wide ones are broken; then what is spare is left out, the first of it first.
     """
@@ -113,7 +94,7 @@ def table_of(
     kept, left_out = list(range(len(headings))), list[str]()
     while sum(min(widths[number], _NARROW) + _GAP for number in kept) - _GAP > columns:
         if len(left_out) == len(spare):
-            return Group(*_records(headings, cells, coloured))
+            return lines_of(Group(*_records(headings, cells, coloured)), columns=columns)
         left_out.append(spare[len(left_out)])
         kept.remove(headings.index(left_out[-1]))
     table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
@@ -122,136 +103,9 @@ def table_of(
         table.add_column(Text(headings[number]), overflow="fold", min_width=least, no_wrap=least == widths[number])
     for row in cells:
         table.add_row(*(_cell(row, number, coloured) for number in kept))
-    if not left_out:
-        return Group(table)
     said = f"too narrow here for {', '.join(left_out)}; --json has all"
-    return Group(table, Text(said, style="bright_black", overflow="fold"))
-
-
-class InPlace:
-    """A table of standard output that is written anew where it stands; its last form stays.
-
-    In a window that became narrower it begins anew below: what stood there is not where it was.
-    """
-
-    def __init__(self) -> None:
-        self._console = screen()
-        self._live = self._anew()
-        self._columns = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def show(
-        self,
-        headings: Sequence[str],
-        rows: Sequence[Sequence[str]],
-        *,
-        coloured: int | None,
-        spare: Sequence[str],
-        below: str,
-    ) -> None:
-        """It is this now, with a line below it."""
-        columns, height = window()
-        if columns < self._columns:
-            self._live.stop()
-            self._live = self._anew()
-        self._columns = columns
-        self._console.size = self._console.size._replace(width=columns, height=height)
-        cells = [[printable(text) for text in row] for row in rows]
-        table = table_of(headings, cells, coloured=coloured, spare=spare, columns=columns)
-        self._live.update(Group(table, Text(printable(below), style="bright_black", overflow="fold")))
-        if not self._live.is_started:
-            self._live.start()
-        self._live.refresh()
-
-    def _anew(self) -> Live:
-        return Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
-
-
-class Counting:
-    """How far something is, on standard error, while it is under way; nothing of it stays.
-
-    Begins to be seen at the first `step`: what is over by then needs none.
-    """
-
-    def __init__(self, done: str, what: str, *, total: int | None, step: int) -> None:
-        """`total` None: nobody knows how many there are, nor how long it will take."""
-        columns_there = window()[0]
-        is_roomy = columns_there >= _ROOMY
-        columns: list[ProgressColumn] = [_Told(done, what, with_rate=is_roomy)]
-        if total is not None and is_roomy:
-            columns.append(BarColumn(bar_width=columns_there - _BESIDE_BAR))
-        if total is not None:
-            columns.append(TimeRemainingColumn(compact=True))
-        self._progress = Progress(
-            *columns, console=screen(to_stderr=True, columns=columns_there), auto_refresh=False, transient=True,
-            redirect_stdout=False, redirect_stderr=False,
-        )  # fmt: skip
-        self._task = self._progress.add_task(what, total=total)
-        self._step = step
-        self._next = step
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def at(self, count: int) -> None:
-        """So many are done."""
-        if count < self._next:
-            return
-        self._next = count + self._step
-        self._progress.update(self._task, completed=count)
-        self._progress.start()
-        self._progress.refresh()
-
-    def hide(self) -> None:
-        """Nothing of it is seen until the next step: something else is said now."""
-        self._progress.stop()
-
-
-class OneLine:
-    """A line on standard error that is written anew where it stands; nothing of it stays."""
-
-    def __init__(self) -> None:
-        self._live = Live(
-            console=screen(to_stderr=True), auto_refresh=False, transient=True,
-            redirect_stdout=False, redirect_stderr=False,
-        )  # fmt: skip
-
-    def show(self, text: str) -> None:
-        """It is this now, as far as the window is wide."""
-        self._live.update(Text(printable(text), style="bright_black", no_wrap=True, overflow="ellipsis"))
-        self._live.start()
-        self._live.refresh()
-
-    def hide(self) -> None:
-        self._live.stop()
-
-
-class _Told(ProgressColumn):
-    """`12,000 of 48,120 entries verified, 31,000 a second`."""
-
-    def __init__(self, done: str, what: str, *, with_rate: bool) -> None:
-        self._done = done
-        self._what = what
-        self._with_rate = with_rate
-        super().__init__()
-
-    def render(self, task: Task) -> Text:
-        total = f" of {thousands(int(task.total))}" if task.total is not None else ""
-        rate = f", {_rate(task.speed)} a second" if task.speed and self._with_rate else ""
-        return Text(f"{thousands(int(task.completed))}{total} {self._what} {self._done}{rate}", no_wrap=True)
-
-
-def _rate(speed: float) -> str:
-    """As many as a second brings; below ten with tenths."""
-    return thousands(int(speed)) if speed >= 10 else f"{speed:.1f}"  # noqa: PLR2004 - as said
+    below = [Text(said, style="bright_black", overflow="fold")] if left_out else []
+    return lines_of(Group(table, *below), columns=columns)
 
 
 def _cell(row: Sequence[str], number: int, coloured: int | None) -> Text:

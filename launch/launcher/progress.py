@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, field
 from msgspec.json import Decoder
@@ -13,7 +11,7 @@ from msgspec.json import Decoder
 from hobus.bus.messages.base import Record
 from hobus.launch.cluster.run_file import ChildRow, RunFile, State
 from hobus.launch.console.errors import CommandError, RefusedFault, next_command
-from hobus.launch.console.output import can_be_commanded, is_terminal, note
+from hobus.launch.console.output import note
 
 
 class StartBegun(Record, tag_field="event", tag="begun"):
@@ -102,22 +100,12 @@ _SAY_EVERY_S = 5
 
 
 class WaitingLine:
-    """A line on standard error: on a terminal written anew where it stands, elsewhere one now and then."""
+    """Who takes longer says how far it is, on standard error, now and then."""
 
     def __init__(self) -> None:
-        self._line: Any = None
         self._said_at = 0.0
 
-    def show(self, text: str, at: float) -> None:
-        """It is this now; `at`: seconds since 1970."""
-        if is_terminal(sys.stderr) and can_be_commanded():
-            # By name: few starts take so long.
-            self._line = self._line or importlib.import_module("hobus.launch.console.terminal").OneLine()
-            self._line.show(text)
-        elif at - self._said_at >= _SAY_EVERY_S:
-            self._said_at = at
-            note(text)
-
-    def hide(self) -> None:
-        if self._line is not None:
-            self._line.hide()
+    def show(self, word: StartUnderWay) -> None:
+        if word.at - self._said_at >= _SAY_EVERY_S:
+            self._said_at = word.at
+            note(f"{word.actor} {word.text}")

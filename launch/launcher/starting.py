@@ -10,8 +10,6 @@ import getpass
 import importlib
 import os
 import signal
-import sys
-from pathlib import Path
 from typing import IO
 
 from msgspec import Struct
@@ -20,14 +18,13 @@ from hobus.bus.clock import SystemClock
 from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.cluster import console_file
 from hobus.launch.cluster.home import Home, make_private
-from hobus.launch.cluster.run_file import ChildRow, RunFile
+from hobus.launch.cluster.run_file import RunFile
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, home_option, next_command, of_os_error
 from hobus.launch.console.interrupt import keep_on
 from hobus.launch.console.output import (
     clock_time,
     duration,
-    is_terminal,
     joined,
     note,
     note_coloured,
@@ -36,7 +33,6 @@ from hobus.launch.console.output import (
     state_colour,
     styled,
     table,
-    window,
     zone,
 )
 from hobus.launch.launcher import children, inherited
@@ -56,8 +52,6 @@ from hobus.launch.logs import tail, writing
 from hobus.launch.logs.lines import actor_colour
 
 _LINE_MAX = 400
-_ROW_CELLS = 36
-"""Of a row of a start, beside the name and the note."""
 _NEXT_COMMANDS = {"talk": "chat", "watch": "tap", "stop": "down"}
 
 _WORDS_OF_OURS: list[IO[bytes]] = []
@@ -77,23 +71,20 @@ class Background(Struct, frozen=True):
 
 def start_here(home: Home, options: StartOptions) -> int:
     """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
-    rows = _Rows(home.root)
-    has_settled = False
+    line, has_settled = WaitingLine(), False
 
     def tell(word: Progress) -> None:
         nonlocal has_settled
-        if not isinstance(word, StartUnderWay):
-            rows.hide()
-        if isinstance(word, (StateChanged, ProgressWord)) and has_settled:
+        if isinstance(word, StartUnderWay):
+            line.show(word)
+        elif isinstance(word, (StateChanged, ProgressWord)) and has_settled:
             say(line_of(word))
         elif isinstance(word, StartSettled):
             has_settled = True
-            show(home, word, rows)
-        else:
-            rows.take(word)
-            if isinstance(word, StartBegun):
-                _warn(word)
-                note(f"starting; Ctrl-C stops it. Times are {zone(SystemClock().now())}")
+            show(home, word)
+        elif isinstance(word, StartBegun):
+            _warn(word)
+            note(f"starting; Ctrl-C stops it. Times are {zone(SystemClock().now())}")
 
     # By name: a start in the background loads neither the launcher nor the bus.
     daemon = importlib.import_module("hobus.launch.launcher.daemon")
@@ -178,11 +169,11 @@ def _taken_back(launcher: Background) -> None:
 
 
 def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
-    rows = _Rows(home.root, is_quiet=quiet)
+    waiting = WaitingLine()
     for line in launcher.words:
         word = PROGRESS.decode(line)
-        if wait:
-            rows.take(word)
+        if isinstance(word, StartUnderWay) and wait and not quiet:
+            waiting.show(word)
         if isinstance(word, StartRefused):
             launcher.wait()  # it holds nothing any more when this command has ended
             raise CommandError(word.message, hint=word.hint, exit_code=word.exit_code)
@@ -192,7 +183,7 @@ def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_
             say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
             return exit_codes.OK
         if isinstance(word, StartSettled):
-            return exit_codes.OK if quiet and word.is_ready else show(home, word, rows)
+            return exit_codes.OK if quiet and word.is_ready else show(home, word)
     raise died_while_starting(home, launcher.wait(), tail.reason(home.log("launcher"), start=log_begins_at))
 
 
@@ -213,68 +204,11 @@ def died_while_starting(home: Home, code: int, said: str) -> CommandError:
     )
 
 
-class _Rows:
-    """The processes of a start, a row for each as it gets ready or dies; on a terminal where somebody waits.
-
-    What takes longer says how far it is: below the rows on a terminal, elsewhere now and then by a line on stderr.
-    """
-
-    def __init__(self, home: Path, *, is_quiet: bool = False) -> None:
-        self._home = home
-        self._is_quiet = is_quiet
-        self.are_shown = not is_quiet and is_terminal(sys.stdout)
-        self._width = 0
-        self._told: dict[str, ChildRow] = {}
-        self._line = WaitingLine()
-
-    def take(self, word: Progress) -> None:
-        if isinstance(word, StartUnderWay):
-            if not self._is_quiet:
-                self._line.show(f"{word.actor} {word.text}", word.at)
-            return
-        self.hide()
-        if not self.are_shown:
-            return
-        if isinstance(word, StartBegun):
-            self._width = max(map(len, word.actors))
-            say_prose("", _headline(self._home, word.config_origin, word.config_digest))
-        elif isinstance(word, StateChanged) and word.row.state in ("ready", "backoff", "failed"):
-            self._show(word.row, word.about or word.row.note)
-
-    def hide(self) -> None:
-        self._line.hide()
-
-    def rest(self, run: RunFile) -> None:
-        """Whoever was not shown as it is by now."""
-        for row in run.children:
-            told = self._told.get(row.actor)
-            if told is None or (told.state, told.note) != (row.state, row.note):
-                self._show(row, row.note)
-
-    def _show(self, row: ChildRow, about: str) -> None:
-        self._told[row.actor] = row
-        state = styled(row.state.ljust(len("starting")), state_colour(row.state))
-        took = f"{row.ready_after_ms} ms" if row.ready_after_ms and row.state == "ready" else ""
-        pid = f"pid {row.pid}" if row.pid else ""
-        name = row.actor.ljust(self._width)
-        is_below = len(about) > max(0, window()[0] - self._width - _ROW_CELLS)
-        say(f"  {name}  ", state, f"  {took:>7}  {pid:<11}", "" if is_below else f"  {about}")
-        if is_below:
-            say(f"      {about}")
-
-
-def _headline(home: Path, origin: str, digest: str) -> str:
-    return f"cluster {home} · config {origin} {digest[:19]}"
-
-
-def show(home: Home, word: StartSettled, rows: _Rows | None = None) -> int:
-    """Prints who is ready, and what stands in the way; the exit code says which. `rows`: what was shown before."""
+def show(home: Home, word: StartSettled) -> int:
+    """Prints who is ready, and what stands in the way; the exit code says which."""
     run = word.run
-    if rows is not None and rows.are_shown:
-        rows.rest(run)
-    else:
-        say_prose("", _headline(home.root, run.config_origin, run.config_digest))
-        _show_all(run)
+    say_prose("", f"cluster {home.root} · config {run.config_origin} {run.config_digest[:19]}")
+    _show_all(run)
     if listens := home.bound():
         say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
     if console_file.offered(home):

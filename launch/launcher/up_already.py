@@ -15,7 +15,7 @@ from hobus.launch.console.errors import CommandError, UnreachableFault, next_com
 from hobus.launch.console.output import duration, note, say, say_prose
 from hobus.launch.launcher.operate import require_room_for
 from hobus.launch.launcher.options import StartOptions, parse_scale, require_file
-from hobus.launch.launcher.progress import WaitingLine, already_up
+from hobus.launch.launcher.progress import StartUnderWay, WaitingLine, already_up
 from hobus.launch.limits import COMMAND_POLL_MS
 
 _LOOK_INTERVAL_S = 0.02
@@ -92,16 +92,13 @@ def _wait(home: Home, ready_within_s: float | None) -> int:
     within_s = config.ready_timeout_ms / 1000 if ready_within_s is None else ready_within_s
     deadline = clock.monotonic() + within_s
     line = WaitingLine()
-    try:
-        while late := _late(home):
-            if clock.monotonic() > deadline or any(row.state == "failed" for row in late):
-                break
-            for row in late:
-                if row.state == "starting" and row.note:
-                    line.show(f"{row.actor} {row.note}", clock.now())
-            time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - as above
-    finally:
-        line.hide()
+    while late := _late(home):
+        if clock.monotonic() > deadline or any(row.state == "failed" for row in late):
+            break
+        for row in late:
+            if row.state == "starting" and row.note:
+                line.show(StartUnderWay(at=clock.now(), actor=row.actor, text=row.note))
+        time.sleep(COMMAND_POLL_MS / 1000)  # noqa: TID251 - as above
     if not late:
         return exit_codes.OK
     said = ", ".join(map(_named, late))

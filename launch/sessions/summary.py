@@ -13,14 +13,12 @@ from msgspec import Meta
 
 from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
 from hobus.actors.ho2_supervisor.session.state import SessionState
-from hobus.bus.json_text import object_in
 from hobus.bus.messages.base import Record, made_of
-from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import DIRECT_CALL_ID, LOCAL, iso_of_us, position_of
+from hobus.bus.messages.ids import LOCAL, iso_of_us, position_of
 from hobus.bus.messages.ledger import Entry
-from hobus.bus.messages.session import HeldCall, SessionConfig
+from hobus.bus.messages.session import HeldCall
 from hobus.bus.record.ends import end_in, result_in
-from hobus.bus.record.journal import Recorded, agent_in, own_text, recorded
+from hobus.bus.record.journal import Recorded, agent_in, recorded
 from hobus.bus.record.session_facts import OrderEnded, RunRequested, SessionEnded
 
 if TYPE_CHECKING:
@@ -96,13 +94,6 @@ class SessionStanding:
             taken = step(held.state, entry)
         self.state, self.updated_at_us = taken.after, entry.ledger_at_us
         match taken.event:
-            case RunRequested(input_ref=ref, run_overrides=SessionConfig(calls_tool=str(tool_id))):
-                text = own_text(taken.recorded, ref) if taken.recorded is not None else None
-                arguments = object_in(text or "", depth_max=PARAMETERS_DEPTH_MAX) or {}
-                self._input_ref, self._asked = (
-                    ref,
-                    {DIRECT_CALL_ID: HeldCall(call_id=DIRECT_CALL_ID, tool_id=tool_id, arguments=arguments)},
-                )
             case RunRequested(input_ref=ref):
                 self._input_ref = ref
             case SessionEnded() as end:

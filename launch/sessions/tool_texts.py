@@ -54,10 +54,6 @@ def text_of(entry: Entry) -> ToolText | None:
 def lines_of(text: ToolText) -> Iterator[str]:
     """For people: whose words they are, then the words, each line behind a bar, so that nobody takes them for ours."""
     yield f"run {text.run}, tool {text.tool}{f': {text.code}: {text.message}' if text.code else ''}"
-    yield from words_of(text)
-
-
-def words_of(text: ToolText) -> Iterator[str]:
     for name, words in (("printed", text.printed), ("traceback", text.traceback)):
         if words:
             yield f"  {name} by the tool:"

@@ -196,9 +196,7 @@ def _fact(entry: Entry) -> FactSeen:
 def _model_in(turn: Sequence[Entry]) -> str:
     for entry in turn:
         match event_of(entry) if is_session_stream(entry.stream) else None:
-            case RunRequested(model=ModelChoice() as chosen, run_overrides=wanted) if not (
-                wanted and wanted.calls_tool
-            ):
+            case RunRequested(model=ModelChoice() as chosen):
                 named = "the default" if chosen.named_by == "default" else f"named by the {chosen.named_by}"
                 return f"{chosen.provider}/{chosen.model}, {named}"
             case _:

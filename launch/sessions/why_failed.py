@@ -155,8 +155,6 @@ def waits_in(turn: Sequence[Entry]) -> tuple[WaitSeen, ...]:
         if output is not None and output.tool_calls:
             tools = {call.call_id: call.tool_id for call in output.tool_calls}
         match event_of(entry) if is_session_stream(entry.stream) else None:
-            case events.RunRequested(run_overrides=settings) if settings is not None and settings.calls_tool:
-                tools = {"001": settings.calls_tool}
             case events.ToolBatchIssued() as batch:
                 seen += _held(entry, batch, tools)
             case events.HostCommandReceived(command=command) as said if isinstance(command.command, Approve | Deny):

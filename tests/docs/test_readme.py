@@ -15,7 +15,6 @@ from tests.architecture.source import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TABLE = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
@@ -72,26 +71,9 @@ def not_parsed(line: str) -> str:
     return ""
 
 
-def test_the_table_names_every_command_and_no_other() -> None:
-    """The table of commands is the table of the command line."""
-    assert set(re.findall(r"^\| `hobus (\w+)` \|", TABLE, re.MULTILINE)) == set(COMMANDS)
-
-
 def test_the_readme_is_read_in_five_minutes() -> None:
     """What stands in a reference stands there alone."""
     assert len(README.splitlines()) <= 150
-
-
-def test_every_option_and_subcommand_of_the_table_exists() -> None:
-    """What a row puts in code font is an option, a subcommand or a value of that command."""
-    unknown: list[str] = []
-    for name, text in re.findall(r"^\| `hobus (\w+)` \| (.*) \|$", TABLE, re.MULTILINE):
-        command = hobus.get_command(click.Context(hobus), name)
-        assert command is not None, name
-        known = options_of(command) | set(subcommands(command))
-        words = [quoted.split()[0] for quoted in re.findall(r"`([^`]+)`", text)]
-        unknown += [f"{name} {word}" for word in words if word not in known]
-    assert unknown == []
 
 
 def leaves_of(command: click.Command) -> list[click.Command]:

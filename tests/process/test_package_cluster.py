@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from bench.cluster import Cluster, cluster_in, eventually, hobus
-from hobus.launch.cli.main import COMMANDS
 from hobus.launch.console import exit_codes
 from tests.launch.packages import parts
 
@@ -79,11 +78,10 @@ def test_a_package_from_its_maker_to_its_removal(cluster, tmp_path):
     assert "version 1.0.0" in shown(cluster, first) and "version 2.0.0" not in shown(cluster, first)
     assert "version 2.0.0" in shown(cluster, second)
     assert len(cluster.entries("CONFIG_SNAPSHOT")) == 3, "without the package all is as it was at the start"
-    if "asset" in COMMANDS:  # any version of a file that the record names, by its digest
-        for version in bundles:
-            data = prompts[version]["agents/CLERK.json"]
-            printed = cluster("asset show", f"sha256:{hashlib.sha256(data).hexdigest()}", "--raw")
-            assert printed.code == exit_codes.OK and printed.out.encode() == data
+    for version in bundles:  # any version of a file that the record names, by its digest
+        data = prompts[version]["agents/CLERK.json"]
+        printed = cluster("asset", f"sha256:{hashlib.sha256(data).hexdigest()}", "--json")
+        assert printed.json["text"].encode() == data
     assert cluster("gates", "--enforce").code == exit_codes.OK
     cluster.verify()
 

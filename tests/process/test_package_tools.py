@@ -144,8 +144,6 @@ def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Pat
     (row,) = (one for one in cluster("tools", "--json").json["tools"] if one["tool_id"] == "pay")
     assert (row["agents"], row["withheld_from"]) == ([], ["ADMIN"])
     assert "tool_withheld" in cluster("logs", "ho1").out
-    refused = cluster("tools call", "pay", '{"directory": "x"}')
-    assert refused.code == exit_codes.REFUSED and why in refused.err
     checked = cluster("config check", "--config", str(cluster.home.root / "tested.json"))
     assert checked.code == 0 and why in checked.err
     assert "I was not given a tool pay" in cluster.ask(use("pay", directory=str(tmp_path)))["response"]

@@ -28,7 +28,7 @@ from hobus.bus.messages.work_order import Exchange, Segment, ToolFile
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
-VERSION = 13
+VERSION = 14
 """Of the packed record. One of another version is not read; the entries before it are."""
 _TOLD = Decoder(list[tuple[str, int, int]])
 _INFLATES_TIMES = 200

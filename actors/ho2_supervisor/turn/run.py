@@ -50,7 +50,7 @@ class Run:
         self.config = resources.config
         own_tokens = agent.budget_tokens("synthesize", resources.config.budget)
         self.budget_tokens = min(own_tokens, memo.requested.tokens_max or own_tokens)  # for all rounds of the answer
-        has_memory = agent.memory and not (self.called_tool or self.is_errand)
+        has_memory = agent.memory and not self.is_errand
         self.recall_from = learning if has_memory else None  # None: memory is off, or there is nothing to recall it for
         # A model's words to another agent are no person's habit or wish, and each call has a session of its own, which
         # the gates would count.
@@ -71,12 +71,6 @@ class Run:
     @property
     def history(self) -> History:
         return self.session.record.history
-
-    @property
-    def called_tool(self) -> str | None:
-        """The tool that it calls for an operator, in place of asking a model; None: it answers a message."""
-        overrides = self.requested.run_overrides
-        return None if overrides is None else overrides.calls_tool
 
     @property
     def named_template(self) -> str | None:

@@ -33,10 +33,8 @@ from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
-from hobus.bus.json_text import object_in
-from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.given_history import both_ends, own_words, stretches
-from hobus.bus.messages.ids import BESIDE_CALL_ID, DIRECT_CALL_ID, beside_order_id
+from hobus.bus.messages.ids import BESIDE_CALL_ID, beside_order_id
 from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.transcript import NAME as HISTORY
@@ -47,7 +45,6 @@ from hobus.bus.messages.work_order import (
     OutputResult,
     Receipt,
     Segment,
-    ToolCall,
     WorkOrder,
 )
 from hobus.bus.record.text_parts import TextPart
@@ -95,8 +92,6 @@ class Progress(Struct):
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
     """Answer the run's input; RunCompleted is durable when this returns. Raises RuntimeFault: the run has failed."""
     run.begin()
-    if run.called_tool is not None:
-        return await _call_of_an_operator(run, run.called_tool)
     if run.requested.model and (refused := choice_fault(run.requested.model, run.agent, run.config.gateway)):
         raise refused
     inputs = await _begun(run, progress)
@@ -409,18 +404,3 @@ def history_limits(config: AdminConfig, *agents: AgentFile) -> HistoryLimits:
         chars_per_token=config.attention.chars_per_token,
         known_max=limits.KNOWN_MAX,
     )
-
-
-async def _call_of_an_operator(run: Run, tool_id: str) -> TurnResult:
-    """Call one tool and ask no model; RunCompleted is durable when this returns.
-
-    It is a run as any other: admitted once under its input id, journaled, held for an approval where the tool needs it,
-    taken over by another supervisor in the middle of it. Its message is the call's arguments, its answer what the tool
-    brought, or why it brought nothing. Nothing is learned from it, and nothing of it is degraded.
-    """
-    await run.new_round()
-    arguments = object_in(run.input_text, depth_max=PARAMETERS_DEPTH_MAX) or {}
-    call = ToolCall(call_id=DIRECT_CALL_ID, tool_id=tool_id, arguments=arguments)
-    receipts = await tool_batch.settle(run, [call], invented=(), parent_wo_id=None)
-    answer = OutputResult(text=chain.result_of_call(call.call_id, receipts[0]))
-    return await turn_record.record_answer(run, answer, Judgement(()), chain.summarize([call], receipts))

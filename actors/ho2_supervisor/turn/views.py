@@ -8,10 +8,7 @@ from hobus.actors.ho2_supervisor.session import commands
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import state_hash
 from hobus.actors.ho2_supervisor.turn.history import ERASED
-from hobus.bus.json_text import object_in
 from hobus.bus.messages.base import made_of
-from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
-from hobus.bus.messages.ids import DIRECT_CALL_ID
 from hobus.bus.messages.session import CallView, ConflictView, HeldCall, IntentView, RunView, SessionView
 
 
@@ -75,17 +72,10 @@ def _calls(record: SessionRecord) -> list[CallView]:
 
 
 def _asked_for(record: SessionRecord) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Call id -> tool and arguments, of the model's newest answer that asked for tools, or of an operator's call.
-
-    The active batch is made of it.
-    """
+    """Call id -> tool and arguments, of the model's newest answer that asked for tools; the active batch's."""
     if (run := record.run) is None:
         return {}
     for receipt in reversed(run.receipts.values()):
         if calls := (receipt.get("output_result") or {}).get("tool_calls"):
             return {call["call_id"]: (call["tool_id"], call["arguments"]) for call in calls}
-    overrides = run.requested.run_overrides
-    if overrides is None or overrides.calls_tool is None:
-        return {}
-    arguments = object_in(run.input_text or "", depth_max=PARAMETERS_DEPTH_MAX) or {}
-    return {DIRECT_CALL_ID: (overrides.calls_tool, arguments)}
+    return {}

@@ -73,13 +73,6 @@ def with_refs(files: Sequence[ToolFile], submission_id: str) -> list[ToolFile]:
     return [file.model_copy(update={"ref": body_ref(submission_id, number)}) for number, file in enumerate(files, 2)]
 
 
-def files_in(entry: Entry) -> list[tuple[ToolFile, bytes | None]]:
-    """The files that an end of an order brings; None for an erased one. Raises ValueError for another entry."""
-    end = payload_in(OrderEnd, entry)
-    files = with_refs(end.files, entry.submission_id) if end is not None else []
-    return list(zip(files, entry.bodies[2:], strict=False))
-
-
 def end_of(
     receipt: Receipt,
     submission_id: str,

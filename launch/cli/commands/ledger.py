@@ -28,7 +28,6 @@ from hobus.launch.console.errors import UsageFault, next_command
 from hobus.launch.console.output import (
     as_json,
     counted,
-    counting,
     note,
     say,
     say_zone,
@@ -39,7 +38,6 @@ from hobus.launch.console.output import (
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
 from hobus.launch.filters.meaning import Filter as Wanted
 from hobus.launch.filters.turns import ambiguous
-from hobus.ledger_service.index import read_positions
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
 
 if TYPE_CHECKING:
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from hobus.ledger_service.verify import VerifyReport
 
 _PAGE = 500
-_PROGRESS_STEP = 1_000
 
 
 @click.group(cls=Family, elsewhere={"search": "ledger_search"})
@@ -151,7 +148,9 @@ def verify(*, home: Home) -> Output:
     demand_record(home)
     for said in unread_spools(home):
         note(said)
-    report = _verified(home)
+    from hobus.ledger_service.verify import verify_directory  # noqa: PLC0415 - of this one command
+
+    report = verify_directory(home.ledger)
     code = exit_codes.OK if report.fault is None else exit_codes.INTEGRITY
     return Output(verdict_of(report), lambda: _show_report(report), code, indent=None)
 
@@ -187,16 +186,6 @@ def _show_report(report: VerifyReport) -> None:
         return
     whole = counted(report.entries, "entry", "entries")
     note(f"  {whole} before it {'is' if report.entries == 1 else 'are'} whole")
-
-
-def _verified(home: Home) -> VerifyReport:
-    """What was found; a terminal sees how far it is, and how long it takes where an index knows how much there is."""
-    from hobus.ledger_service.verify import verify_directory  # noqa: PLC0415 - of this one command
-
-    indexed = read_positions(home.ledger)
-    total = indexed[-1].last + 1 if indexed else None
-    with counting("verified", "entries", total=total, step=_PROGRESS_STEP) as shown:
-        return verify_directory(home.ledger, None if shown is None else shown.at)
 
 
 async def _follow(home: Home, run: RunFile, printer: _Printer, after: int, *, with_bodies: bool) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import sys
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -24,21 +21,15 @@ from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import unread_spools
 from hobus.launch.cluster.run_file import ChildRow, RunFile, running, stalled
-from hobus.launch.console.errors import CommandError, UsageFault, next_here
-from hobus.launch.console.interrupt import raise_at_interrupt
+from hobus.launch.console.errors import CommandError, next_here
 from hobus.launch.console.output import (
-    can_be_commanded,
-    clock_time,
     counted,
     duration,
-    is_terminal,
     note,
     size,
     table,
-    wants_json,
-    zone,
 )
-from hobus.launch.limits import LOG_TAIL_LINES, WATCH_INTERVAL_MS
+from hobus.launch.limits import LOG_TAIL_LINES
 from hobus.ledger_service.limits import shortage
 
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
@@ -81,12 +72,9 @@ class ActorRow(Record):
 
 
 @click.command()
-@click.option("--watch", is_flag=True, help="Show them anew each second, in place, until Ctrl-C.")
 @with_json
-def ps(*, home: Home, watch: bool) -> Output:
+def ps(*, home: Home) -> Output:
     """List the processes of the cluster and their states."""
-    if watch:
-        return _watch(home)
     run, now = running(home), SystemClock().now()
     answer, rows = rows_of(home, run, now)
     return Output(document_of(home, run, answer, rows), lambda: _show(home, run, now, answer, rows))
@@ -123,27 +111,6 @@ def _show(home: Home, run: RunFile, now: float, answer: Peers | None, rows: list
         from hobus.launch.launcher.operate import show_tail  # noqa: PLC0415 - loads a launcher's rooms
 
         show_tail(home, row, LOG_TAIL_LINES)
-
-
-def _watch(home: Home) -> Output:
-    """Until Ctrl-C, or until no cluster runs any more; then nothing is left to be shown."""
-    if wants_json() or not is_terminal(sys.stdout) or not can_be_commanded():
-        raise UsageFault("--watch: only for a terminal", hint=f"{next_here('ps --json')}, as often as you like")
-    # By name: whoever looks once needs none of it.
-    in_place = importlib.import_module("hobus.launch.console.terminal").InPlace()
-    clock = SystemClock()
-    interval_s = WATCH_INTERVAL_MS / 1000
-    raise_at_interrupt()
-    with suppress(KeyboardInterrupt), in_place:
-        while True:
-            run, now = running(home), clock.now()
-            answer, rows = rows_of(home, run, now)
-            said = f"{clock_time(now)} {zone(now)}, every {interval_s:g} s; Ctrl-C ends"
-            if answer is None:
-                said += "; the broker does not answer"
-            in_place.show(_HEADINGS, [*own_lines(run, now), *map(shown, rows)], coloured=1, spare=_SPARE, below=said)
-            time.sleep(interval_s)  # noqa: TID251 - between two looks there is no loop and no bus
-    return Output(None, lambda: None)
 
 
 def rows_of(home: Home, run: RunFile, now: float) -> tuple[Peers | None, list[ActorRow]]:

@@ -69,7 +69,7 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
 
     With --turn N, or SES-<8 hex digits>-N in place of SESSION: what happened in that turn, moment by moment, by the
     record alone. Both say under which versions of agent, contracts, prompts, template and settings the (last) turn was
-    made: `hobus asset show DIGEST` prints each.
+    made: `hobus asset DIGEST` prints each.
 
     What tools printed, and the tracebacks of what they raised, stand below: their own words, behind bars.
     """

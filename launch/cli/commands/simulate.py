@@ -6,9 +6,6 @@ import os
 import re
 from contextlib import closing
 from dataclasses import asdict
-from functools import partial
-from pathlib import Path
-from typing import IO
 
 import click
 
@@ -17,16 +14,14 @@ from hobus.launch.cli.commands.options import with_home
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import UsageFault, next_here, of_os_error
+from hobus.launch.console.errors import UsageFault, next_here
 from hobus.launch.console.interrupt import INTERRUPTED, is_interrupt
 from hobus.launch.console.output import (
     as_json,
     counted,
-    counting,
     note,
     say,
     styled,
-    table,
     thousands,
 )
 from hobus.launch.lab.simulation import faults
@@ -48,11 +43,7 @@ _TURNS = 3
     "--faults", "faults_", metavar="LIST", default="all", show_default=True,
     help="all: each seed draws some; none; or names with values, e.g. loss=0.02,crash=2,delay=3ms.",
 )  # fmt: skip
-@click.option("--list-faults", is_flag=True, help="Show every fault with its unit, and what all draws from.")
 @click.option("--until", type=click.IntRange(min=1), metavar="EVENT", help="With one seed: stop after this event.")
-@click.option(
-    "--trace", type=click.Path(dir_okay=False, path_type=Path), help="With one seed: every event, a line each."
-)
 @click.option("--jobs", type=click.IntRange(1, 256), help="With many: processes (default: one per core).")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home
@@ -64,9 +55,7 @@ def simulate(  # noqa: PLR0913 - one per option
     turns: int,
     sessions: int | None,
     faults_: str,
-    list_faults: bool,
     until: int | None,
-    trace: Path | None,
     jobs: int | None,
     as_json_: bool,
 ) -> int:
@@ -75,19 +64,17 @@ def simulate(  # noqa: PLR0913 - one per option
     The same actors as in real processes, on a simulated network, disk and clock. A seed decides everything: same seed,
     same options, same bytes, on any machine; the digest says so. The first invariant that breaks ends a run and is
     reported with the command that replays it. The configuration is that of --home, if it has one, else the shipped
-    one; no cluster is touched, and nothing is written but --trace.
+    one; no cluster is touched, and nothing is written.
 
     Exit codes: 0 every invariant held, 1 one broke, 2 usage, 130 interrupted (what was run until then is reported).
     """
-    if list_faults:
-        return _list_faults(as_json_=as_json_)
     wanted = SeedOptions(turns, sessions, faults.parse(faults_), layers_of(home))
     many = _seeds(seed, range_)
     if many is None:
         plan = plan_of(seed or 0, turns=turns, sessions=sessions, faults=wanted.faults)
-        return _show_one(plan, wanted, until, trace, as_json_=as_json_)
-    if until is not None or trace is not None:
-        raise UsageFault("--until and --trace are for one seed", hint=_replay(many[0], wanted))
+        return _show_one(plan, wanted, until, as_json_=as_json_)
+    if until is not None:
+        raise UsageFault("--until is for one seed", hint=_replay(many[0], wanted))
     return _show_many(many, wanted, jobs or os.cpu_count() or 1, as_json_=as_json_)
 
 
@@ -116,53 +103,16 @@ def _replay(seed: int, wanted: SeedOptions, event: int | None = None) -> str:
     return next_here(" ".join(parts))
 
 
-def _list_faults(*, as_json_: bool) -> int:
-    rows = [
-        (
-            one.name,
-            one.unit,
-            faults.shown(one.name, one.bare),
-            ", ".join(faults.shown(one.name, v) for v in one.drawn),
-            one.says,
-        )
-        for one in faults.FAULTS.values()
-    ]
-    if as_json_:
-        names = ("name", "unit", "bare", "drawn", "description")
-        say(as_json({"faults": [dict(zip(names, row, strict=True)) for row in rows]}))
-        return exit_codes.OK
-    table(["FAULT", "UNIT", "BARE", "ALL DRAWS", "WHAT"], [[*row[:3], row[3] or "-", row[4]] for row in rows])
-    say()
-    say("Shares are numbers up to 1 or percents, times need a unit (ms, s, m, h), counts are whole numbers. BARE: the")
-    say("value of a name without one. With all, each seed draws which faults it has and how much of them.")
-    say("Try: hobus simulate --seed 7 --faults loss=0.02,crash=2,torn-disk,delay=3ms")
-    return exit_codes.OK
-
-
 # --- one seed ---------------------------------------------------------------------------------------------------------
 
 
-def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, trace: Path | None, *, as_json_: bool) -> int:
-    file = _opened(trace)
-    try:
-        with quiet():
-            told = None if file is None else partial(print, file=file)
-            verdict = run_one(plan, layers=wanted.layers, until=until, trace=told)
-    finally:
-        if file is not None:
-            file.close()
+def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, *, as_json_: bool) -> int:
+    with quiet():
+        verdict = run_one(plan, layers=wanted.layers, until=until)
     code = exit_codes.OK if verdict.holds else exit_codes.FAILED
     if as_json_:
-        say(
-            as_json(
-                {
-                    **asdict(verdict),
-                    "faults": plan.faults,
-                    "token_limit": plan.token_limit,
-                    "replay": _replay(plan.seed, wanted),
-                }
-            )
-        )
+        more = {"faults": plan.faults, "token_limit": plan.token_limit, "replay": _replay(plan.seed, wanted)}
+        say(as_json({**asdict(verdict), **more}))
         return code
     drawn = ", ".join(f"{name} {faults.shown(name, value)}" for name, value in plan.faults.items()) or "none"
     limit = plan.token_limit
@@ -183,13 +133,6 @@ def _show_one(plan: SeedPlan, wanted: SeedOptions, until: int | None, trace: Pat
     say()
     _say_verdict(verdict, wanted)
     return code
-
-
-def _opened(path: Path | None) -> IO[str] | None:
-    try:
-        return None if path is None else path.open("w", encoding="utf-8")
-    except OSError as error:
-        raise of_os_error(error, doing="the trace cannot be written") from None
 
 
 def _say_verdict(verdict: SeedVerdict, wanted: SeedOptions) -> None:
@@ -224,19 +167,12 @@ def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, as_json_: bool) 
     began = clock.monotonic()
     is_interrupted = False
     try:
-        with (
-            counting("run", "seed" if len(seeds) == 1 else "seeds", total=len(seeds), step=1) as shown,
-            closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts,
-        ):
+        with closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts:
             for verdict, cpu_s in verdicts:
                 tally.add(verdict, cpu_s)
                 if not verdict.holds:
-                    if shown is not None:
-                        shown.hide()
                     note(f"seed {verdict.seed}: {verdict.broken}")
                     note(f"  replay it: {_replay(verdict.seed, wanted)}")
-                if shown is not None:
-                    shown.at(tally.seeds)
     except BaseException as error:
         if not is_interrupt(error):
             raise

@@ -27,13 +27,10 @@ _WORKERS_SHOWN = 8
 Row = dict[str, Any]
 
 
-@click.group(cls=Family, invoke_without_command=True, elsewhere={"call": "tool_call"})
+@click.group(cls=Family, invoke_without_command=True)
 @with_json
 def tools(*, home: Home) -> Output:
-    """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing.
-
-    `hobus tools call` runs one.
-    """
+    """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing."""
     ctx = click.get_current_context()
     if ctx.invoked_subcommand is not None:
         if ctx.params["_as_json"]:

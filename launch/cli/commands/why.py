@@ -44,7 +44,7 @@ def diff(*, home: Home, before: str, after: str) -> Output:
     """Show what differs between the prompts that two turns were answered from.
 
     Stretch by stretch: the agent's words, memory, history, context, message; and the settings and governed files that
-    they ran under, by digest: `hobus asset show DIGEST` prints each version.
+    they ran under, by digest: `hobus asset DIGEST` prints each version.
     """
     found = compared(*_explained(home, before, after))
     return Output(document_of(found), lambda: _show_differences(found))

@@ -41,14 +41,9 @@ class Watched:
             out = wanted if self.printer is None else self.printer.print(choice)
         finally:
             self.chooser.account.unshown(wanted - out)
-        if self.printer is not None and self.printer.sink.failure is not None:
-            raise self.printer.sink.failure
+        if self.printer is not None and self.printer.failure is not None:
+            raise self.printer.failure
         return choice.is_last
-
-    def told(self) -> None:
-        """The user ended it; also in the middle of a write that waits for its reader."""
-        if self.printer is not None:
-            self.printer.sink.told()
 
 
 @dataclass(slots=True)
@@ -72,7 +67,7 @@ class Live:
             note("waiting for frames; end with Ctrl-C")
         try:
             loop, told = asyncio.get_running_loop(), asyncio.Event()
-            with _ended_by_signals(lambda: loop.call_soon_threadsafe(told.set), self.watched.told):
+            with _ended_by_signals(lambda: loop.call_soon_threadsafe(told.set)):
                 async with asyncio.TaskGroup() as group:
                     beside = [
                         group.create_task(self._watch_the_cluster(reader)),
@@ -138,11 +133,8 @@ class Live:
 
 
 @contextmanager
-def _ended_by_signals(*ends: Callable[[], object]) -> Generator[None]:
-    """The first Ctrl-C or SIGTERM ends the reading in order, the second one at once, wherever it is.
-
-    The last of `ends` may raise: what the signal interrupts then waits no longer.
-    """
+def _ended_by_signals(end: Callable[[], object]) -> Generator[None]:
+    """The first Ctrl-C or SIGTERM ends the reading in order, the second one at once, wherever it is."""
     is_told = False
 
     def told(_number: int, _frame: FrameType | None) -> None:
@@ -150,8 +142,7 @@ def _ended_by_signals(*ends: Callable[[], object]) -> Generator[None]:
         if is_told:
             raise KeyboardInterrupt
         is_told = True
-        for end in ends:
-            end()
+        end()
 
     before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

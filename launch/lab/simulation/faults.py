@@ -56,7 +56,7 @@ FAULTS: dict[str, Fault] = {
               86400.0, (1.0, 60.0, 7200.0)),
     )
 }  # fmt: skip
-"""In the order of `hobus simulate --list-faults`."""
+"""By name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,4 +139,6 @@ def shown(name: str, value: float) -> str:
 
 
 def _usage(what: str) -> CommandError:
-    return UsageFault(what, hint=next_here("simulate --list-faults"))
+    return UsageFault(
+        f"{what}; the faults are {', '.join(FAULTS)}", hint=next_here("simulate --faults loss=0.02,crash=2,delay=3ms")
+    )

@@ -134,7 +134,6 @@ def test_a_turn_that_brings_its_start_begins_its_session_with_its_run() -> None:
     [
         StartSession(session_id=SESSION, agent_id="NOBODY"),
         StartSession(session_id=SESSION, session_config=SessionConfig(model="no-such-model")),
-        StartSession(session_id=SESSION, session_config=SessionConfig(calls_tool="list_tools")),
     ],
 )
 def test_a_start_that_is_refused_begins_neither_session_nor_run(start: StartSession) -> None:

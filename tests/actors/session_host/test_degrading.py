@@ -53,20 +53,6 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     check_attempts(cluster.run(cluster.entries(rests_s=2)))
 
 
-CALL = SessionConfig(calls_tool="list_tools")
-
-
-@pytest.mark.parametrize("session_id", [SESSION, None])
-def test_nothing_stands_in_for_a_call_of_a_tool(make, session_id):
-    """HO2 dead: an error that says so, no model call, nothing in the stream; asked again it is made."""
-    cluster = make()
-    cluster.kill_ho2()
-    result = cluster.run(cluster.turn("{}", session_id=session_id, timeout_s=20, run_overrides=CALL))
-    assert (result.outcome, result.run_id) == ("error", None) and "nothing stands in for it" in result.response
-    assert cluster.provider.prompts == []
-    assert [entry.event_type for entry in cluster.run(cluster.stream(result.session_id))] == []
-
-
 def test_without_any_supervisor_a_first_turn_degrades_too(make):
     """R3: HO2 dead, no session yet: answered, marked degraded, within the grace and one gateway call."""
     cluster = make()

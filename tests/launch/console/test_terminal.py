@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from hobus.launch.console import output
 from hobus.launch.console.output import harmless
-from hobus.launch.console.terminal import CUT, Counting, folded, last_rows, table_lines
+from hobus.launch.console.terminal import CUT, folded, last_rows, table_lines
 
 PS = ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "NOTE")
 ROWS = [
@@ -110,26 +110,6 @@ def test_a_cell_commands_no_terminal_and_a_state_has_its_colour(monkeypatch):
     assert set("".join(said).split("\x1b[")[1:]) and all(
         code.partition("m")[0] in ("0", "1", "31", "32") for code in "".join(said).split("\x1b[")[1:]
     )
-
-
-def test_a_progress_makes_way_for_what_is_said_and_comes_back(capsys):
-    """Without `hide` the words would stand behind it, in its own row."""
-    terminal = pyte.Screen(80, 10)
-    stream = pyte.Stream(terminal)
-
-    def rows() -> list[str]:
-        stream.feed(capsys.readouterr().err.replace("\n", "\r\n"))
-        return [row.rstrip() for row in terminal.display if row.strip()]
-
-    with Counting("run", "seeds", total=9, step=1) as counting:
-        counting.at(1)
-        assert [row[:15] for row in rows()] == ["1 of 9 seeds ru"]
-        counting.hide()
-        output.note("seed 1: broken")
-        assert rows() == ["seed 1: broken"]
-        counting.at(2)
-        assert [row[:15] for row in rows()] == ["seed 1: broken", "2 of 9 seeds ru"]
-    assert rows() == ["seed 1: broken"]
 
 
 class Screen(io.StringIO):

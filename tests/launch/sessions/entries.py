@@ -53,7 +53,7 @@ class Written:
         )  # fmt: skip
         return self
 
-    def run(self, input_id: str = "in-1", text: str = "hello", calls_tool: str | None = None) -> Written:
+    def run(self, input_id: str = "in-1", text: str = "hello") -> Written:
         """A run begins."""
         ref = body_ref(f"RunRequested:{self.state.session_id}/{input_id}", 1)
         self.add(
@@ -64,7 +64,6 @@ class Written:
                 deadline_at=AT,
                 config_digest="",
                 at=AT,
-                run_overrides=None if calls_tool is None else session.SessionConfig(calls_tool=calls_tool),
             ),
             text.encode(),
         )

@@ -46,18 +46,6 @@ def test_what_a_held_call_wants_is_known():
     agrees(holding())
 
 
-def test_what_a_held_call_of_an_operator_wants_is_known():
-    """No model asked for it: its tool and its arguments are those of the run's request."""
-    written = Written().run(text='{"text": "rm"}', calls_tool="write_note")
-    written.add(events.StepStarted(step_id=STEP, new_round=True, at=AT))
-    batch = ToolBatchId(step_id=STEP, batch_seq=1)
-    written.add(events.ToolBatchIssued(tool_batch_id=batch, call_ids=["001"], held=["001"], at=AT))
-    standing = standing_of(written.add(events.LifecycleChanged(lifecycle="WaitingInput", at=AT)).entries)
-    (held,) = standing.held_calls()
-    assert (held.call_id, held.tool_id, held.arguments) == ("001", "write_note", {"text": "rm"})
-    assert standing.waits_for == "approval of 001 write_note"
-
-
 def test_it_follows_every_command_as_the_reducer_does():
     """Pause, resume, steer, approve, deny, cancel; applied and rejected."""
     written = holding()

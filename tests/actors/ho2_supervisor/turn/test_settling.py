@@ -10,7 +10,7 @@ import pytest
 
 from hobus.actors.ho2_supervisor.turn import turn
 from hobus.bus.errors import BusError, LedgerError, SessionFault
-from hobus.bus.messages.ids import DIRECT_CALL_ID, RunId
+from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import (
     Approve,
     Cancel,
@@ -257,7 +257,7 @@ def test_an_owner_that_drains_ends_what_stands_behind_its_answers() -> None:
         assert journal(rig)[-1] == "OrderEnded"
 
 
-@pytest.mark.parametrize("command", [Cancel(), Steer(text="x"), Pause(), Resume(), Approve(call_id=DIRECT_CALL_ID)])
+@pytest.mark.parametrize("command", [Cancel(), Steer(text="x"), Pause(), Resume(), Approve(call_id="001")])
 def test_an_answered_run_takes_no_command(command: Any) -> None:
     """It is as a run that is over: nothing of it can be changed, and its labels come."""
     with rig_of() as rig:

@@ -163,9 +163,10 @@ def test_what_was_changed_on_disk_is_no_ok(package, memory_path, capsys):
     package("install", str(parts.clerk(memory_path)))
 
     def files() -> dict[str, str]:
-        words = ["--home", str(memory_path / "home"), "registry", "files", "--json", "package_id=PKG-CLERK-001"]
+        words = ["--home", str(memory_path / "home"), "registry", "files", "--json"]
         assert cli.run(words) == exit_codes.OK
-        return {row["path"]: row["state"] for row in json.loads(capsys.readouterr().out)["rows"]}
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        return {row["path"]: row["state"] for row in rows if row["package_id"] == "PKG-CLERK-001"}
 
     assert set(files().values()) == {"ok"} and package("list").splitlines()[1].endswith("ok")
     (agent,) = (memory_path / "home/packages").glob("PKG-*/agents/CLERK.json")

@@ -32,26 +32,15 @@ def rows(run, *words: str) -> list[dict[str, str]]:
     return json.loads(run("registry", *words, "--json"))["rows"]
 
 
-def test_each_registry_is_shown_and_narrowed(run):
-    """A table for people, the same rows for programs."""
+def test_each_registry_is_shown(run):
+    """A table for people, the same rows for programs; every MUST names its check."""
     assert "FMWK-004" in run("registry", "frameworks") and "SPEC-ROUTING-001" in run("registry", "specs")
     assert "PKG-PROMPTS-001" in run("registry", "packages") and "agents/ADMIN.json" in run("registry", "files")
-    (row,) = rows(run, "specs", "framework_id=FMWK-107")
-    assert row["spec_id"] == "SPEC-ADMIN-001"
-    owned = rows(run, "files", "package_id=PKG-PROMPTS-001", "classification=contract")
-    assert len(owned) == 4 and all(one["sha256"].startswith("sha256:") for one in owned)
-    assert rows(run, "files", "path=nothing") == [] and "none" in run("registry", "files", "path=nothing")
-
-
-def test_the_table_of_invariants_names_the_check_of_each(run):
-    """Every MUST of what is shipped."""
-    told = rows(run, "invariants", "level=MUST") + rows(run, "invariants", "level=MUST NOT")
-    assert len(told) > 20 and all(one["enforced_by"] for one in told)
-    said = run("registry", "invariants", "framework_id=FMWK-107")
-    assert (
-        "FMWK-107.1  MUST The agent is offered no tool" in said
-        and "    hobus.config.consistency:inconsistencies" in said
-    )
+    owned = [one for one in rows(run, "files") if one["package_id"] == "PKG-PROMPTS-001"]
+    assert owned and all(one["sha256"].startswith("sha256:") and one["state"] == "ok" for one in owned)
+    musts = [one for one in rows(run, "invariants") if one["level"].startswith("MUST")]
+    assert len(musts) > 20 and all(one["enforced_by"] for one in musts)
+    assert "hobus.config.consistency:inconsistencies" in " ".join(run("registry", "invariants").split())
 
 
 def test_what_a_home_has_of_its_own_belongs_to_a_package_that_is_derived(run, tmp_path):
@@ -65,15 +54,10 @@ def test_what_a_home_has_of_its_own_belongs_to_a_package_that_is_derived(run, tm
     assert owners["agents/ADMIN.json"] == owners["prompt_packs/PRM-MINE-001.txt"] == "PKG-HOME"
     assert owners["specs/SPEC-CLERK-001/standard.md"] == "PKG-CLERK-001"
     assert len(owners) == len(rows(run, "files"))
-    assert [row["title"] for row in rows(run, "packages", "package_id=PKG-HOME")] == ["This home's own files"]
+    assert [one["title"] for one in rows(run, "packages") if one["package_id"] == "PKG-HOME"] == [
+        "This home's own files"
+    ]
     assert not (config / "packages/PKG-HOME").exists()
-
-
-@pytest.mark.parametrize("word", ["package_id", "packageid=PKG-HOME", "=", "\udc80=x"])
-def test_what_is_no_filter_is_refused_with_the_fields(run, word):
-    """And the one that is near."""
-    said = run("registry", "files", word, code=exit_codes.USAGE)
-    assert "not FIELD=VALUE with FIELD one of path, package_id, classification, sha256" in said
 
 
 def test_gates_report_and_enforce(run, tmp_path):
@@ -139,12 +123,6 @@ def test_the_checkup_has_a_line_for_the_gates(run, tmp_path):
     write(tmp_path / "config", "admin_config.json", '{"ho2": {"history_turns_max": -1}}')
     said = run("doctor", code=exit_codes.FAILED)
     assert said.count("ho2.history_turns_max") == 1 and "gate G1" in said and "gate G2" not in said
-
-
-def test_a_value_is_taken_in_any_case(run):
-    """As people type it; what nothing has is none."""
-    assert rows(run, "invariants", "level=must") == rows(run, "invariants", "level=MUST") != []
-    assert rows(run, "invariants", "level=ought") == []
 
 
 def test_the_gates_look_at_other_settings_too(run, tmp_path):

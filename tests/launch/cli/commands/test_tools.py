@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-
-import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
-from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.config.sections.tools import StdioServer
-from hobus.launch.cli.commands.tool_call import CallOutcome, _show_called, checked_arguments
 from hobus.launch.cli.commands.tools import source_rows, tool_rows
 from hobus.launch.cluster.home import home_of
-from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError, UsageFault
 from hobus.launch.console.finding import DoctorFinding
 from hobus.launch.launcher.tool_check import running
-from tests.launch.filters.frames import SESSION
 
 SHIPPED = shipped_snapshot()
-
-
-@pytest.mark.parametrize(
-    ("agent", "may", "hint"),
-    [
-        (None, ["CLERK"], "the same command again, with --agent CLERK"),
-        ("ADMIN", ["BARD", "CLERK"], "BARD, CLERK may use it"),
-        (None, [], "no agent may use notes: hobus tools"),
-    ],
-)
-def test_a_call_that_its_agent_may_not_make_says_who_may(agent, may, hint):
-    """And its code once."""
-    calls = [ToolCallSummary(tool_id="notes", status="Failed", code="tool_not_permitted")]
-    said = "error tool_not_permitted: notes is not in this order's tools_allowed"
-    result = TurnResult(
-        response=said, outcome="success", session_id=SESSION, run_id=None, input_id="in-1", tool_calls=calls
-    )
-    with pytest.raises(CommandError) as refused:
-        _show_called(CallOutcome(result, None), "notes", "in-1", limit=100, agent=agent, may=may)
-    assert (refused.value.message, refused.value.hint) == (said.removeprefix("error "), hint)
-    assert refused.value.exit_code == exit_codes.REFUSED
 
 
 def row(tool_id, *, writes, workers=("ho1/1@a",)):
@@ -50,19 +21,6 @@ def row(tool_id, *, writes, workers=("ho1/1@a",)):
         tool_id=tool_id, source="s", description="d", parameters="{}", idempotent=not writes, writes=writes,
         workers=list(workers), worker_count=len(workers),
     )  # fmt: skip
-
-
-def test_a_required_argument_that_has_a_default_need_not_be_written():
-    """As where a model leaves it out."""
-    schema = {
-        "properties": {"a": {"type": "integer", "default": 1}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-    }
-    tool = row("x", writes=False).model_copy(update={"parameters": json.dumps(schema)})
-    known = Tools(epoch="e", tools=[tool], sources=[])
-    assert checked_arguments("x", '{"b": 2}', known) == {"a": 1, "b": 2}
-    with pytest.raises(UsageFault, match=r"required, missing b$"):
-        checked_arguments("x", "{}", known)
 
 
 def source(state, detail="", name="s", worker="ho1/1@a", *, refused=(), tools=0):

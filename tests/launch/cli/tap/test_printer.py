@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import threading
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ from hobus.bus.codec import encode
 from hobus.bus.messages.control import ReadPeer
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.cli.tap.choice import Chooser, SeenLives, TurnBook
-from hobus.launch.cli.tap.printer import Printer, Sink, frame_document
+from hobus.launch.cli.tap.printer import Printer, frame_document
 from hobus.launch.cli.tap.table import Table
 from hobus.launch.filters.tap_fields import tap_filter
 from tests.launch.cli.tap.batches import batch, is_exact
@@ -111,55 +109,14 @@ def test_an_erased_or_empty_body_is_told_from_a_withheld_one():
     assert "body" not in frame_document(frame(), TurnRef())
 
 
-@pytest.fixture
-def pipe():
-    """The reading end of a pipe and a stream onto its other end."""
-    ours, theirs = os.pipe()
-    with os.fdopen(theirs, "w") as stream:
-        yield ours, stream
-    os.close(ours)
-
-
-def test_a_signal_ends_a_write_that_nobody_reads_and_the_whole_lines_are_counted(pipe):
-    """The first one, without anything being read; after that nothing is waited for any more.
-
-    Not SIGALRM: that is the signal by which a test that hangs is ended.
-    """
-    reader, stream = pipe
-    sink = Sink(stream)
-    lines = [f"{number:099d}" for number in range(10_000)]  # 1 MB: more than any pipe takes
-    before = signal.signal(signal.SIGUSR1, lambda *_: sink.told())
-    teller = threading.Timer(0.05, signal.pthread_kill, (threading.get_ident(), signal.SIGUSR1))
-    try:
-        teller.start()
-        written = sink.write(lines)
-    finally:
-        teller.cancel()
-        teller.join()
-        signal.signal(signal.SIGUSR1, before)
-    os.set_blocking(reader, False)
-    out = os.read(reader, 2_000_000).decode()
-    assert out.splitlines()[:written] == lines[:written] and 0 < written < len(lines)
-    assert len(out) // 100 == written
-    assert sink.write(["more"]) == 0 and sink.failure is None
-
-
-def test_a_reader_that_is_there_gets_everything_also_after_the_end(pipe):
-    """What was read already is still written when its reader takes it."""
-    reader, stream = pipe
-    sink = Sink(stream)
-    sink.told()
-    assert sink.write(["a", "b"]) == 2
-    assert os.read(reader, 100) == b"a\nb\n"
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_what_a_full_disk_did_not_take_was_not_written():
     """None of the lines counts, and the failure is kept."""
-    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
-        sink = Sink(full)
-        assert sink.write(["a"]) == 0
-        assert sink.failure is not None and "No space" in str(sink.failure)
+    printer = Printer(None, with_bodies=False)
+    chooser = Chooser(tap_filter(()), TurnBook(None), lambda: 160.0, with_routine=False)
+    with suppress(OSError), open("/dev/full", "w") as full, redirect_stdout(full):  # noqa: PTH123 - a device
+        assert printer.print(chooser.choose(batch([1]))) == 0
+    assert printer.failure is not None and "No space" in str(printer.failure)
 
 
 def test_frames_that_could_not_be_written_count_as_lost():
