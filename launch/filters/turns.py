@@ -7,11 +7,11 @@ A session is named by its full id, by its first characters, or as `SES-<8 hex>`,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from hobus.bus.messages.ids import TurnRef
 from hobus.launch.filters.meaning import fitting
-from hobus.launch.filters.syntax import Compare, Node, Value, comparisons
+from hobus.launch.filters.syntax import Value
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]*")
 _OF_SESSION = re.compile(r"[0-9a-f*?]{4}[0-9a-f*?-]*(/.*)?", re.DOTALL)
@@ -62,22 +62,3 @@ def turn_matches(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
         return turn.session_id.startswith(text) or any(text in one for one in ids)
 
     return matches
-
-
-def ambiguous(nodes: Iterable[Node], sessions: Iterable[str]) -> dict[str, list[str]]:
-    """Prefixes of a filter that more than one of these sessions has, each with those sessions."""
-    known = sorted(sessions)
-    found: dict[str, list[str]] = {}
-    for node in nodes:
-        for one in comparisons(node):
-            prefix = _prefix_of(one)
-            if prefix and len(fitting_it := [known_id for known_id in known if known_id.startswith(prefix)]) > 1:
-                found[one.value.text] = fitting_it
-    return found
-
-
-def _prefix_of(one: Compare) -> str:
-    if one.name != "session" or one.operator != "=" or one.value.is_literal:
-        return ""
-    text = _plain(one.value.text)
-    return text if _PREFIX.fullmatch(text) and len(text) < _FULL_CHARS else ""

@@ -35,9 +35,8 @@ from hobus.launch.console.output import (
     table,
     zone,
 )
-from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter, session_of
+from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter
 from hobus.launch.filters.meaning import Filter as Wanted
-from hobus.launch.filters.turns import ambiguous
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
 
 if TYPE_CHECKING:
@@ -87,7 +86,6 @@ def show(*, home: Home, wanted: _Wanted, limit: int, bodies: bool) -> Output:
     demand_record(home)
     newest = wanted.last(home, limit + 1, with_bodies=bodies)
     found = newest[-limit:]
-    wanted.say_ambiguous(found)
     if not found:
         wanted.check_known(home)
 
@@ -234,11 +232,6 @@ class _Wanted:
                 f"--session {session[:80]}: no such session in the record of {home.root}",
                 hint=next_command("session list --all", home.root),
             )
-
-    def say_ambiguous(self, entries: Iterable[Entry]) -> None:
-        """A note for each beginning of an id that several of the sessions shown have."""
-        for prefix, sessions in ambiguous(self.filter.nodes, {session_of(entry) for entry in entries}).items():
-            note(f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}")
 
 
 class _Printer:

@@ -106,10 +106,12 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
 
 
 @provider.command(name="add")
-@click.argument("name", required=False)
+@click.argument("name")
 @click.option(
     "--kind",
     type=click.Choice(["openai", "anthropic", "plugin"]),
+    default="openai",
+    show_default=True,
     help="openai: any server of chat completions; plugin: a class of an installed package.",
 )
 @click.option("--base-url", metavar="URL", help="Address of its API; default: the vendor's own.")
@@ -125,7 +127,13 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
 @click.option(
     "--context-tokens", type=click.IntRange(min=1), help="Window of its models; else its server is asked for it."
 )
-@click.option("--key", metavar="REF", help="env:NAME, file:PATH, stdin (kept in a file of this user alone) or none.")
+@click.option(
+    "--key",
+    metavar="REF",
+    default="none",
+    show_default=True,
+    help="env:NAME, file:PATH, stdin (kept in a file of this user alone) or none.",
+)
 @click.option("--entry-point", metavar="NAME", help="Kind plugin: its name in the group hobus.providers.")
 @click.option(
     "--option",
@@ -139,49 +147,42 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
 def add_provider(  # noqa: C901, PLR0913 - one per option
     *,
     home: Home,
-    name: str | None,
-    kind: str | None,
+    name: str,
+    kind: str,
     base_url: str | None,
     models: tuple[str, ...],
     any_model: bool,
     sees: bool,
     context_tokens: int | None,
-    key: str | None,
+    key: str,
     entry_point: str | None,
     options: tuple[str, ...],
     becomes_default: bool,
 ) -> None:
-    """Add a provider to the home's configuration; on a terminal what is missing is asked for.
+    """Add a provider to the home's configuration.
 
     A key never stands in the configuration, only where it is.
     """
-    asks = is_terminal(sys.stdin) and is_terminal(sys.stderr)
-    name = name or _asked("Name", asks, flag="NAME")
-    kind = kind or _asked("Kind (openai, anthropic, plugin)", asks, flag="--kind", default="openai")
     for flag, is_given in (("--entry-point", bool(entry_point)), ("--option", bool(options))):
         if is_given and kind != "plugin":
             raise UsageFault(f"{flag} is for kind plugin")
     if kind == "plugin":
         if base_url is not None:
             raise UsageFault("--base-url is for kinds openai and anthropic")
-        entry_point = entry_point or _asked("Entry point", asks, flag="--entry-point")
-    elif base_url is None:
-        base_url = _asked("Address", asks, flag="", default=ADDRESSES.get(kind, ""))
+        if entry_point is None:
+            raise UsageFault("missing --entry-point", hint="hobus provider add --help")
     if not models and not any_model:
-        said = _asked("Models, with commas between them", asks, flag="--model")
-        models = tuple(part.strip() for part in said.split(",") if part.strip())
-    if key is None:
-        key = _asked("Key: env:NAME, file:PATH, stdin to type it, or none", asks, flag="--key", default="none")
+        raise UsageFault("missing --model", hint="hobus provider add --help")
     if becomes_default and not models:
         raise UsageFault("--default needs a --model")
-    secret = _secret(asks=asks) if key == "stdin" else ""
+    secret = _secret() if key == "stdin" else ""
     kept = home.keys / f"provider-{name}"
     instance = {
         "kind": kind,
         "key": {"stdin": f"file:{kept}", "none": None}.get(key, key),
         "models": [{**_model(text), "sees": sees, "context_tokens": context_tokens} for text in models],
         "any_model": any_model,
-        **_settings_of(kind, (base_url or "").rstrip("/"), entry_point or "", options),
+        **_settings_of(kind, (base_url or ADDRESSES.get(kind, "")).rstrip("/"), entry_point or "", options),
     }
 
     def with_it(own: Settings) -> Settings:
@@ -206,19 +207,11 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
     )
 
 
-def _asked(what: str, asks: bool, *, flag: str, default: str | None = None) -> str:
-    """What somebody types; without a terminal the default, where leaving the flag out is an answer."""
-    if asks:
-        return str(click.prompt(what, default=default, err=True))
-    if flag and default is None:
-        raise UsageFault(f"missing {flag}", hint="hobus provider add --help")
-    return default or ""
-
-
-def _secret(*, asks: bool) -> str:
+def _secret() -> str:
     """A key from standard input, not shown where it is typed. Raises CommandError for what is none."""
     try:
-        text = str(click.prompt("Key", hide_input=True, err=True)) if asks else sys.stdin.readline()
+        is_typed = is_terminal(sys.stdin) and is_terminal(sys.stderr)
+        text = str(click.prompt("Key", hide_input=True, err=True)) if is_typed else sys.stdin.readline()
     except UnicodeDecodeError:
         raise UsageFault("standard input holds no key: it is not UTF-8") from None
     key = text.removesuffix("\n").removesuffix("\r")

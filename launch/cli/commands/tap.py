@@ -24,9 +24,8 @@ from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.cluster.version import software_version
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault, UsageFault, of_os_error
-from hobus.launch.console.output import note, note_coloured, say_prose
+from hobus.launch.console.output import note, say_prose
 from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
-from hobus.launch.filters.turns import ambiguous
 
 
 @click.command()
@@ -165,9 +164,6 @@ def _read_capture(source: Path, watched: Watched) -> BaseException | None:
 
 def _summarise(watched: Watched, into: Path | None) -> None:
     chooser = watched.chooser
-    for prefix, sessions in ambiguous(chooser.wanted.nodes, chooser.sessions).items():
-        text = f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}"
-        note_coloured(text, "yellow")
     if into is not None:
         note(f"captured in {into}")
     for line in chooser.account.lines():

@@ -188,8 +188,6 @@ class Chooser:
     replies: Replies | None = None  # None: answers are not looked for
     count: int | None = None
     account: SeenLives = field(default_factory=SeenLives)
-    sessions: set[str] = field(default_factory=set[str])
-    """Sessions of what was chosen: a prefix may have more than one."""
 
     def choose(self, batch: TapBatch) -> Choice:
         self.book.learn(batch.records)
@@ -200,7 +198,6 @@ class Chooser:
             if found is None:
                 continue
             chosen.append(found)
-            self.sessions.add(found.turn.session_id)
             if self.count is not None and self.account.shown + len(chosen) >= self.count:
                 break
         is_last = self.count is not None and self.account.shown + len(chosen) >= self.count

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hobus.bus.messages.ids import TurnRef
-from hobus.launch.filters.syntax import Value, parse
-from hobus.launch.filters.turns import ambiguous, session_matches, turn_matches
+from hobus.launch.filters.syntax import Value
+from hobus.launch.filters.turns import session_matches, turn_matches
 from tests.launch.filters.frames import OTHER, SESSION
 
 TURN = TurnRef(SESSION, 2, "in-7")
@@ -67,11 +67,3 @@ def test_a_turn_is_named_by_run_input_session_or_a_part_of_an_id(text, fits):
     """A run's number is compared as a number, never as a prefix of another."""
     ids = ("", f"turn:{SESSION}/in-7/door/1@d:5", "", "", "")
     assert turn_matches(Value(text))(TURN, ids) == fits
-
-
-def test_a_prefix_of_two_sessions_is_told_and_a_full_id_or_glob_is_not():
-    """Only what looks like one session and is two."""
-    sessions = {SESSION, OTHER, ""}
-    assert ambiguous([parse("kind=x & session=SES-1a2b")], sessions) == {"SES-1a2b": [SESSION, OTHER]}
-    for text in (f"session={SESSION}", "session=1a2b3", "session=1a2b*", "session!=1a2b", "turn=1a2b"):
-        assert ambiguous([parse(text)], sessions) == {}
