@@ -31,7 +31,7 @@ from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import BreakerDesk
 from hobus.gateway_service.calls import Calls, Failed, InFlight
 from hobus.gateway_service.histories import Histories, ToldTools
-from hobus.gateway_service.places import Places
+from hobus.gateway_service.places import Places, is_awaited
 from hobus.gateway_service.rates import Rates
 from hobus.gateway_service.records import PromptCall
 from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
@@ -186,11 +186,13 @@ class Pipeline(Struct, frozen=True):
         What nobody else can answer goes on for as long as an outage is waited out, if nothing was done for it.
         """
         config = self.config.gateway
-        tries.sends += 1
         if fault.facts.get("was_sent") is True:
             running.was_sent = True
             running.failed.add(fault, fault.facts.get("cost_usd"))
             running.provider_fault = fault if routing.may_follow(fault, config) else None
+        if fault.facts.get("is_made_again") is True:
+            return
+        tries.sends += 1
         pause_s = routing.pause_s(fault, tries.sends, self.shared.bus.clock.random())
         if min(self._left(running, until), self._due_in_s(ask.prompt)) <= pause_s:
             raise fault
@@ -262,19 +264,22 @@ class Pipeline(Struct, frozen=True):
         await self.sender.until_decided(ask, running.deadline)
         number = self.shared.calls.next_attempt(running.key)
         ends_at = running.deadline if until is None else min(until, running.deadline)
-        places = self.places[ask.route.provider_id]
+        places, awaited = self.places[ask.route.provider_id], is_awaited(ask.prompt)
         try:
             with self.account.reserved(ask, number, estimate) as attempt:  # 6 reserve, and settle every exit
                 self.shared.breakers.demand(ask.route)  # nobody waits for what it would be refused
                 # 7 rate limits
                 async with self.rates.passing(attempt, ends_at):
-                    await places.enter(ends_at, running.told_waiting)
+                    await places.enter(ends_at, running.told_waiting, is_awaited=awaited)
                     # 8 circuit breaker
-                    with places.left(), self.shared.breakers.passing(ask.route, running.counted) as passage:
+                    with (
+                        places.left(is_awaited=awaited) as place,
+                        self.shared.breakers.passing(ask.route, running.counted) as passage,
+                    ):
                         earlier = await self.sender.record_sent(attempt, running.deadline)  # 9 record PROMPT_SENT
                         # 10 send, 11 record and settle
                         return earlier or await self.sender.send(
-                            attempt, ends_at, running.draft, passage, is_share=ends_at < running.deadline
+                            attempt, ends_at, running.draft, passage, place, is_share=ends_at < running.deadline
                         )
         except GatewayError as refusal:
             if refusal.code in _BUDGET_CODES and (recorded := await self.sender.recorded(ask)) is not None:

@@ -3,6 +3,8 @@
 A refusal for want of room (429, overload) halves what it gets at once, answers let it grow again: by a tenth a round,
 and twofold as long as that stays below what it bore (AIMD with slow start). Who finds no place waits, in turns between
 principals; who would wait beyond its time is refused at once, with the time to come back.
+
+What nobody waits for (late labels, consolidations) comes behind all others, and gives its place back to them.
 """
 
 from __future__ import annotations
@@ -14,8 +16,14 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec import Struct
+
 from hobus.bus.errors import GatewayError
 from hobus.bus.fair import FairQueue, weight_of
+from hobus.bus.messages.gateway import Prompt
+from hobus.bus.messages.ids import is_beside
+from hobus.bus.messages.work_order import CONSOLIDATION
 from hobus.bus.port import Bus
 from hobus.gateway_service.limits import CALLS_MAX, FIRST_WINDOW
 from hobus.gateway_service.routing import is_overload
@@ -24,6 +32,44 @@ _GROWTH = 0.1
 """A round that is answered whole brings a tenth more, and one at least."""
 _NEWEST_SHARE = 0.1
 """Of the mean time of a call, what the newest one says."""
+
+
+def is_awaited(prompt: Prompt) -> bool:
+    """Whether somebody waits for its answer: not for labels that come beside one, nor for consolidations."""
+    return CONSOLIDATION not in prompt.domain_tags and not is_beside(prompt.work_order_id)
+
+
+class Place(Struct, eq=False):
+    """What one send has; asked back from one that nobody waits for."""
+
+    scope: asyncio.Timeout | None = None
+    """Of the send, while it is inside."""
+    is_wanted: bool = False
+
+    def ask_back(self) -> None:
+        self.is_wanted = True
+        if self.scope is not None and not self.scope.expired():
+            self.scope.reschedule(asyncio.get_running_loop().time())
+
+    def given_back(self) -> GatewayError | None:
+        """How a send ends whose place was asked back; None: it was not."""
+        said = "gave its place to a call that somebody waits for, and is made again after it"
+        return GatewayError("CANCELLED", said, facts={"is_made_again": True}) if self.is_wanted else None
+
+
+class _Line(Struct):
+    """Calls that wait for a place, by principal."""
+
+    turns: FairQueue[asyncio.Future[None], asyncio.Future[None]] = msgspec.field(
+        default_factory=lambda: FairQueue(weight_of)
+    )
+    waiting_of: Counter[str] = msgspec.field(default_factory=Counter[str])
+
+    def left_by(self, principal: str) -> None:
+        """One of this principal waits no more."""
+        self.waiting_of[principal] -= 1
+        if not self.waiting_of[principal]:
+            del self.waiting_of[principal]
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -41,11 +87,10 @@ class Places:
     _has_answered: bool = False  # since then
     _at_work: int = 0
     _call_s: float = 0.0  # mean of those that were answered
-    _waiting: FairQueue[asyncio.Future[None], asyncio.Future[None]] = field(init=False)
-    _waiting_of: Counter[str] = field(default_factory=Counter[str])
-
-    def __post_init__(self) -> None:
-        self._waiting = FairQueue(weight_of)
+    _lines: dict[bool, _Line] = field(default_factory=lambda: {True: _Line(), False: _Line()})
+    """By whether somebody waits for the calls in it: those come first."""
+    _lent: list[Place] = field(default_factory=list[Place])
+    """To calls that nobody waits for, as long as nobody has asked them back."""
 
     @property
     def limit(self) -> float:
@@ -54,25 +99,31 @@ class Places:
 
     def __len__(self) -> int:
         """How many calls wait for a place."""
-        return self._waiting_of.total()
+        return sum(line.waiting_of.total() for line in self._lines.values())
 
-    async def enter(self, until: float, told: Callable[[], AbstractContextManager[None]]) -> None:
+    async def enter(
+        self, until: float, told: Callable[[], AbstractContextManager[None]], *, is_awaited: bool = True
+    ) -> None:
         """Returns with a place, which `left` gives back. `told`: while it waits for its turn.
 
         Raises GatewayError(RATE_LIMITED) when there is none in time.
         """
-        if self._at_work + 1 > self.limit or self._waiting:
+        if self._at_work + 1 > self.limit or len(self):
+            if is_awaited and self._lent:
+                self._lent.pop().ask_back()
             with told():
-                await self._turn(self.bus.principal, until)
+                await self._turn(self.bus.principal, until, self._lines[is_awaited])
         else:
             self._at_work += 1
 
     @contextmanager
-    def left(self) -> Generator[None]:
+    def left(self, *, is_awaited: bool = True) -> Generator[Place]:
         """For the time of one send that has its place: how it ends says what the provider bears."""
-        began = self.bus.clock.monotonic()
+        began, place = self.bus.clock.monotonic(), Place()
+        if not is_awaited:
+            self._lent.append(place)
         try:
-            yield
+            yield place
         except GatewayError as fault:
             if is_overload(fault) and began > self._cut_at and self._at_work > 1:  # one alone was not too many
                 self._cut()
@@ -80,6 +131,8 @@ class Places:
         else:
             self._grow(self.bus.clock.monotonic() - began)
         finally:
+            if place in self._lent:
+                self._lent.remove(place)
             self._at_work -= 1
             self._let_in()
 
@@ -87,15 +140,15 @@ class Places:
         """It is away: once it is back it meets no crowd."""
         self._learned, self._bore = min(self._learned, FIRST_WINDOW), math.inf
 
-    async def _turn(self, principal: str, until: float) -> None:
+    async def _turn(self, principal: str, until: float, line: _Line) -> None:
         """Returns at work."""
         left_s = until - self.bus.clock.monotonic()
-        wait_s = self._call_s * self._waiting_of[principal] * len(self._waiting_of) / self.limit
+        wait_s = self._call_s * line.waiting_of[principal] * len(line.waiting_of) / self.limit
         if wait_s >= left_s:
             raise self._no_place(wait_s)
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.add(principal, turn, turn)
-        self._waiting_of[principal] += 1
+        line.turns.add(principal, turn, turn)
+        line.waiting_of[principal] += 1
         try:
             async with asyncio.timeout(left_s):
                 await asyncio.shield(turn)
@@ -104,23 +157,19 @@ class Places:
                 self._at_work -= 1
                 self._let_in()
             else:
-                self._waiting.remove(principal, turn)
-                self._waits_no_more(principal)
+                line.turns.remove(principal, turn)
+                line.left_by(principal)
             if isinstance(error, TimeoutError):
                 raise self._no_place(wait_s) from None
             raise
 
     def _let_in(self) -> None:
-        while self._at_work + 1 <= self.limit and (taken := self._waiting.take()) is not None:
-            principal, turn = taken
-            self._waits_no_more(principal)
-            self._at_work += 1
-            turn.set_result(None)
-
-    def _waits_no_more(self, principal: str) -> None:
-        self._waiting_of[principal] -= 1
-        if not self._waiting_of[principal]:
-            del self._waiting_of[principal]
+        for line in self._lines.values():
+            while self._at_work + 1 <= self.limit and (taken := line.turns.take()) is not None:
+                principal, turn = taken
+                line.left_by(principal)
+                self._at_work += 1
+                turn.set_result(None)
 
     def _cut(self) -> None:
         """Once for all that were sent before: they had not heard of it."""

@@ -33,6 +33,7 @@ from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import Passage
 from hobus.gateway_service.calls import key_conflict
 from hobus.gateway_service.pieces import Pieces
+from hobus.gateway_service.places import Place
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PackTexts, PromptCall
 
@@ -224,8 +225,8 @@ class Sender(Struct):
 
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
 
-    async def send(
-        self, attempt: Attempt, until: float, draft: Draft, passage: Passage, *, is_share: bool
+    async def send(  # noqa: PLR0913 - an attempt, and all that lets it pass
+        self, attempt: Attempt, until: float, draft: Draft, passage: Passage, place: Place, *, is_share: bool
     ) -> PromptResponse:
         """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
 
@@ -238,8 +239,8 @@ class Sender(Struct):
         Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
         """
         ask, left = attempt.ask, self._left(until)
-        if left <= 0:
-            raise self._failed(attempt, _no_time(ask), NEVER_SENT)
+        if (fault := place.given_back() or (_no_time(ask) if left <= 0 else None)) is not None:
+            raise self._failed(attempt, fault, NEVER_SENT)
         is_streamed = ask.prompt.stream and draft.is_watched
         limit_s = math.inf if is_streamed else self.config.gateway.request_timeout_ms / 1000
         is_own_bound = limit_s < left
@@ -257,7 +258,7 @@ class Sender(Struct):
         )
         draft.begin(ask.prompt.work_order_id, attempt.number)
         try:
-            async with asyncio.timeout(left):
+            async with asyncio.timeout(left) as place.scope:
                 provider = self.providers[ask.route.provider_id]
                 response = await provider.complete(
                     ask.prompt.model_copy(update={"messages": transcript.expanded(ask.prompt.messages)}),
@@ -284,7 +285,7 @@ class Sender(Struct):
             if isinstance(error, GatewayError):
                 fault = error
             elif isinstance(error, TimeoutError):
-                fault = self._late(ask, had_s, is_own_bound=is_own_bound, is_share=is_share)
+                fault = place.given_back() or self._late(ask, had_s, is_own_bound=is_own_bound, is_share=is_share)
             else:
                 fault = GatewayError(
                     "PROVIDER_ERROR", f"provider {ask.route.provider_id} raised {type(error).__name__}"

@@ -363,22 +363,23 @@ class Supervisor(Actor):
             session = await self._started(
                 message.session_id, message.start, call.trace, is_called=bool(message.called_by)
             )
-            if self._runs.keeps_waiting(session, message.input_id):
-                line.enter_context(self._runs.in_line(session, call, is_watching=message.stream))
-            while self._runs.keeps_waiting(session, message.input_id):
+            said_before = self._runs.said_before(session, message.input_id)
+            if not said_before and self._runs.keeps_waiting(session, message.input_id):
+                line.enter_context(self._runs.in_line(session, message.input_id, call, is_watching=message.stream))
+            while not said_before and self._runs.keeps_waiting(session, message.input_id):
                 await self._runs.turnover(session, call)
                 session = await self._started(message.session_id)
             known = session.record.inputs.get(message.input_id)
             if known is not None and known.digest is None:
                 known.digest = await history_lookup.digest_of(session, known)
             inputs = session.record.inputs if found is None else found
-            decision = admit(session.record.state, inputs, message)
+            decision = admit(session.record.state, inputs, message, said_before=said_before)
             if found is None and history_lookup.is_needed(session.record, message.input_id, decision):
                 known = await history_lookup.input_of(self._client, session, message.input_id)
                 found = {} if known is None else {known.input_id: known}
                 continue
             is_held_up = isinstance(decision, SessionFault) and decision.code == "run_active"
-            if not is_held_up or not await self._is_over(session):
+            if said_before or not is_held_up or not await self._is_over(session):
                 fault = template_fault("run_overrides", message.run_overrides, self._snapshot.templates)
                 return session, SessionFault("invalid_input", fault) if decision == "begin" and fault else decision
         raise SessionMoved(message.session_id, _KEEPS_MOVING)

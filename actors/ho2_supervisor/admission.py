@@ -27,8 +27,13 @@ Admission = KnownInput | SessionFault | Literal["begin", "attach", "go on"]
 run begins, or the active run is about this very input: wait for its answer; or that run has failed and goes on."""
 
 
-def admit(state: SessionState, inputs: Mapping[str, KnownInput], message: TurnRequest) -> Admission:
-    """What becomes of a request. A known input comes first: its answer stands whatever the session is by now."""
+def admit(
+    state: SessionState, inputs: Mapping[str, KnownInput], message: TurnRequest, *, said_before: str = ""
+) -> Admission:
+    """What becomes of a request. A known input comes first: its answer stands whatever the session is by now.
+
+    `said_before`: which other message is to have its run first; empty: none.
+    """
     input_id, text, results, overrides = message.input_id, message.text, message.results, message.run_overrides
     if not results and not text.strip():
         return SessionFault("invalid_input", f"input {input_id} is blank; a turn needs text")
@@ -46,10 +51,9 @@ def admit(state: SessionState, inputs: Mapping[str, KnownInput], message: TurnRe
         return "attach" if known.became == "running" else known
     if state.status == "closed":
         return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")
-    if state.run is not None:
-        return SessionFault(
-            "run_active", f"run {state.run_id} answers input {state.run.input_id}; wait until it is over"
-        )
+    active = f"run {state.run_id} answers input {state.run.input_id}" if state.run is not None else ""
+    if said_before or active:
+        return SessionFault("run_active", f"{said_before or active}; wait until it is over")
     if (
         fault := blank_fault(overrides)
         or files_fault(message)

@@ -46,7 +46,7 @@ class Runs:
         self._registry = registry
         self._driver = driver
         self.queue = RunQueue(wait_max_s=self._config.sessions.wait_max_ms / 1000)
-        self._in_line: dict[str, list[asyncio.Event]] = {}  # of inputs that wait in their session
+        self._in_line: dict[str, list[tuple[str, asyncio.Event]]] = {}  # inputs that wait in their session
         self._is_draining = False
 
     @property
@@ -136,8 +136,17 @@ class Runs:
         is_between = self.is_settling(session) or session.session_id in self._registry.follow_ups
         return is_between and input_id not in session.record.inputs
 
+    def said_before(self, session: OwnedSession, input_id: str) -> str:
+        """Which message came before this input and has no run yet either; empty: none, or it is that one."""
+        in_line = [waiting for waiting, _ in self._in_line.get(session.session_id, ())]
+        if input_id in in_line or is_pending_follow_up(session.record.state, input_id):
+            return ""
+        is_behind_follow_up = session.record.state.pending_follow_up and self.is_settling(session)
+        before = f"input {in_line[0]}" if in_line else "a follow-up" if is_behind_follow_up else ""
+        return before and f"{before} was said before"
+
     @contextmanager
-    def in_line(self, session: OwnedSession, call: Call, *, is_watching: bool) -> Generator[None]:
+    def in_line(self, session: OwnedSession, input_id: str, call: Call, *, is_watching: bool) -> Generator[None]:
         """While an input waits so: whoever watches is told once that takes a while, and a cancel means that input."""
         over, told = asyncio.Event(), False
 
@@ -147,7 +156,7 @@ class Runs:
                 call.stream(StreamWaiting(waiting="Labels"))
 
         waiting = self._in_line.setdefault(session.session_id, [])
-        waiting.append(over)
+        waiting.append((input_id, over))
         timer = asyncio.get_running_loop().call_later(own_limits.TURN_TOLD_S, tell)
         try:
             yield
@@ -155,7 +164,7 @@ class Runs:
             timer.cancel()
             if told:
                 call.stream(StreamWaiting(waiting=None))
-            waiting.remove(over)
+            waiting.remove((input_id, over))
             if not waiting:
                 self._in_line.pop(session.session_id, None)
             over.set()
@@ -166,7 +175,7 @@ class Runs:
         if run is None or not waiting or not self.is_settling(session):
             return False
         run.bound_beside(asyncio.get_running_loop().time())
-        for one in waiting:
+        for _, one in waiting:
             await one.wait()
         return True
 

@@ -123,7 +123,7 @@ def test_who_gives_up_while_it_waits_leaves_its_place_to_the_next() -> None:
 
         assert cluster.run(turn()) == ["SUCCESS"] * 5
         places = cluster.service._places["offline"]
-        assert (places._at_work, dict(places._waiting_of)) == (0, {})
+        assert (places._at_work, len(places)) == (0, 0)
     finally:
         cluster.close()
 
@@ -145,5 +145,40 @@ def test_one_call_alone_that_is_refused_holds_up_nobody() -> None:
 
         assert cluster.run(turn()) < 2
         assert narrow.refused == 1
+    finally:
+        cluster.close()
+
+
+def test_what_somebody_waits_for_comes_before_late_labels_and_has_their_place_at_once() -> None:
+    """Labels of one session hold the only place: the other session's answer takes it, and they are made behind it."""
+    one = snapshot().config.gateway.providers["offline"].model_dump() | {"concurrency_max": 1}
+    narrow = Narrow(room=1, call_s=10.0)
+    cluster = Cluster(Scripted(narrow.act), gateway={"providers": {"offline": one}})
+    try:
+
+        async def turn() -> tuple[list[PromptResponse], list[str]]:
+            ended: list[str] = []
+
+            async def call(name: str) -> PromptResponse:
+                answer = await cluster.ask(prompt(f"{name}#1"), timeout_s=100)
+                ended.append(f"{name} {cluster.ho1.clock.monotonic() - began:.0f}")
+                return answer
+
+            began = cluster.ho1.clock.monotonic()
+            asked = [asyncio.ensure_future(call("WO-SES-a-1.1.1.000"))]
+            await cluster.ho1.sleep(4)
+            asked.append(asyncio.ensure_future(call("WO-SES-c-1.1.1.000")))  # waits, and is let in last
+            await cluster.ho1.sleep(1)
+            asked += [asyncio.ensure_future(call(name)) for name in ("WO-SES-b-1.1.1", "WO-SES-d-1.1.1")]
+            return await asyncio.gather(*asked), ended
+
+        answers, ended = cluster.run(turn())
+        assert {one.outcome for one in answers} == {"SUCCESS"}
+        assert ended[:2] == ["WO-SES-b-1.1.1 15", "WO-SES-d-1.1.1 25"] and narrow.refused == 0
+        entries = cluster.run(cluster.entries(rests_s=2))
+        check_attempts(entries)
+        assert [one.reason for one in of_type(entries, "PROMPT_FAILED")] == ["CANCELLED"]
+        places = cluster.service._places["offline"]
+        assert (places._at_work, len(places), places._lent) == (0, 0, [])
     finally:
         cluster.close()

@@ -417,14 +417,39 @@ def test_a_follow_up_that_waits_is_not_overtaken_by_a_turn_that_is_sent_behind_i
         async def run() -> str:
             await answered(rig)
             await rig.command(FollowUp(text="and which frameworks?"))
+            began = rig.world.loop.time()
             with pytest.raises(SessionFault) as refused:
                 await rig.asked("i2", "and which tools?")
+            assert rig.world.loop.time() - began < 0.5
             await rig.until(lambda view: view.turn_count == 2 and view.run is None)
             return refused.value.code
 
         assert rig.run(run()) == "run_active"
         requested = [event_in(one).event.input_id for one in of_type(rig.run(rig.entries()), "RunRequested")]
         assert len(requested) == 2 and requested[1] != "i2"
+
+
+def test_a_turn_behind_one_that_waits_for_labels_is_refused_at_once() -> None:
+    """The one that waits has its answer, and so has a retry of it; an answered one asked again has its own."""
+    with rig_of() as rig:
+
+        async def run() -> tuple[str, float, Any, Any, Any]:
+            second = await asked_behind(rig, after_s=0.5)
+            await rig.host.sleep(0.1)
+            again = asyncio.get_running_loop().create_task(rig.asked("i2", "and which tools?"))
+            await rig.host.sleep(0.1)
+            began = rig.world.loop.time()
+            with pytest.raises(SessionFault) as refused:
+                await rig.asked("i3", "and which frameworks?")
+            first = await rig.asked("i1", "what packages are installed?")
+            took_s = rig.world.loop.time() - began
+            return refused.value.code, took_s, first, await second, await again
+
+        code, took_s, first, second, again = rig.run(run())
+        assert (code, first.result.outcome, second.result.outcome) == ("run_active", "success", "success")
+        assert took_s < 0.5 and again.result == second.result
+        requested = [event_in(one).event.input_id for one in of_type(rig.run(rig.entries()), "RunRequested")]
+        assert requested == ["i1", "i2"]
 
 
 def test_where_a_provider_takes_one_call_at_once_labels_wait_for_the_whole_answer() -> None:
