@@ -16,7 +16,6 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
-import msgspec
 from msgspec import Struct
 
 from hobus.bus.errors import GatewayError
@@ -32,6 +31,8 @@ _GROWTH = 0.1
 """A round that is answered whole brings a tenth more, and one at least."""
 _NEWEST_SHARE = 0.1
 """Of the mean time of a call, what the newest one says."""
+_NOBODY = ""
+"""Stands for the principals of calls that nobody waits for; it has no turn while anybody else waits."""
 
 
 def is_awaited(prompt: Prompt) -> bool:
@@ -57,21 +58,6 @@ class Place(Struct, eq=False):
         return GatewayError("CANCELLED", said, facts={"is_made_again": True}) if self.is_wanted else None
 
 
-class _Line(Struct):
-    """Calls that wait for a place, by principal."""
-
-    turns: FairQueue[asyncio.Future[None], asyncio.Future[None]] = msgspec.field(
-        default_factory=lambda: FairQueue(weight_of)
-    )
-    waiting_of: Counter[str] = msgspec.field(default_factory=Counter[str])
-
-    def left_by(self, principal: str) -> None:
-        """One of this principal waits no more."""
-        self.waiting_of[principal] -= 1
-        if not self.waiting_of[principal]:
-            del self.waiting_of[principal]
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class Places:
     """The calls of one provider. `most`: at once, whatever it says (`concurrency_max`); None: any number."""
@@ -87,10 +73,13 @@ class Places:
     _has_answered: bool = False  # since then
     _at_work: int = 0
     _call_s: float = 0.0  # mean of those that were answered
-    _lines: dict[bool, _Line] = field(default_factory=lambda: {True: _Line(), False: _Line()})
-    """By whether somebody waits for the calls in it: those come first."""
+    _waiting: FairQueue[asyncio.Future[None], asyncio.Future[None]] = field(init=False)
+    _waiting_of: Counter[str] = field(default_factory=Counter[str])
     _lent: list[Place] = field(default_factory=list[Place])
     """To calls that nobody waits for, as long as nobody has asked them back."""
+
+    def __post_init__(self) -> None:
+        self._waiting = FairQueue(weight_of)
 
     @property
     def limit(self) -> float:
@@ -99,7 +88,7 @@ class Places:
 
     def __len__(self) -> int:
         """How many calls wait for a place."""
-        return sum(line.waiting_of.total() for line in self._lines.values())
+        return self._waiting_of.total()
 
     async def enter(
         self, until: float, told: Callable[[], AbstractContextManager[None]], *, is_awaited: bool = True
@@ -108,11 +97,11 @@ class Places:
 
         Raises GatewayError(RATE_LIMITED) when there is none in time.
         """
-        if self._at_work + 1 > self.limit or len(self):
+        if self._at_work + 1 > self.limit or self._waiting:
             if is_awaited and self._lent:
                 self._lent.pop().ask_back()
             with told():
-                await self._turn(self.bus.principal, until, self._lines[is_awaited])
+                await self._turn(self.bus.principal if is_awaited else _NOBODY, until)
         else:
             self._at_work += 1
 
@@ -140,15 +129,17 @@ class Places:
         """It is away: once it is back it meets no crowd."""
         self._learned, self._bore = min(self._learned, FIRST_WINDOW), math.inf
 
-    async def _turn(self, principal: str, until: float, line: _Line) -> None:
+    async def _turn(self, principal: str, until: float) -> None:
         """Returns at work."""
         left_s = until - self.bus.clock.monotonic()
-        wait_s = self._call_s * line.waiting_of[principal] * len(line.waiting_of) / self.limit
+        in_turns = len(self._waiting_of) - (_NOBODY in self._waiting_of)
+        wait_s = self._call_s * self._waiting_of[principal] * in_turns / self.limit
         if wait_s >= left_s:
             raise self._no_place(wait_s)
         turn = asyncio.get_running_loop().create_future()
-        line.turns.add(principal, turn, turn)
-        line.waiting_of[principal] += 1
+        self._waiting.add(principal, turn, turn)
+        self._waiting.hold(_NOBODY)
+        self._waiting_of[principal] += 1
         try:
             async with asyncio.timeout(left_s):
                 await asyncio.shield(turn)
@@ -157,19 +148,28 @@ class Places:
                 self._at_work -= 1
                 self._let_in()
             else:
-                line.turns.remove(principal, turn)
-                line.left_by(principal)
+                self._waiting.remove(principal, turn)
+                self._waits_no_more(principal)
             if isinstance(error, TimeoutError):
                 raise self._no_place(wait_s) from None
             raise
 
     def _let_in(self) -> None:
-        for line in self._lines.values():
-            while self._at_work + 1 <= self.limit and (taken := line.turns.take()) is not None:
-                principal, turn = taken
-                line.left_by(principal)
-                self._at_work += 1
-                turn.set_result(None)
+        while self._at_work + 1 <= self.limit and self._waiting:
+            if not self._waiting.has_turn:
+                self._waiting.release(_NOBODY)
+            if (taken := self._waiting.take()) is None:
+                raise AssertionError("somebody waits, and nobody has a turn")
+            principal, turn = taken
+            self._waiting.hold(_NOBODY)
+            self._waits_no_more(principal)
+            self._at_work += 1
+            turn.set_result(None)
+
+    def _waits_no_more(self, principal: str) -> None:
+        self._waiting_of[principal] -= 1
+        if not self._waiting_of[principal]:
+            del self._waiting_of[principal]
 
     def _cut(self) -> None:
         """Once for all that were sent before: they had not heard of it."""

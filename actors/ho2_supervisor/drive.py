@@ -22,7 +22,7 @@ from hobus.actors.ho2_supervisor.session.record import KnownInput, RunMemo
 from hobus.actors.ho2_supervisor.turn import context, turn, turn_record
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.turn import Progress
-from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict
+from hobus.actors.ho2_supervisor.turn.verdicts import is_verdict
 from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import STEPS_KEPT, RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import parse_iso
@@ -271,7 +271,8 @@ class Driver:
             context.record_unanswered(run)
         if run is not None and is_verdict(fault.code):
             return _told(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
-        failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault
+        # By not_found a host knows that there is no such session.
+        failed = WorkOrderFault("execution_error", fault.detail) if fault.code == "not_found" else fault
         failed.facts |= turn_record.spent(run)
         if failed.code == "deadline_exceeded" and (steps := len(progress.exchanges)):
             failed.facts[STEPS_KEPT], failed.detail = steps, _KEPT.format(steps)

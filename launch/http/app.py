@@ -60,8 +60,9 @@ def make_app(door: Door) -> ASGIApp:
     if not (origins := door.config.http.origins):
         return guarded
     return CORSMiddleware(
-        guarded, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=_TOLD
-    )
+        guarded, allow_origins=origins, allow_methods=["*"], allow_headers=["*"], expose_headers=_TOLD,
+        allow_private_network=True,
+    )  # fmt: skip
 
 
 async def healthz(_request: Request) -> Response:
@@ -169,7 +170,8 @@ class Operation(NamedTuple):
 _ONE = "/v1/sessions/{session_id}"
 _LINE = "/v1/memory/{artifact_id}"
 _BOTH = (_KEY, _HOBUS_SESSION)
-_TOLD = [f"X-Hobus-{name}" for name in ("Session", "Input", "Outcome", "Ignored", "Remembered", "Over-Budget")]
+_OURS = ("Session", "Input", "Outcome", "Ignored", "Remembered", "Over-Budget")
+_TOLD = [*(f"X-Hobus-{name}" for name in _OURS), "Retry-After"]
 """Headers of an answer that a page's scripts may read."""
 OPERATIONS = (
     Operation("GET", "/v1/models", openai_api.models, "Agents, and models of providers"),

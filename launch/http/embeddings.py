@@ -20,8 +20,8 @@ from hobus.config.model_choice import choose_model
 from hobus.config.snapshot import Snapshot
 from hobus.launch.http import limits, turns
 from hobus.launch.http.context import Door
-from hobus.launch.http.openai_api import door_of, on_behalf_of, principal_of, read
-from hobus.launch.http.openai_requests import Positive, Words, model_named
+from hobus.launch.http.openai_api import door_of, ignored_header, on_behalf_of, principal_of, read
+from hobus.launch.http.openai_requests import Positive, Words, model_named, unused
 from hobus.launch.http.problems import Problem, of_code
 from hobus.launch.http.sse import disconnected, until_gone
 
@@ -90,7 +90,8 @@ async def _embedded(request: Request, body: EmbeddingsRequest) -> Response:
     ]
     used = sum(part.input_tokens for part in parts)
     usage = {"prompt_tokens": used, "total_tokens": used}
-    return JSONResponse({"object": "list", "data": told, "model": body.model, "usage": usage})
+    answer = {"object": "list", "data": told, "model": body.model, "usage": usage}
+    return JSONResponse(answer, headers=ignored_header(unused(body)))
 
 
 def _model(snapshot: Snapshot, name: str, default_agent: str) -> tuple[str, ModelChoice]:

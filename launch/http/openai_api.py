@@ -181,7 +181,7 @@ async def _turn_of(
     said = body.transcript(limits.MESSAGES_MAX)
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
     agent_id, overrides = openai_requests.chosen(door.snapshot, body)
-    ignored += openai_requests.not_taken(door.snapshot, agent_id or door.config.host.agent_id, body)
+    ignored += openai_requests.not_taken(door.snapshot, agent_id or door.config.host.agent_id, body, said)
     ignored += openai_requests.unseen(door.snapshot, agent_id or door.config.host.agent_id, overrides, api, said)
     previous = body.previous_response_id if isinstance(body, ResponsesRequest) else None
     if previous is not None:
@@ -345,10 +345,12 @@ async def _keep(door: Door, chosen: ChosenTurn, delivered: str, result: TurnResu
 
 
 def _headers(asked: AskedTurn, ignored: list[str]) -> dict[str, str]:
-    headers = {SESSION_HEADER: asked.session_id, "x-hobus-input": asked.input_id}
-    if ignored:
-        headers["x-hobus-ignored"] = ",".join(ignored)
-    return headers
+    return {SESSION_HEADER: asked.session_id, "x-hobus-input": asked.input_id} | ignored_header(ignored)
+
+
+def ignored_header(names: list[str]) -> dict[str, str]:
+    """The header that names what of a request counts for nothing; none where all of it does."""
+    return {"x-hobus-ignored": ",".join(names)} if names else {}
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------

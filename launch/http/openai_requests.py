@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from msgspec import ValidationError, convert
@@ -33,7 +33,7 @@ _REFUSED = frozenset(
 _EFFORTS = {"minimal": "Low", "low": "Low", "medium": "Medium", "high": "High"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _IMAGES = frozenset({"image_url", "input_image"})
-_DATA_URL = re.compile(r"data:image/[a-z+.-]{1,40};base64,", re.IGNORECASE)
+_DATA_URL = re.compile(r"data:image/[a-z0-9+.-]{1,40}(?:;[a-z0-9=_.-]{1,80})*;base64,", re.IGNORECASE)
 _TEXTS = frozenset({"text", "input_text"})
 _TEXTS_OF_A_MODEL = frozenset({"output_text", "refusal"})
 """In a message of its own; in the user's they would be taken for the person's words."""
@@ -48,19 +48,24 @@ class Words(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
+class ImageUrl(Words):
+    """Where an image is."""
+
+    url: str
+
+
 class ContentPart(Words):
     """A piece of a message's content."""
 
     type: str
     text: str | None = None
     refusal: str | None = None
-    image_url: str | dict[str, Any] | None = None
+    image_url: str | ImageUrl | None = None
 
     def image(self, place: str) -> GivenImage:
         """The image of its data URL. Raises Problem."""
-        url = self.image_url.get("url") if isinstance(self.image_url, dict) else self.image_url
-        head = _DATA_URL.match(url) if isinstance(url, str) else None
-        if head is None or not isinstance(url, str):
+        url = self.image_url.url if isinstance(self.image_url, ImageUrl) else self.image_url
+        if url is None or (head := _DATA_URL.match(url)) is None:
             raise _unsupported(
                 f"{place}.image_url",
                 "an image by its address, or by file id: send its bytes, data:image/...;base64,...",
@@ -87,6 +92,7 @@ class FunctionCall(Words):
     """A call in a transcript."""
 
     id: str
+    type: str = "function"
     function: Function
 
 
@@ -167,12 +173,18 @@ class _Request(Words):
     safety_identifier: str | None = None
 
 
+class StreamOptions(Words):
+    """What a stream tells besides."""
+
+    include_usage: bool | None = None
+
+
 class ChatRequest(_Request):
     """`POST /v1/chat/completions`."""
 
     messages: list[ChatMessage]
     response_format: dict[str, Any] | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: StreamOptions | None = None
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     reasoning_effort: str | None = None
@@ -200,11 +212,17 @@ class Reasoning(Words):
     effort: str | None = None
 
 
+class TextForm(Words):
+    """How a text is to be written."""
+
+    format: dict[str, Any] | None = None
+
+
 class ResponsesRequest(_Request):
     """`POST /v1/responses`."""
 
     input: str | list[InputItem]
-    text: dict[str, Any] | None = None
+    text: TextForm | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     max_output_tokens: Positive | None = None
@@ -217,7 +235,7 @@ class ResponsesRequest(_Request):
 
     def form(self) -> dict[str, Any] | None:
         """The schema of the answer; None: text. Raises Problem."""
-        return schema_of((self.text or {}).get("format"), "text.format", is_nested=False)
+        return schema_of(self.text.format if self.text else None, "text.format", is_nested=False)
 
     def transcript(self, messages_max: int) -> list[TranscriptMessage]:
         """Its messages, the user's or results of calls last. Raises Problem."""
@@ -276,10 +294,8 @@ def _unsupported(param: str, what: str) -> Problem:
 
 
 def check(request: ChatRequest | ResponsesRequest) -> list[str]:
-    """The names of fields that nothing here uses. Raises Problem for what would change what the answer is."""
+    """Return the names of `unused` fields. Raises Problem for what would change what the answer is."""
     extra: Mapping[str, Any] = request.model_extra or {}
-    if request.metadata is not None and request.metadata.model_extra:  # of it, a session's id alone is used
-        extra = {**extra, "metadata": request.metadata.model_extra}
     for name in sorted(_REFUSED & extra.keys()):
         if extra[name]:
             raise _unsupported(name, name)
@@ -292,8 +308,23 @@ def check(request: ChatRequest | ResponsesRequest) -> list[str]:
         raise _unsupported(other, f"{other} in this API: the form of an answer has another field")
     if any(kind != "text" for kind in request.modalities or ()):
         raise _unsupported("modalities", "anything but text")
-    unused = sorted(name for name, value in extra.items() if value is not None and _NAME.fullmatch(name))
-    return unused[: limits.UNUSED_NAMED_MAX]
+    return unused(request)
+
+
+def unused(request: Words) -> list[str]:
+    """Return the names of what a request says, at any depth, and nothing here reads (`messages.name`)."""
+    return sorted(set(_unused(request, "")))[: limits.UNUSED_NAMED_MAX]
+
+
+def _unused(said: Words, place: str) -> Iterator[str]:
+    for name, value in (said.model_extra or {}).items():
+        if value is not None and _NAME.fullmatch(name):
+            yield f"{place}{name}"
+    for name in type(said).model_fields:
+        inner = getattr(said, name)
+        for one in inner if isinstance(inner, list) else [inner]:
+            if isinstance(one, Words):
+                yield from _unused(one, f"{place}{name}.")
 
 
 # --- the form of an answer ------------------------------------------------------------------------------------------
@@ -474,12 +505,15 @@ def unseen(
 _CAPS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
-def not_taken(snapshot: Snapshot, agent_id: str, request: ChatRequest | ResponsesRequest) -> list[str]:
-    """Return the names of what the request says and its agent does not take; of a cap, not all of it."""
+def not_taken(
+    snapshot: Snapshot, agent_id: str, request: ChatRequest | ResponsesRequest, said: Sequence[TranscriptMessage]
+) -> list[str]:
+    """Return the names of what the request says and its agent does not take: of a cap, not all; on an errand, tools."""
     agent = snapshot.agents[agent_id]
     drawn = () if agent.takes_sampling else _DRAWN
     cap = snapshot.contracts[contract_id_of(agent, "synthesize")].boundary.max_tokens
     return [
         *(name for name in drawn if getattr(request, name) is not None),
         *(name for name in _CAPS if (getattr(request, name, None) or 0) > cap),
+        *(["tools"] if request.tools and agent.is_errand(said[-1].text) else []),
     ]

@@ -135,7 +135,8 @@ def of_code(
     status = STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
     # What passes may be asked again, as soon as its provider may. All else was tried as often as the configuration
     # says: who asks anew pays again. OpenAI's clients go by these headers.
-    is_passing = status == HTTPStatus.SERVICE_UNAVAILABLE or code == "busy"
-    after_s = max(1, ceil((retry_after_ms or 0) / 1000))
-    headers = {"retry-after": str(after_s)} if is_passing else {"x-should-retry": "false"}
+    is_passing = status == HTTPStatus.SERVICE_UNAVAILABLE or code in ("busy", "RATE_LIMITED")
+    headers = {} if is_passing else {"x-should-retry": "false"}
+    if is_passing or retry_after_ms:
+        headers["retry-after"] = str(max(1, ceil((retry_after_ms or 0) / 1000)))
     return Problem(status, code, said, param=_PARAMS.get(code), headers=headers, facts=facts)

@@ -1,4 +1,6 @@
-"""An MCP server over HTTP that forgets its sessions after every second call, as restarts do.
+"""An MCP server over HTTP that forgets its sessions after every second call of `add`, as restarts do.
+
+Of its other tools `slow` takes half a second, and each `refused_N` is answered with that status.
 
 `python` this, DIRECTORY, STATUS, SAID: what a forgotten session is answered, as JSON; an object without `id` gets the
 request's. Its port stands in DIRECTORY/port; each call that it takes adds a line to DIRECTORY/calls.
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -63,8 +66,15 @@ class Server(BaseHTTPRequestHandler):
             return self.answer(STATUS, {"jsonrpc": "2.0", "id": number} | SAID if isinstance(SAID, dict) else SAID)
         if number is None:
             return self.answer(202)
-        result: dict[str, Any] = {"tools": [{"name": "add", "description": "Adds.", "inputSchema": OBJECT}]}
-        if method == "tools/call":
+        names = ("add", "slow", "refused_429", "refused_502")
+        result: dict[str, Any] = {"tools": [{"name": n, "description": n, "inputSchema": OBJECT} for n in names]}
+        name = (asked.get("params") or {}).get("name", "")
+        if name.startswith("refused_"):
+            return self.answer(int(name[-3:]))
+        if name == "slow":
+            time.sleep(0.5)
+            result = {"content": [{"type": "text", "text": f"slow in {len(made)}"}]}
+        elif method == "tools/call":
             calls.append("add")
             with (HERE / "calls").open("a") as file:
                 file.write("add\n")

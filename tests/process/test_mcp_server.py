@@ -400,24 +400,43 @@ async def test_of_many_holders_the_idle_ones_make_room_and_the_busy_ones_do_not(
         (400, {"error": {"code": -32000, "message": "Bad Request: No valid session ID provided"}, "id": None}),
         (400, {"error": {"code": -32000, "message": "No valid session ID"}}),
         (400, "Invalid session ID"),
+        (200, {"error": {"code": -32001, "message": "Session not found"}}),
     ],
 )
 async def test_a_server_over_http_that_forgot_its_session_is_connected_anew_and_the_call_made(
     tmp_path: Path, status: int, said: Any
 ) -> None:
     """It took no such call, so one that must not run twice is made as well, once."""
+    async with over_http(tmp_path, status, said) as server:
+        assert [await call(server, "add") for _ in range(5)] == [(True, "", f"call {n}") for n in range(1, 6)]
+        assert len((tmp_path / "calls").read_text().splitlines()) == 5
+
+
+async def test_a_call_over_http_that_was_refused_says_how_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    """By its status: of a refusal nothing is in doubt; whoever is in flight, or comes next, is answered there."""
+    async with over_http(tmp_path, 404, {}) as server:
+        slow = asyncio.get_running_loop().create_task(call(server, "slow"))
+        await asyncio.sleep(0.1)
+        assert await call(server, "refused_429") == (False, "tool_failed", "the MCP server answered 429")
+        assert await call(server, "refused_502") == (False, "unknown_outcome", "the MCP server answered 502")
+        assert await slow == (True, "", "slow in 1")
+        assert await call(server, "slow") == (True, "", "slow in 1")
+
+
+@asynccontextmanager
+async def over_http(directory: Path, status: int, said: Any) -> AsyncIterator[McpSource]:
+    """The forgetful server, ready; nothing of it is left afterwards."""
     script = Path(__file__).with_name("forgetful_mcp_server.py")
-    program = subprocess.Popen([sys.executable, str(script), str(tmp_path), str(status), json.dumps(said)])
+    program = subprocess.Popen([sys.executable, str(script), str(directory), str(status), json.dumps(said)])
     try:
-        await until((tmp_path / "port").exists)
-        url = f"http://127.0.0.1:{(tmp_path / 'port').read_text()}/mcp"
+        await until((directory / "port").exists)
+        url = f"http://127.0.0.1:{(directory / 'port').read_text()}/mcp"
         config = HttpServer.model_validate(http(url))
         server = McpSource("s", config, LIMITS, given={}, random=lambda: 0.5, on_change=lambda: None)
         task = asyncio.get_running_loop().create_task(server.keep())
         try:
             await until(lambda: server.state == "ready")
-            assert [await call(server, "add") for _ in range(5)] == [(True, "", f"call {n}") for n in range(1, 6)]
-            assert len((tmp_path / "calls").read_text().splitlines()) == 5
+            yield server
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-from hobus.actors.ho1_executor.limits import MCP_INSTRUCTIONS_BYTES, MCP_TOO_LARGE
+from hobus.actors.ho1_executor.limits import MCP_INSTRUCTIONS_BYTES, MCP_PING_S, MCP_TOO_LARGE
 from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, told
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
@@ -41,6 +41,8 @@ _HTTP_LOST = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.INTERNAL_ERROR, m
 server may say them itself, and then the doubt is needless; the other mistake would be worse."""
 
 _NOT_OF_A_SESSION = frozenset({mcp_types.PARSE_ERROR, mcp_types.METHOD_NOT_FOUND, mcp_types.INVALID_PARAMS})
+_SESSION_NOT_FOUND = -32001
+"""The official TypeScript SDK's code for it; some of its servers answer that with status 200."""
 _NO_SESSION = re.compile(
     rb"session[ _-]?id|(?:no|invalid|unknown|expired|missing|bad)(?: valid| active)? session"
     rb"|session (?:was |is |has )?(?:not|expired|terminated|unknown|invalid|closed|lost|gone)|not initiali[sz]ed",
@@ -83,9 +85,11 @@ async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[s
 
         async def note(response: httpx2.Response) -> None:
             """The SDK tells of the status only where the server says nothing itself."""
-            if response.request.method != "POST":
+            status = response.status_code
+            if response.request.method != "POST" or status < HTTPStatus.BAD_REQUEST:
                 return
-            status, asked = response.status_code, json.loads(response.request.content).get("id")
+            asked = json.loads(response.request.content).get("id")
+            traffic.refused[str(asked)] = status
             is_bad = status == HTTPStatus.BAD_REQUEST
             if status == HTTPStatus.NOT_FOUND or (is_bad and has_forgotten(await response.aread(), asked)):
                 traffic.not_taken.add(str(asked))
@@ -114,6 +118,12 @@ def has_forgotten(said: bytes, asked: object) -> bool:
     return is_refused or _NO_SESSION.search(said) is not None
 
 
+def is_of_no_session(error: MCPError) -> bool:
+    """Whether an error that came as an answer, by its code and words, is of a session that the server does not know."""
+    is_before = error.code in (_SESSION_NOT_FOUND, mcp_types.INVALID_REQUEST)
+    return is_before and _NO_SESSION.search(error.message.encode("utf-8", "replace")) is not None
+
+
 def _why(error: BaseException, traffic: Traffic) -> str:
     """Why a server could not be connected, in one line."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
@@ -122,7 +132,8 @@ def _why(error: BaseException, traffic: Traffic) -> str:
         return f"the command {error.filename or ''} is not there"
     if isinstance(error, PermissionError):
         return f"the command {error.filename or ''} may not be run"
-    parts = [traffic.why_ended or f"it did not take the handshake ({type(error).__name__}: {error})"]
+    refused = next((f"it answered {status}" for status in traffic.refused.values()), "")
+    parts = [traffic.why_ended or refused or f"it did not take the handshake ({type(error).__name__}: {error})"]
     if traffic.passed_over:
         parts.append(f"{traffic.passed_over} lines on its standard output were no MCP messages")
     if traffic.last_error_line:
@@ -221,24 +232,39 @@ class _Link:
             "arguments": frame["arguments"],
             "_meta": {IDEMPOTENCY_KEY: frame["idempotency_key"]},
         }
-        is_over = False
+        is_lost = is_forgotten = False
         try:
             result = self._result(await self._request("tools/call", params, number=frame["n"]))
         except MCPError as error:
             if self._traffic.ended.is_set():
                 return  # this process ends; its worker knows what that means for a call
-            is_over = is_lost = self._is_http and error.code in _HTTP_LOST
-            if _request_id(frame["n"]) in self._traffic.not_taken:
-                said = f"the MCP server has forgotten its session: {printable(error.message)}"
-                is_over, result = True, not_done(NOT_TAKEN, said)
+            request_id, said = _request_id(frame["n"]), printable(error.message)
+            status = self._traffic.refused.pop(request_id, 0)
+            is_lost = self._is_http and error.code in _HTTP_LOST
+            is_forgotten = request_id in self._traffic.not_taken or (self._is_http and is_of_no_session(error))
+            if is_forgotten:
+                result = not_done(NOT_TAKEN, f"the MCP server has forgotten its session: {said}")
             elif is_lost:
-                result = not_done("unknown_outcome", f"the MCP server did not answer: {printable(error.message)}")
+                how = f"answered {status}" if status else f"did not answer: {said}"
+                is_refused = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+                result = not_done("tool_failed" if is_refused else "unknown_outcome", f"the MCP server {how}")
             else:
                 who = "the MCP server" if error.code == MCP_TOO_LARGE else "the MCP server refused"
-                result = not_done("tool_failed", f"{who}: {printable(error.message)}")
+                result = not_done("tool_failed", f"{who}: {said}")
         await self._worker.send("result", **result_fields(frame["n"], result))
-        if is_over:
+        if is_forgotten or (is_lost and not await self._answers()):
             self._end()  # a new connection finds it, or says why not
+
+    async def _answers(self) -> bool:
+        """Whether the server still answers in this session: other calls may be in flight there."""
+        try:
+            async with asyncio.timeout(MCP_PING_S):
+                await self._request("ping", {})
+        except TimeoutError:
+            return False
+        except MCPError as error:
+            return error.code == mcp_types.METHOD_NOT_FOUND and not self._traffic.not_taken
+        return True
 
     def _result(self, answer: Mapping[str, Any]) -> ToolResult:
         content, is_error = answer.get("content", []), answer.get("isError", False)

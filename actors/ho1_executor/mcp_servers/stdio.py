@@ -32,6 +32,8 @@ class Traffic(Struct):
 
     why_ended: str = ""
     passed_over: int = 0
+    refused: dict[str, int] = field(default_factory=dict[str, int])
+    """Statuses from 400 on of answers over HTTP, by the id of the request."""
     not_taken: set[str] = field(default_factory=set[str])
     """Ids of requests over HTTP that were not taken: the server has forgotten the session."""
     errors: bytearray = field(default_factory=bytearray)
@@ -101,7 +103,7 @@ async def _read(
                 return
             try:
                 message = message_in(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 traffic.passed_over += bool(line.strip())
                 continue
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -138,12 +140,8 @@ def message_in(line: bytes) -> Any:
     try:
         return read.validate_json(line, by_name=False)
     except ValueError:
-        if b"\\ud" not in line.lower():
-            raise
-    whole = (
-        json.dumps(json.loads(line), ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
-    return read.validate_json(whole, by_name=False)
+        text = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
+        return read.validate_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), by_name=False)
 
 
 async def _end_of(process: asyncio.subprocess.Process, traffic: Traffic, end_grace_s: float) -> str:

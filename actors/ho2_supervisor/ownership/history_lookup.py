@@ -14,7 +14,7 @@ from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.record import KnownInput, SessionRecord, known_input, settle, with_reply
 from hobus.actors.ho2_supervisor.turn.history import DeliveredTurn
-from hobus.actors.ho2_supervisor.turn.verdicts import failure_code, is_verdict, verdict_result
+from hobus.actors.ho2_supervisor.turn.verdicts import is_verdict, verdict_result
 from hobus.bus.errors import LedgerError, SessionFault, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import RunId, candidates_key, completed_id, delivered_key, requested_id, turn_key
@@ -100,7 +100,7 @@ async def answer_of(session: OwnedSession, known: KnownInput) -> TurnResult:
     if known.became == "failed" and not is_verdict(known.code):
         over = f"run {run_id} of input {known.input_id} has failed; it is not run again"
         why = await session.text_or_none(known.result_ref) if known.result_ref else None
-        raise WorkOrderFault(failure_code(known.code), why or over)
+        raise WorkOrderFault(known.code, why or over)
     if not known.result_ref:
         return verdict_result(known.code, session_id=session.session_id, run_id=run_id, input_id=known.input_id)
     body = await session.body(known.result_ref)

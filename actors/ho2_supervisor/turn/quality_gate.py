@@ -8,7 +8,6 @@ from typing import Any
 from msgspec import Struct
 
 from hobus.bus.messages.work_order import OutputResult
-from hobus.config.json_schema import SchemaFault, validator_of
 
 
 class Judgement(Struct, frozen=True):
@@ -25,14 +24,12 @@ class Judgement(Struct, frozen=True):
         return f"The answer above was not sent, since {'; '.join(self.faults)}. Answer again."
 
 
-def judge(criteria: Mapping[str, Any], output: OutputResult | None, *, is_handed_out: bool = False) -> Judgement:
+def judge(criteria: Mapping[str, Any], output: OutputResult, *, is_handed_out: bool = False) -> Judgement:
     """The answer against its criteria. A criterion that nobody knows how to enforce is a fault, never skipped.
 
     `is_handed_out`: it asks its caller for calls. That is an end that needs no text; the criteria are for the answer
     that their results lead to.
     """
-    if output is None:
-        return Judgement(("there is no answer",))
     if is_handed_out:
         return Judgement(())
     faults = [fault for name, wanted in criteria.items() if (fault := _fault(name, wanted, output))]
@@ -47,23 +44,8 @@ def _fault(name: str, wanted: Any, output: OutputResult) -> str:
         case "min_response_length":
             length = len(text.strip())
             return f"it has {length} characters, at least {wanted} are needed" if length < int(wanted) else ""
-        case "response_schema":
-            return _schema_fault(wanted, output)
-        case "no_error":
-            return "it ended with an error" if wanted and output.finish_reason == "error" else ""
         case _:
             return f"criterion {name} is not known and cannot be met"
-
-
-def _schema_fault(schema: Any, output: OutputResult) -> str:
-    """The first place, in order of place, where the parsed answer breaks the schema; never its value."""
-    try:
-        validator = validator_of(schema)
-    except SchemaFault as fault:
-        return f"its response_schema {fault}"
-    value: Any = output.parsed if output.parsed is not None else output.text.text
-    faults = validator.faults(value)
-    return f"it breaks its schema at {faults[0].place} ({faults[0].rule})" if faults else ""
 
 
 def better(left: tuple[OutputResult, Judgement], right: tuple[OutputResult, Judgement]) -> bool:

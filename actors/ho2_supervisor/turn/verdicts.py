@@ -63,11 +63,6 @@ def is_verdict(code: str) -> bool:
     return code in SENTENCES
 
 
-def failure_code(code: str) -> str:
-    """Under which code a run fails: `not_found` says that a session is unknown, and is never the end of a run."""
-    return "execution_error" if code == "not_found" else code
-
-
 def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     code: str,
     *,

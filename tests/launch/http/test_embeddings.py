@@ -97,6 +97,12 @@ def test_texts_become_vectors_recorded_counted_and_of_their_person(made):
     assert told(door, model="embed-1").data  # known by its own name, too
     assert [one.vector_numbers for one in provider.prompts] == [0, 2, 0]
 
+    async def raw():
+        asked = {"model": "vec/embed-1", "input": "a", "extra_body": {"truncate": "END"}}
+        return await door.openai().embeddings.with_raw_response.create(**asked)
+
+    assert door.run(raw()).headers["x-hobus-ignored"] == "truncate"
+
 
 def test_many_texts_are_several_calls_and_one_answer(made):
     """In order; each call has its records."""

@@ -74,13 +74,18 @@ def test_a_page_of_an_allowed_origin_asks_and_reads_by_cors():
     config = SNAPSHOT.config
     http = config.http.model_copy(update={"origins": [PAGE]})
     with SimulatedDoor(replace(SNAPSHOT, config=config.model_copy(update={"http": http}))) as door:
-        asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
+        asks = {
+            "access-control-request-method": "POST", "access-control-request-headers": "authorization",
+            "access-control-request-private-network": "true",
+        }  # fmt: skip
         preflight = answer_to(door, "OPTIONS", "/v1/chat/completions", headers={"origin": PAGE, **asks})
         other = answer_to(door, "OPTIONS", "/v1/models", headers={"origin": "https://evil.example", **asks})
         models = answer_to(door, "GET", "/v1/models", headers={"origin": PAGE})
     assert preflight.status_code == 200 and "authorization" in preflight.headers["access-control-allow-headers"]
+    assert preflight.headers["access-control-allow-private-network"] == "true"
     assert models.status_code == 200 and models.headers["access-control-allow-origin"] == PAGE
-    assert "x-hobus-session" in models.headers["access-control-expose-headers"].lower()
+    exposed = models.headers["access-control-expose-headers"].lower()
+    assert "x-hobus-session" in exposed and "retry-after" in exposed
     assert other.status_code == 400 and "access-control-allow-origin" not in other.headers
 
 

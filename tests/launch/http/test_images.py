@@ -42,7 +42,7 @@ def url(data=PNG, kind="image/png"):
 
 def part(address):
     """An image of a chat message."""
-    return {"type": "image_url", "image_url": {"url": address, "detail": "low"}}
+    return {"type": "image_url", "image_url": {"url": address}}
 
 
 def asking(*addresses, text="what is this?"):
@@ -83,7 +83,7 @@ def answers_of(eyes):
 def test_a_model_that_sees_is_shown_the_images_and_the_record_has_each_once(made):
     """In order, with their sentences in the text; by ref in the journal and in what was sent."""
     door, eyes = made
-    answer = chat(door, [asking(url(), url(GIF, "image/gif"), url())])
+    answer = chat(door, [asking(url(), url(GIF, "image/gif"), url(kind="image/png;charset=utf-8"))])
     assert answer.choices[0].message.content == "I see 2."
     [sent] = answers_of(eyes)
     asked = sent.messages[-1]

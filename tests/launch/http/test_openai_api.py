@@ -320,10 +320,37 @@ def test_of_metadata_a_sessions_id_is_used_and_the_rest_named(door):
 
     first = door.run(work({"chat": "7"}))
     session_id = first.headers["x-hobus-session"]
-    assert first.headers["x-hobus-ignored"] == "metadata"
-    for metadata, ignored in (({"session_id": session_id}, None), ({"session_id": session_id, "a": "b"}, "metadata")):
+    assert first.headers["x-hobus-ignored"] == "metadata.chat"
+    for metadata, ignored in (({"session_id": session_id}, None), ({"session_id": session_id, "a": "b"}, "metadata.a")):
         again = door.run(work(metadata))
         assert (again.headers["x-hobus-session"], again.headers.get("x-hobus-ignored")) == (session_id, ignored)
+
+
+def test_what_is_not_kept_is_named_at_any_depth(door):
+    """Of messages, their parts and calls, of options; what is read is not among them."""
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "first", "name": "anna"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "7"},
+        {"role": "user", "content": [{"type": "text", "text": ASKED, "cache_control": {"type": "ephemeral"}}]},
+    ]
+
+    async def work():
+        client = door.openai()
+        chat = await client.chat.completions.with_raw_response.create(model="ADMIN", messages=messages, stream=False)
+        asked = {"effort": "low", "summary": "auto"}
+        reply = await client.responses.with_raw_response.create(
+            model="ADMIN", input=ASKED, reasoning=asked, text={"verbosity": "low"}
+        )
+        tools = [{"type": "function", "function": {"name": "look"}}]
+        errand = await client.chat.completions.with_raw_response.create(
+            model="ADMIN", messages=[{"role": "user", "content": "### Task: a title"}], tools=tools
+        )
+        return [one.headers["x-hobus-ignored"] for one in (chat, reply, errand)]
+
+    named = ["messages.content.cache_control,messages.name", "reasoning.summary,text.verbosity", "tools"]
+    assert door.run(work()) == named
 
 
 @pytest.mark.parametrize("takes", [True, False])

@@ -11,7 +11,7 @@ from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.messages.work_order import Cost
 from hobus.launch.http.openai_answers import ours, usage_of
-from hobus.launch.http.problems import of_fault, of_result
+from hobus.launch.http.problems import of_code, of_fault, of_result
 from tests.launch.http.door import SimulatedDoor
 
 
@@ -182,6 +182,19 @@ def test_whose_fault_it_was_shows_by_the_status(code, status, type_):
     assert problem is not None and (problem.status, problem.body()["error"]["type"]) == (status, type_)
     expected = {"retry-after": "1"} if status == 503 else {"x-should-retry": "false"}
     assert problem.headers == expected
+
+
+@pytest.mark.parametrize(
+    ("code", "headers"),
+    [
+        ("RATE_LIMITED", {"retry-after": "60"}),
+        ("PROVIDER_RATE_LIMITED", {"x-should-retry": "false", "retry-after": "60"}),
+    ],
+)
+def test_who_is_refused_for_a_rate_is_told_when_there_is_room(code, headers):
+    """By a limit of the gateway's own nothing was asked for yet: its client may come back by itself."""
+    problem = of_code(code, "x", retry_after_ms=59_800)
+    assert (problem.status, problem.headers) == (429, headers)
 
 
 def test_usage_tells_what_was_cached_and_thought():

@@ -9,7 +9,10 @@ import pytest
 
 pytest.importorskip("mcp")
 
-from hobus.actors.ho1_executor.mcp_servers.session import has_forgotten
+from mcp.shared.exceptions import MCPError
+
+from hobus.actors.ho1_executor.mcp_servers.session import has_forgotten, is_of_no_session
+from hobus.actors.ho1_executor.mcp_servers.stdio import message_in
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,36 @@ def test_a_400_is_of_a_lost_session_where_nothing_can_have_run(
 def test_a_400_in_plain_text_counts_by_its_words(said: str, is_lost: bool) -> None:
     """Many servers write no JSON there."""
     assert has_forgotten(said.encode(), "call-1") is is_lost
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "is_lost"),
+    [
+        (-32001, "Session not found", True),
+        (-32600, "Invalid session", True),
+        (-32001, "Request timed out", False),
+        (-32603, "Session not found", False),
+    ],
+)
+def test_an_error_that_comes_as_an_answer_is_of_a_lost_session_by_code_and_words(
+    code: int, message: str, is_lost: bool
+) -> None:
+    """With status 200; the code alone says other things too, and a tool may have sessions of its own."""
+    assert is_of_no_session(MCPError(code, message)) is is_lost
+
+
+@pytest.mark.parametrize(
+    "cut", [rb"\ud83d", b"\xf0\x9f", rb"\ud83d and " + b"\xe2\x82"], ids=["escaped", "bytes", "both"]
+)
+def test_half_a_character_however_it_was_cut_spoils_itself_alone(cut: bytes) -> None:
+    """As an escape of JSON, or as bytes."""
+    text = b'{"jsonrpc":"2.0","id":"call-1","result":{"content":[{"type":"text","text":"7 ' + cut + b'"}]}}'
+    [block] = message_in(text).result["content"]
+    assert block["text"].startswith("7 \ufffd")
+
+
+@pytest.mark.parametrize("line", [b"no JSON", b"\xff", b"[" * 100_000, b"{}"])
+def test_what_is_no_message_is_refused(line: bytes) -> None:
+    """Whoever reads passes it over."""
+    with pytest.raises((ValueError, RecursionError)):
+        message_in(line)

@@ -25,29 +25,19 @@ def output(text: str = "", **fields: Any) -> OutputResult:
         ({"min_response_length": 3}, output("abc"), True),
         ({"min_response_length": 3}, output(" ab "), False),
         ({"min_response_length": 0}, output(""), True),
-        ({"no_error": True}, output("x", finish_reason="error"), False),
-        ({"no_error": True}, output("x", finish_reason="stop"), True),
-        ({"response_schema": {"type": "object", "required": ["a"]}}, output(parsed={"a": 1}), True),
-        ({"response_schema": {"type": "object", "required": ["a"]}}, output(parsed={"b": 1}), False),
-        ({"response_schema": {"type": "string", "maxLength": 2}}, output("abc"), False),
-        ({"response_schema": {"type": "nonsense"}}, output("abc"), False),
-        ({"response_schema": {"$ref": "http://127.0.0.1:1/x"}}, output("abc"), False),
         ({"a_criterion_of_tomorrow": True}, output("x"), False),
-        ({}, None, False),
     ],
 )
-def test_each_criterion_decides(criteria: dict[str, Any], answer: OutputResult | None, is_accepted: bool) -> None:
+def test_each_criterion_decides(criteria: dict[str, Any], answer: OutputResult, is_accepted: bool) -> None:
     """Borders included: exactly the minimum is enough, and what cannot be enforced is a fault."""
     assert judge(criteria, answer).is_accepted == is_accepted
 
 
-def test_every_unmet_criterion_is_named_and_no_text_is_shown() -> None:
-    """The note says all that is wrong; the answer's own words are not in it."""
+def test_every_unmet_criterion_is_named() -> None:
+    """The note says all that is wrong."""
     judgement = judge({"requires_response_text": True, "min_response_length": 5, "unknown": 1}, output("  "))
     assert len(judgement.faults) == 3
     assert "at least 5" in judgement.note()
-    schema = {"type": "object", "properties": {"a": {"const": 1}}}
-    assert "secret" not in judge({"response_schema": schema}, output(parsed={"a": "secret"})).note()
 
 
 def test_best_of_two_rejected_answers() -> None:
