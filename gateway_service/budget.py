@@ -23,9 +23,9 @@ from hobus.gateway_service.pricing import Settlement
 
 _ORDER = order_scope("")
 _OWN = (_ORDER, session_scope(""))
+"""What one who asks has alone; above that others draw on the same."""
 _SHARED = (session_scope(""), agent_scope(""))
 """What orders of one turn draw on, whichever provider they go to."""
-"""What one who asks has alone; above that others draw on the same."""
 _STRICTNESS: dict[BudgetMode, int] = {"off": 0, "warn": 1, "enforce": 2}
 
 

@@ -355,12 +355,8 @@ def refused(  # noqa: PLR0913 - a call, its fault, and by what both are judged
     retry_after = fault.facts.get("retry_after_ms")
     failed = Failed() if running is None else running.failed
     return PromptResponse(
-        outcome=outcome,
-        error_code=fault.code,
-        error_message=fault.detail,
+        outcome=outcome, error_code=fault.code, error_message=fault.detail,
         retry_after_ms=retry_after if isinstance(retry_after, int) else None,
-        attempts=failed.sends,
-        input_tokens=failed.input_tokens,
-        output_tokens=failed.output_tokens,
+        attempts=failed.sends, input_tokens=failed.input_tokens, output_tokens=failed.output_tokens,
         cost_usd=failed.cost_usd,
-    )
+    )  # fmt: skip

@@ -35,6 +35,7 @@ from hobus.bus.record.payloads.prompts import (
 )
 from hobus.config.sections.gateway import Route
 from hobus.gateway_service.budget import Reservation
+from hobus.gateway_service.limits import MESSAGE_MAX_CHARS
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement, unknown
 from hobus.gateway_service.vectors import VectorPrompt
 
@@ -183,35 +184,22 @@ def sent(attempt: Attempt, packs: PackTexts, *, at: float) -> WriteEntry:
     """PROMPT_SENT: durable before anything leaves the process; first of its once key, or nothing is sent."""
     ask, prompt = attempt.ask, attempt.ask.prompt
     payload = made_of(
-        PromptSent,
-        prompt,
-        provider_id=ask.route.provider_id,
-        model_id=ask.route.model_id,
-        budget_mode=attempt.mode,
-        reserved_tokens=attempt.reservation.tokens,
-        estimated_tokens=attempt.estimate,
-        tools=tuple([tool.tool_id for tool in prompt.tools]),
-        domain_tags=tuple(prompt.domain_tags),
-        degraded=ask.is_degraded,
-        principal=ask.principal,
+        PromptSent, prompt, provider_id=ask.route.provider_id, model_id=ask.route.model_id,
+        budget_mode=attempt.mode, reserved_tokens=attempt.reservation.tokens, estimated_tokens=attempt.estimate,
+        tools=tuple([tool.tool_id for tool in prompt.tools]), domain_tags=tuple(prompt.domain_tags),
+        degraded=ask.is_degraded, principal=ask.principal,
         called_in=tuple([caller.session_id for caller in prompt.callers]),
-    )
+    )  # fmt: skip
     of_pack = packs.of(prompt)
     request = SentRequest(
         ask.digest, ask.asked, tuple([_message(message, of_pack) for message in prompt.messages]), ask.said,
         _images(prompt),
     )  # fmt: skip
+    parents = [] if ask.is_degraded or not prompt.work_order_id else [dispatched_id(prompt.work_order_id)]
     return entry(
-        "PROMPT_SENT",
-        attempt.name,
-        pack_payload(request),
-        payload=payload,
-        at=at,
-        provenance=ask.about,
-        parents=[] if ask.is_degraded or not prompt.work_order_id else [dispatched_id(prompt.work_order_id)],
-        trace=ask.trace,
-        once=sent_key(attempt.name),
-    )
+        "PROMPT_SENT", attempt.name, pack_payload(request), payload=payload, at=at, provenance=ask.about,
+        parents=parents, trace=ask.trace, once=sent_key(attempt.name),
+    )  # fmt: skip
 
 
 def numbered(calls: list[ToolCall]) -> list[ToolCall]:
@@ -241,9 +229,9 @@ def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at
     return _end_of(attempt, "PROMPT_RECEIVED", payload, response.content.encode(), *calls, at=at)
 
 
-def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, chars_max: int, at: float) -> WriteEntry:
+def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, at: float) -> WriteEntry:
     """PROMPT_FAILED: the other possible end; its settlement says whether anything was sent and used."""
-    route, said = attempt.ask.route, fault.detail[:chars_max]
+    route, said = attempt.ask.route, fault.detail[:MESSAGE_MAX_CHARS]
     payload = PromptFailed(route.provider_id, route.model_id, said, fault.retryable, *settlement)
     return checked(_end_of(attempt, "PROMPT_FAILED", payload, reason=fault.code, at=at))  # it may be a plugin's
 
@@ -253,15 +241,8 @@ def closed_as_unknown(prompt_sent: Entry, reservation: Reservation, *, at: float
     sent_to, said = payload_in(PromptSent, prompt_sent), "the gateway that sent it ended before it recorded an end"
     asked = ("", "") if sent_to is None else (sent_to.provider_id, sent_to.model_id)
     payload = PromptFailed(*asked, said, True, *unknown(reservation.tokens))  # noqa: FBT003 - retryable
-    return _end(
-        name_in(prompt_sent),
-        "PROMPT_FAILED",
-        payload,
-        reason="UNKNOWN_OUTCOME",
-        provenance=prompt_sent.provenance,
-        trace=prompt_sent.trace,
-        at=at,
-    )
+    about = {"provenance": prompt_sent.provenance, "trace": prompt_sent.trace}
+    return _end(name_in(prompt_sent), "PROMPT_FAILED", payload, reason="UNKNOWN_OUTCOME", at=at, **about)
 
 
 def provenance_of(prompt: Prompt) -> Provenance:

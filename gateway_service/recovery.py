@@ -33,7 +33,6 @@ class Recovery:
         self._after = -1
         self._unended: dict[str, Entry] = {}
         self.state = BudgetState(limits.RECENT_CALLS_MAX)
-        self._snapshot_entries = limits.SNAPSHOT_ENTRIES
         self._read_count = 0  # since the newest snapshot
 
     async def run(self) -> BudgetState:
@@ -58,7 +57,7 @@ class Recovery:
         if read_on:
             await self._read_on()
         lines = len(self.state.scopes) - len(self.state.idle_orders)
-        if self._read_count < max(self._snapshot_entries, lines):
+        if self._read_count < max(limits.SNAPSHOT_ENTRIES, lines):
             return  # a snapshot has a line per scope: so it costs no more than what it saves
         payload = BudgetSnapshot(self._after, figures_of(self.state), tuple(sorted(self.state.open)))
         entry = records.entry("BUDGET_SNAPSHOT", str(self._after), payload=payload, at=self._bus.now())

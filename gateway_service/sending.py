@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from itertools import count
 
@@ -56,8 +56,8 @@ class Sender(Struct):
     packs: PackTexts
     last_faults: routing.LastFaults
     on_lost: Callable[[str], None]
-    sent_count: int = 0
-    failed_count: int = 0
+    counts: Counter[str]
+    """Of sends, and of failed ones, whatever configuration they were made under."""
     _made: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
     """Attempts of this process, as many as calls are remembered: none of them is sent a second time."""
     _speaking: set[Pieces] = field(default_factory=set[Pieces])
@@ -159,7 +159,7 @@ class Sender(Struct):
             try:
                 ack = None if isinstance(outcome, RuntimeFault) else outcome[0]
                 if ack is not None and ack.is_first and ack.origin == self.bus.instance:
-                    self._end(self._failure_entry(attempt, fault, NEVER_SENT), attempt)
+                    self._end(records.failed(attempt, fault, NEVER_SENT, at=self.bus.now()), attempt)
             finally:
                 self._undecided_count -= 1
                 if not self._undecided_count:
@@ -245,7 +245,7 @@ class Sender(Struct):
         limit_s = math.inf if is_streamed else self.config.gateway.request_timeout_ms / 1000
         is_own_bound = limit_s < left
         left = min(left, limit_s)
-        self.sent_count += 1
+        self.counts["sent"] += 1
         self._note_made(attempt)
         started = self.bus.clock.monotonic()
         pieces = Pieces(
@@ -369,15 +369,15 @@ class Sender(Struct):
     def _failed(self, attempt: Attempt, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
         """Records the end of this attempt and returns the fault, for raising."""
         reserved = attempt.reservation.tokens
-        self.failed_count += 1
+        self.counts["failed"] += 1
         try:
             model = routing.model_of(attempt.ask.route, self.config.gateway)
             attempt.settlement = settlement or pricing.settle_fault(fault, reserved, model)
-            entry = self._failure_entry(attempt, fault, attempt.settlement)
+            entry = records.failed(attempt, fault, attempt.settlement, at=self.bus.now())
         except Exception as error:  # noqa: BLE001 - a provider's fault may be as unfit for a record as its answer
             fault = GatewayError("PROVIDER_ERROR", f"a fault that cannot be recorded: {type(error).__name__}")
             attempt.settlement = attempt.settlement or pricing.unknown(reserved)
-            entry = self._failure_entry(attempt, fault, attempt.settlement)
+            entry = records.failed(attempt, fault, attempt.settlement, at=self.bus.now())
         self._end(entry, attempt)
         settled = attempt.settlement
         fault.facts |= {"ended": True, "was_sent": settled.was_sent, "cost_usd": settled.cost_usd}  # it has its record
@@ -397,7 +397,7 @@ class Sender(Struct):
             if entry.event_type == "PROMPT_RECEIVED" and _cannot_stand(outcome):
                 # The answer cannot be recorded whole; that it came and what it used still is.
                 fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
-                self._end(self._failure_entry(attempt, fault, attempt.settlement or NEVER_SENT), attempt)
+                self._end(records.failed(attempt, fault, attempt.settlement or NEVER_SENT, at=self.bus.now()), attempt)
 
         if attempt.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
             sent_id = entry_id("PROMPT_SENT", attempt.name)
@@ -416,10 +416,6 @@ class Sender(Struct):
 
     def _left(self, deadline: float) -> float:
         return deadline - self.bus.clock.monotonic()
-
-    def _failure_entry(self, attempt: Attempt, fault: GatewayError, settlement: Settlement) -> WriteEntry:
-        chars_max = limits.MESSAGE_MAX_CHARS
-        return records.failed(attempt, fault, settlement, chars_max=chars_max, at=self.bus.now())
 
 
 def _cannot_stand(outcome: list[Ack] | RuntimeFault) -> bool:

@@ -6,7 +6,7 @@ What the record says wins over what this process remembers.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
@@ -82,7 +82,7 @@ class GatewayService(Actor):
         self._snapshot_task: asyncio.Task[None] | None = None
         self._snapshot_at = 0  # calls sent when it was taken
         self._preparing: list[asyncio.Task[None]] = []
-        self._ended_count = self._ended_failed_count = 0  # sends of pipelines that are kept no more
+        self._counts = Counter(sent=0, failed=0)
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -153,8 +153,7 @@ class GatewayService(Actor):
             "places_waiting": sum(map(len, self._places.values())),
         }
         if self._open.is_set():
-            failed = self._ended_failed_count + sum(one.sender.failed_count for one in self._pipelines.values())
-            counts |= {"sent": self._sent_count(), "failed": failed}
+            counts |= self._counts
             states = [row.state for row in self._breakers.rows()]
             counts |= {"breakers_open": states.count("open"), "breakers_half_open": states.count("half_open")}
         return counts
@@ -220,29 +219,17 @@ class GatewayService(Actor):
 
     def _take(self, pipeline: Pipeline) -> Pipeline:
         """The last few are kept; calls under one that is kept no more end in it."""
-        before = dict(self._pipelines)
-        kept_max = config_limits.SNAPSHOTS_KEPT
-        remember(self._pipelines, pipeline.snapshot.digest, pipeline, at_most=kept_max)
-        for digest, old in before.items():
-            if digest not in self._pipelines:
-                self._ended_count += old.sender.sent_count
-                self._ended_failed_count += old.sender.failed_count
+        remember(self._pipelines, pipeline.snapshot.digest, pipeline, at_most=config_limits.SNAPSHOTS_KEPT)
         return pipeline
 
     def _made(self, snapshot: Snapshot, providers: Mapping[str, Provider], state: BudgetState) -> Pipeline:
         config = snapshot.config
         account = BudgetAccount(self._bus, self._keeper, snapshot, state)
         sender = Sender(
-            bus=self._bus,
-            ledger=self._ledger,
-            keeper=self._keeper,
-            account=account,
-            providers=providers,
-            config=config,
-            packs=PackTexts(snapshot.digest, snapshot.pack_texts()),
-            last_faults=self._last_faults,
-            on_lost=self._calls.forget,
-        )
+            bus=self._bus, ledger=self._ledger, keeper=self._keeper, account=account, providers=providers,
+            config=config, packs=PackTexts(snapshot.digest, snapshot.pack_texts()), last_faults=self._last_faults,
+            on_lost=self._calls.forget, counts=self._counts,
+        )  # fmt: skip
         outputs = validation.OutputChecks(snapshot.output_schemas(), errors_max=OUTPUT_ERRORS_MAX)
         return Pipeline(
             self._shared, snapshot, config, providers, account, sender, self._rates_of(config), self._places_of(config),
@@ -264,12 +251,9 @@ class GatewayService(Actor):
             self._places[name].most = provider.concurrency_max
         return self._places
 
-    def _sent_count(self) -> int:
-        return self._ended_count + sum([one.sender.sent_count for one in self._pipelines.values()])
-
     def _take_snapshot_sometimes(self) -> None:
         """Beside the calls, every `limits.SNAPSHOT_ENTRIES` entries: the next start reads on from there."""
-        due_at, sent = self._snapshot_at + limits.SNAPSHOT_ENTRIES // _ENTRIES_OF_CALL, self._sent_count()
+        due_at, sent = self._snapshot_at + limits.SNAPSHOT_ENTRIES // _ENTRIES_OF_CALL, self._counts["sent"]
         if sent >= due_at and (self._snapshot_task is None or self._snapshot_task.done()):
             self._snapshot_at = sent
             self._snapshot_task = asyncio.get_running_loop().create_task(self._snapshot_beside())

@@ -117,9 +117,7 @@ class ChatEvents:
         self._body = body
         self._session_id = session_id
         self._about = {"id": completion_id(session_id, input_id), "created": created, "model": body.model}
-        self._usage: dict[str, Any] = (
-            {"usage": None} if body.stream_options and body.stream_options.include_usage else {}
-        )
+        self._usage: dict[str, Any] = {"usage": None} if (body.stream_options or {}).get("include_usage") else {}
 
     def whole(self, result: TurnResult) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": result.response, "refusal": None}
@@ -255,8 +253,7 @@ class ResponseEvents:
 
     def _response(self, text: str | None = None, result: TurnResult | None = None) -> dict[str, Any]:
         """Begun (no text yet) or whole."""
-        asked, output, usage = self._body.text, list[dict[str, Any]](), None
-        form = (asked.format if asked else None) or {"type": "text"}
+        form, output, usage = (self._body.text or {}).get("format") or {"type": "text"}, list[dict[str, Any]](), None
         why = None
         if result is not None and text is not None:
             why = _INCOMPLETE[finish_reason(result)]

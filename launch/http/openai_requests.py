@@ -32,6 +32,7 @@ _REFUSED = frozenset(
 )
 _EFFORTS = {"minimal": "Low", "low": "Low", "medium": "Medium", "high": "High"}
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_PLACE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _IMAGES = frozenset({"image_url", "input_image"})
 _DATA_URL = re.compile(r"data:image/[a-z0-9+.-]{1,40}(?:;[a-z0-9=_.-]{1,80})*;base64,", re.IGNORECASE)
 _TEXTS = frozenset({"text", "input_text"})
@@ -48,24 +49,18 @@ class Words(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
-class ImageUrl(Words):
-    """Where an image is."""
-
-    url: str
-
-
 class ContentPart(Words):
     """A piece of a message's content."""
 
     type: str
     text: str | None = None
     refusal: str | None = None
-    image_url: str | ImageUrl | None = None
+    image_url: str | dict[str, Any] | None = None
 
     def image(self, place: str) -> GivenImage:
         """The image of its data URL. Raises Problem."""
-        url = self.image_url.url if isinstance(self.image_url, ImageUrl) else self.image_url
-        if url is None or (head := _DATA_URL.match(url)) is None:
+        url = self.image_url.get("url") if isinstance(self.image_url, dict) else self.image_url
+        if not isinstance(url, str) or (head := _DATA_URL.match(url)) is None:
             raise _unsupported(
                 f"{place}.image_url",
                 "an image by its address, or by file id: send its bytes, data:image/...;base64,...",
@@ -173,18 +168,12 @@ class _Request(Words):
     safety_identifier: str | None = None
 
 
-class StreamOptions(Words):
-    """What a stream tells besides."""
-
-    include_usage: bool | None = None
-
-
 class ChatRequest(_Request):
     """`POST /v1/chat/completions`."""
 
     messages: list[ChatMessage]
     response_format: dict[str, Any] | None = None
-    stream_options: StreamOptions | None = None
+    stream_options: dict[str, Any] | None = None
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     reasoning_effort: str | None = None
@@ -212,17 +201,11 @@ class Reasoning(Words):
     effort: str | None = None
 
 
-class TextForm(Words):
-    """How a text is to be written."""
-
-    format: dict[str, Any] | None = None
-
-
 class ResponsesRequest(_Request):
     """`POST /v1/responses`."""
 
     input: str | list[InputItem]
-    text: TextForm | None = None
+    text: dict[str, Any] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     max_output_tokens: Positive | None = None
@@ -235,7 +218,7 @@ class ResponsesRequest(_Request):
 
     def form(self) -> dict[str, Any] | None:
         """The schema of the answer; None: text. Raises Problem."""
-        return schema_of(self.text.format if self.text else None, "text.format", is_nested=False)
+        return schema_of((self.text or {}).get("format"), "text.format", is_nested=False)
 
     def transcript(self, messages_max: int) -> list[TranscriptMessage]:
         """Its messages, the user's or results of calls last. Raises Problem."""
@@ -316,15 +299,20 @@ def unused(request: Words) -> list[str]:
     return sorted(set(_unused(request, "")))[: limits.UNUSED_NAMED_MAX]
 
 
+_READ = {"stream_options": {"include_usage"}, "text": {"format"}, "image_url": {"url"}}
+"""Of objects that are taken as they are, the keys that are read."""
+
+
 def _unused(said: Words, place: str) -> Iterator[str]:
-    for name, value in (said.model_extra or {}).items():
-        if value is not None and _NAME.fullmatch(name):
-            yield f"{place}{name}"
+    left = dict(said.model_extra or {})
     for name in type(said).model_fields:
         inner = getattr(said, name)
         for one in inner if isinstance(inner, list) else [inner]:
             if isinstance(one, Words):
                 yield from _unused(one, f"{place}{name}.")
+            elif isinstance(one, dict) and name in _READ:
+                left |= {f"{name}.{key}": value for key, value in one.items() if key not in _READ[name]}
+    yield from (f"{place}{name}" for name, value in left.items() if value is not None and _PLACE.fullmatch(name))
 
 
 # --- the form of an answer ------------------------------------------------------------------------------------------

@@ -112,15 +112,11 @@ def _request(order: WorkOrder, call: ToolCall, state: SessionState) -> TurnReque
         raise WorkOrderFault("tool_invalid_args", f"one argument is taken, {TEXT!r}: the task in words")
     session_id = called_session(order.wo_id)
     return TurnRequest(
-        session_id=session_id,
-        input_id=order.wo_id,
-        text=text,
-        agent_id=call.tool_id,
+        session_id=session_id, input_id=order.wo_id, text=text, agent_id=call.tool_id, called_by=order.wo_id,
         start=StartSession(session_id=session_id, agent_id=call.tool_id, principal=state.principal),
-        called_by=order.wo_id,
         tokens_max=order.constraints.token_budget,
         callers=[Caller(session_id=order.session_id, agent_id=order.agent_id), *order.constraints.callers],
-    )
+    )  # fmt: skip
 
 
 def _fault_of(result: TurnResult | None) -> str:

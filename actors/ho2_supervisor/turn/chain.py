@@ -51,16 +51,10 @@ def prompt_records(receipts: Iterable[Receipt]) -> list[str]:
     return [entry_id for receipt in receipts for entry_id in receipt.prompt_received_ids]
 
 
-def tools_missing(receipts: Iterable[Receipt]) -> list[str]:
-    """What the turn's model calls had to do without, each once."""
+def tools_named(receipts: Iterable[Receipt], what: Literal["tools_missing", "tools_withheld"]) -> list[str]:
+    """What the turn's model calls had to do without, or were not told of on purpose, each once."""
     outputs = [receipt.output_result for receipt in receipts]
-    return list(dict.fromkeys(name for output in outputs if output is not None for name in output.tools_missing))
-
-
-def tools_withheld(receipts: Iterable[Receipt]) -> list[str]:
-    """What its agent has, and its models were not told of, each once."""
-    outputs = [receipt.output_result for receipt in receipts]
-    return list(dict.fromkeys(name for output in outputs if output is not None for name in output.tools_withheld))
+    return list(dict.fromkeys(name for output in outputs if output is not None for name in getattr(output, what)))
 
 
 def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:

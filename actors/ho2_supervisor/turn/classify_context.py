@@ -54,25 +54,27 @@ async def assembled(run: Run) -> Beside:
     return Beside(segments, context)
 
 
+def chars_left(run: Run, config: OfTurn, room: Room) -> int:
+    """What a stage may still show."""
+    if config.max_tokens is None:
+        return room.account.chars_left
+    cpt = run.config.attention.chars_per_token
+    return min(room.account.chars_left, tokens_of(config.max_tokens, run.config.budget) * cpt)
+
+
 def _sources(run: Run) -> dict[str, FragmentSource]:
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
-
-    def fits(fragment: Fragment, config: OfTurn, room: Room) -> bool:
-        cpt, left = run.config.attention.chars_per_token, room.account.chars_left
-        if config.max_tokens is not None:
-            left = min(left, tokens_of(config.max_tokens, run.config.budget) * cpt)
-        return fragment.chars <= left
 
     async def alive(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
         for found in intents.active_objective(run):
             fragment = harmless_whole(found, unsafe)
-            if fits(fragment, config, room):
+            if fragment.chars <= chars_left(run, config, room):
                 yield fragment
 
     async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
         for input_id, line in history.newest_lines(run.history):
             fragment = Fragment("history", input_id, harmless([TextPart(None, line)], unsafe))
-            if fits(fragment, config, room):
+            if fragment.chars <= chars_left(run, config, room):
                 yield fragment
 
     return {"liveness": alive, "history": said}

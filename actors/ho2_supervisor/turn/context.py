@@ -204,11 +204,7 @@ def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
     """What is alive, as far as there is room: what does not fit is left out, and the next one tried."""
 
     async def liveness(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
-        cpt = run.config.attention.chars_per_token
-        left = room.account.chars_left
-        if config.max_tokens is not None:
-            left = min(left, tokens_of(config.max_tokens, run.config.budget) * cpt)
-        left_out = 0
+        left, left_out = classify_context.chars_left(run, config, room), 0
         for fragment in alive:
             if fragment.chars <= left:
                 left -= fragment.chars
@@ -247,18 +243,13 @@ def record_again(run: Run, order_id: str, shown: Sequence[Segment]) -> None:
     lines = [one for one in context if one.artifact_id is not None]
     text, cpt = "".join([one.text for one in context]), run.config.attention.chars_per_token
     payload = ContextAssembled(
-        as_of_ts=run.requested.at,
-        as_of_seq=None,
-        in_force=0,
-        budget=run.config.budget.ho3_bias_budget,
+        as_of_ts=run.requested.at, as_of_seq=None, in_force=0, budget=run.config.budget.ho3_bias_budget,
         tokens_used=sum(len(line.text) // cpt for line in lines),
         artifact_ids=tuple(line.artifact_id or "" for line in lines),
         context_hash=hashlib.sha256(text.encode()).digest(),
         max_context_tokens=run.agent.budget_tokens("projection", run.config.budget),
-        tokens_assembled=len(text) // cpt,
-        is_cached=True,
-        shown_by=order_id,
-    )
+        tokens_assembled=len(text) // cpt, is_cached=True, shown_by=order_id,
+    )  # fmt: skip
     _write(run, payload, [line.text for line in lines])
 
 

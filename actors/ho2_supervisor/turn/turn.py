@@ -232,25 +232,16 @@ async def _classified(run: Run, order: OpenOrder) -> None:
 
 
 def _classification(run: Run, context: OrderContext, beside: Sequence[Segment], call_id: str = "") -> WorkOrder:
-    config = run.config
+    config, settings = run.config, run.session.record.state.session_config
     provider_id, model_id = named_route(
-        run.resources.snapshot.model_for(
-            run.agent,
-            "classify",
-            request=run.requested.run_overrides,
-            session=run.session.record.state.session_config,
-        )
+        run.resources.snapshot.model_for(run.agent, "classify", request=run.requested.run_overrides, session=settings)
     )
     return work_orders.classify(
-        context,
-        inputs=[_message_to_classify(run), *beside],
-        call_id=call_id,
-        provider_id=provider_id,
-        model_id=model_id,
-        token_budget=run.agent.budget_tokens("classify", config.budget),
+        context, inputs=[_message_to_classify(run), *beside], call_id=call_id, provider_id=provider_id,
+        model_id=model_id, token_budget=run.agent.budget_tokens("classify", config.budget),
         timeout_seconds=min(run.order_timeout_s(), config.ho2.classify_timeout_ms / 1000),
         headroom_tokens=_least_of_answer(run),
-    )
+    )  # fmt: skip
 
 
 def _labels_in(run: Run, receipt: Receipt) -> Classification:
@@ -289,15 +280,10 @@ async def _synthesize(run: Run, inputs: list[Segment], progress: Progress) -> Re
     progress.say(run.heard)
     run.heard = []
     planned = work_orders.synthesize(
-        step,
-        inputs=inputs,
-        exchanges=progress.exchanges,
-        run_config=run.run_config,
-        token_budget=_round_budget(run, progress.tokens_used),
-        timeout_seconds=run.order_timeout_s(),
-        criteria=_criteria(run.config),
-        parent_wo_id=progress.parent,
-    )
+        step, inputs=inputs, exchanges=progress.exchanges, run_config=run.run_config,
+        token_budget=_round_budget(run, progress.tokens_used), timeout_seconds=run.order_timeout_s(),
+        criteria=_criteria(run.config), parent_wo_id=progress.parent,
+    )  # fmt: skip
     beside, progress.beside = progress.beside, None
     aside = None if beside is None else _classification(run, step, beside, BESIDE_CALL_ID)
     for entry in progress.with_prompt:  # nothing is awaited or refused until the order is in the same write

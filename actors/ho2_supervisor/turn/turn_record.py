@@ -48,25 +48,16 @@ async def record_answer(
     receipts, elapsed_ms = list(run.effects.receipts.values()), run.elapsed_ms
     handed_out = caller_tools.as_told(caller_tools.handed_out(answer, run.run_config), run.run_id, run.round_count)
     result = TurnResult(
-        response=answer.text.text,
-        outcome="success",
-        session_id=run.session.session_id,
-        run_id=run.run_id,
-        input_id=run.requested.input_id,
-        tool_calls=list(tool_calls),
-        caller_calls=handed_out,
+        response=answer.text.text, outcome="success", session_id=session.session_id, run_id=run.run_id,
+        input_id=run.requested.input_id, tool_calls=list(tool_calls), caller_calls=handed_out,
         refused=run.run_config.output_schema is not None and answer.finish_reason == REFUSAL,
         cut=answer.finish_reason if answer.finish_reason in CUT else "",
-        tools_missing=chain.tools_missing(receipts),
-        tools_withheld=chain.tools_withheld(receipts),
+        tools_missing=chain.tools_named(receipts, "tools_missing"),
+        tools_withheld=chain.tools_named(receipts, "tools_withheld"),
         exchange_entry_ids=chain.prompt_records(receipts),
-        template_fault=run.template_fault,
-        over_budget=_over_budget(run),
-        quality_gate_passed=judgement.is_accepted,
-        remembered=session.untold,
-        cost=chain.total_cost(receipts, elapsed_ms),
-        elapsed_ms=elapsed_ms,
-    )
+        template_fault=run.template_fault, over_budget=_over_budget(run), quality_gate_passed=judgement.is_accepted,
+        remembered=session.untold, cost=chain.total_cost(receipts, elapsed_ms), elapsed_ms=elapsed_ms,
+    )  # fmt: skip
     completion_id = completed_id(run.run_id)
     has_own_text = bool(handed_out) or not answer.text.ref
     words = caller_tools.words_of_reply(answer.text.text, handed_out)
@@ -137,22 +128,14 @@ def record_chain(
 async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
     """The error result that a verdict is; it is the input's one answer, so RunFailed is durable before the reply."""
     result = verdict_result(
-        fault.code,
-        session_id=run.session.session_id,
-        run_id=run.run_id,
-        input_id=run.requested.input_id,
-        receipts=list(run.effects.receipts.values()),
-        elapsed_ms=run.elapsed_ms,
-        tool_calls=tool_calls,
+        fault.code, session_id=run.session.session_id, run_id=run.run_id, input_id=run.requested.input_id,
+        receipts=list(run.effects.receipts.values()), elapsed_ms=run.elapsed_ms, tool_calls=tool_calls,
         detail=fault.detail,
-    )
+    )  # fmt: skip
     once = turn_key(run.session.session_id, result.input_id)
     _append_failed(run.session, result.input_id, fault.code, pack_result(result), trace=run.trace, once=once)
-    await (
-        run.session.barrier()
-        if run.learning is None
-        else run.learning.durably_and_learned(run.session, trace=run.trace)
-    )
+    learning = run.learning
+    await (run.session.barrier() if learning is None else learning.durably_and_learned(run.session, trace=run.trace))
     return result
 
 

@@ -10,10 +10,6 @@ from hobus.bus.messages.ids import RunId
 from hobus.bus.messages.session import HeldCall, ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Receipt
 
-PROVIDER_REFUSALS = frozenset({"PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE", "PROVIDER_REFUSED"})
-"""Codes of a provider that was asked for and cannot be had: another one's answer would hide that. Their detail names
-it and the fix, and is told."""
-
 SENTENCES = MappingProxyType(
     {
         "BUDGET_EXHAUSTED": "This would exceed the token budget.",
@@ -40,22 +36,8 @@ SENTENCES = MappingProxyType(
 """Verdict code -> the one sentence that the user reads."""
 
 
-_WITH_FACTS = frozenset(
-    {
-        "FORBIDDEN",
-        "tool_name_taken",
-        "format_not_met",
-        "answer_cut",
-        "tool_invalid_args",
-        "CONTEXT_TOO_LONG",
-        "MODEL_UNFIT",
-        "BUDGET_EXHAUSTED",
-        "HIERARCHY_EXCEEDED",
-        "NOT_ALLOCATED",
-        "budget_exhausted",
-    }
-)
-"""Codes of which the fault says what is taken, what does not fit where, or how much was asked and how much is left."""
+_ALONE = frozenset({"AUTH_ERROR", "TURN_LIMIT", "turn_limit_exceeded", "cancelled"})
+"""Codes whose sentence says all; of the others the fault says who refused, what does not fit where, and the fix."""
 
 
 def is_verdict(code: str) -> bool:
@@ -75,7 +57,7 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     detail: str = "",
 ) -> TurnResult:
     """The answer that a verdict is; a budget's has the figures, a provider's who refused, and the fix."""
-    said = f" {detail.rstrip('.')}." if detail and (code in PROVIDER_REFUSALS or code in _WITH_FACTS) else ""
+    said = f" {detail.rstrip('.')}." if detail and code not in _ALONE else ""
     return TurnResult(
         response=f"{SENTENCES[code]}{said}",
         outcome="error",
@@ -105,11 +87,7 @@ def held_up(
         "WaitingInput": f"The turn waits for an approval of {calls}: `hobus session approve {session} <call>`.",
     }
     sentence = sentences.get(standstill or "", "The turn was held up and is at work again.")
+    said = f"{sentence} Ask again under the same input id for its answer."
     return TurnResult(
-        response=f"{sentence} Ask again under the same input id for its answer.",
-        outcome="error",
-        session_id=session_id,
-        run_id=run_id,
-        input_id=input_id,
-        code=WAITING,
+        response=said, outcome="error", session_id=session_id, run_id=run_id, input_id=input_id, code=WAITING
     )
