@@ -1,23 +1,15 @@
-"""What is alive in a session: its intents and its work orders. Pure.
+"""What is alive in a session: its intents and its work orders, of a session that is at hand. Pure.
 
-`reduce_liveness` reads it off the record, joined across its streams by the orders' ids; order is the ledger's sequence,
-so that no clock decides. `liveness_of` is the same of a session that is at hand: its fold goes by the same rules, event
-by event, so that a turn reads nothing again.
+The session's fold goes by the rules of `reduce_liveness` (tests/actors/ho2_supervisor/liveness_model.py, which reads
+it off the record), event by event, so that a turn reads nothing again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from hobus.actors.ho2_supervisor.session.intents import Intents
-from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives, failure_in
-from hobus.bus.messages.ids import iso_of_us
-from hobus.bus.messages.ledger import Entry
-from hobus.bus.record import session_facts as events
-from hobus.bus.record.journal import event_in, recorded
-from hobus.bus.record.payload import payload_in
-from hobus.bus.record.payloads.orders import ConsolidationDispatched, Escalation
+from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 
 IntentStatus = Literal["active", "superseded", "closed"]
 _JOURNAL = "session/"
@@ -67,30 +59,13 @@ class LivenessState(NamedTuple):
         return [_item(life) for life in self.work_orders.values() if life.is_escalated]
 
 
-def reduce_liveness(ho2m_entries: Iterable[Entry], ho1m_entries: Iterable[Entry]) -> LivenessState:
-    """What is alive in one session, whatever the order in which its entries are given.
-
-    `ho2m_entries`: what HO2 wrote of it, its journal and stream ho2m; `ho1m_entries`: stream ho1m. Entries that are
-    about neither intents nor orders are passed over, and so are those that were erased. Raises ValueError for entries
-    of several sessions.
-    """
-    entries = {entry.sequence: entry for entry in (*ho2m_entries, *ho1m_entries)}
-    sessions = {entry.provenance.session_id for entry in entries.values()} - {""}
-    if len(sessions) > 1:
-        raise ValueError(f"entries of {len(sessions)} sessions: {', '.join(sorted(sessions))}")
-    fold = _Fold()
-    for sequence in sorted(entries):
-        fold.take(entries[sequence])
-    return fold.state()
-
-
 def liveness_of(intents: Intents, orders: OrderLives, *, session_open: bool) -> LivenessState:
     """What is alive of a session that is at hand; what is over is not in it."""
     active = {one.intent_id: IntentLife("active", one.scope, one.objective_ref, one.at) for one in intents.active}
-    return LivenessState(active, _sorted(orders), session_open)
+    return LivenessState(active, by_id(orders), session_open)
 
 
-def _sorted(orders: OrderLives) -> dict[str, OrderLife]:
+def by_id(orders: OrderLives) -> dict[str, OrderLife]:
     return {life.wo_id: life for life in sorted(orders.known(), key=lambda life: _numbers(life.wo_id))}
 
 
@@ -102,64 +77,3 @@ def _numbers(wo_id: str) -> tuple[Any, ...]:
 
 def _item(life: OrderLife) -> Item:
     return Item(life.wo_id, life.reason, life.ended_at or "")
-
-
-class _Fold:
-    """Entries in the order of the record."""
-
-    def __init__(self) -> None:
-        self._intents: dict[str, IntentLife] = {}
-        self._orders = OrderLives()
-        self._is_open = False
-
-    def state(self) -> LivenessState:
-        return LivenessState(self._intents, _sorted(self._orders), self._is_open)
-
-    def take(self, entry: Entry) -> None:
-        """One more; the pool's record of an order, its journal's, and what HO2 says beside that."""
-        order, at = entry.provenance.work_order_id, iso_of_us(entry.at_us)
-        match entry.event_type:
-            case "TOOL_STARTED":
-                self._orders.started(order)
-            case "WO_COMPLETED":
-                self._orders.ended(order, at, failure="")
-            case "WO_FAILED":
-                self._orders.ended(order, at, failure=entry.reason or "execution_error")
-            case "ESCALATION":
-                if (said := payload_in(Escalation, entry)) is not None:
-                    self._orders.escalated(said.wo_id, at)
-            case "WO_DISPATCHED" if not entry.stream.startswith(_JOURNAL):
-                if (given := payload_in(ConsolidationDispatched, entry)) is not None:
-                    self._orders.dispatched(order or given.order.get("wo_id", ""), given.order)
-            case _ if entry.stream.startswith(_JOURNAL) and recorded(entry) is not None:
-                self._of_journal(event_in(entry).event)
-            case _:
-                pass
-
-    def _of_journal(self, event: events.SessionFact) -> None:
-        match event:
-            case events.SessionStarted():
-                self._is_open = True
-            case events.SessionEnded():
-                self._is_open = False
-                for intent_id in [one for one, life in self._intents.items() if life.status == "active"]:
-                    self._over(intent_id, "closed", event.at)
-            case events.IntentDeclared():
-                life = IntentLife("active", event.scope, event.objective_ref, event.at)
-                self._intents[event.intent_id] = life
-            case events.IntentSuperseded():
-                self._over(event.intent_id, "superseded", event.at)
-            case events.IntentClosed():
-                self._over(event.intent_id, "closed", event.at)
-            case events.OrderDispatched():
-                self._orders.dispatched(event.wo_id, event.order)
-            case events.OrderEnded():
-                at = event.receipt.get("completed_at", event.at)
-                self._orders.ended(event.wo_id, at, failure=failure_in(event.receipt))
-            case _:
-                pass
-
-    def _over(self, intent_id: str, status: IntentStatus, at: str) -> None:
-        life = self._intents.get(intent_id)
-        if life is not None:
-            self._intents[intent_id] = life._replace(status=status, closed_at=at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import strategies as st
 
-from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, Item, LivenessState, reduce_liveness
+from hobus.actors.ho2_supervisor.projection.liveness import IntentLife, Item, LivenessState
 from hobus.actors.ho2_supervisor.session.order_lives import OrderLife, OrderLives
 from hobus.bus.messages.ids import RunId, StepId, TurnId, intent_id, iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Entry, Provenance
@@ -16,6 +16,7 @@ from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.orders import Escalation
 from hobus.bus.record.session_facts import SessionEvent, SessionFact
 from tests.actors.ho2_supervisor.journals import SESSION, at
+from tests.actors.ho2_supervisor.liveness_model import reduce_liveness
 from tests.laws import law
 
 RUN = RunId(session_id=SESSION, run_seq=1)

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor.limits import HISTORY_DIGEST_CHARS
-from hobus.actors.ho2_supervisor.projection.liveness import LivenessState, reduce_liveness
+from hobus.actors.ho2_supervisor.projection.liveness import LivenessState
 from hobus.actors.ho2_supervisor.turn.projected import ruleset_hash
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
+from tests.actors.ho2_supervisor.liveness_model import reduce_liveness
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, going_on, one_tool, text_of
 from tests.rig import names
