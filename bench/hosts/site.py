@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,6 @@ from bench.outside import Outside, with_outside
 from bench.random_kills import Asked, ask_on
 from bench.waiting.provider import Provider
 from hobus.bus.messages.control import Peers, ReadPeers
-from hobus.launch.cluster import identity
 from hobus.launch.cluster.client import asked
 
 PATIENT = {"launcher.ready_timeout_ms": 120_000}
@@ -51,17 +49,6 @@ class Site:
         with self.hosts.inside(host):
             self.workers[host] = FarWorker(self.directory / f"host{host}", words, env=env)
         started.append(self.workers[host].works())
-
-    def end_own_executor(self) -> None:
-        """For good (with `launcher.crash_budget` 1): whatever is done from now on, a worker elsewhere does."""
-
-        def is_given_up() -> bool:
-            row = self.cluster.row("ho1/1")
-            if row.state == "ready":
-                identity.end(row.pid, row.mark, signal.SIGKILL)
-            return row.state == "failed"
-
-        eventually(is_given_up)
 
     def name(self, host: int) -> str:
         """As which its worker joined."""

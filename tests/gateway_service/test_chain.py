@@ -13,7 +13,6 @@ from hobus.config.sections.gateway import Route
 from hobus.gateway_service.routing import LastFaults, chain_of, may_follow, time_for, told
 from tests.gateway_service.rig import (
     SHIPPED,
-    Cluster,
     Scripted,
     check_attempts,
     hang,
@@ -111,19 +110,15 @@ async def refuse(_prompt):
 
 
 @pytest.fixture
-def make():
-    """Starts a cluster of three providers; closed at the end."""
-    made: list[Cluster] = []
+def make(make):
+    """Starts a cluster of three providers."""
 
     def start(*acts, budget=None, **gateway):
         scripted = [Scripted(act, provider_id=name) for act, name in zip(acts, MODELS, strict=True)]
         others = {one.provider_id: one for one in scripted[1:]}
-        made.append(Cluster(scripted[0], others, budget=budget or {}, gateway=GATEWAY | gateway))
-        return made[-1]
+        return make(scripted[0], others=others, budget=budget or {}, gateway=GATEWAY | gateway)
 
-    yield start
-    for cluster in made:
-        cluster.close()
+    return start
 
 
 def calls(cluster):

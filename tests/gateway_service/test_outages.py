@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -31,20 +30,6 @@ from tests.gateway_service.rig import (
 from tests.rig import of_type
 
 DEGRADED = {"contract_id": "PRC-DEGRADED-001"}
-
-
-@pytest.fixture
-def make() -> Iterator:
-    """Starts clusters and closes them."""
-    made: list[Cluster] = []
-
-    def start(provider: Scripted | None = None, **sections) -> Cluster:
-        made.append(Cluster(provider, **sections))
-        return made[-1]
-
-    yield start
-    for cluster in made:
-        cluster.close()
 
 
 async def quiet(request) -> PromptResponse | None:

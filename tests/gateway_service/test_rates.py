@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from hobus.gateway_service.rates import Bucket
-from tests.gateway_service.rig import Cluster, Scripted, answered
+from tests.gateway_service.rig import Scripted, answered
 from tests.rig import of_type
 
 OTHER = "1e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f22"
@@ -60,25 +60,17 @@ def rate(**changes):
     }  # fmt: skip
 
 
-@pytest.fixture
-def make():
-    """Starts a cluster; closed at the end."""
-    made: list[Cluster] = []
-
-    def start(provider=None, **gateway):
-        made.append(Cluster(provider, gateway=gateway))
-        return made[-1]
-
-    yield start
-    for cluster in made:
-        cluster.close()
-
-
 async def timed(cluster, name, **changes):
     """Code and virtual seconds of one call."""
     began = cluster.world.loop.time()
     response = await cluster.ask(prompt(f"WO-{name}#1", **changes))
     return response.error_code, round(cluster.world.loop.time() - began), response.retry_after_ms
+
+
+@pytest.fixture
+def make(make):
+    """Starts a cluster with this section of the gateway."""
+    return lambda provider=None, **gateway: make(provider, gateway=gateway)
 
 
 def test_calls_over_the_limit_wait_their_turn(make):

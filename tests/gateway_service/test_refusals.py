@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,20 +10,6 @@ from bench.builders import prompt
 from hobus.bus.errors import GatewayError
 from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, payload, totals
 from tests.rig import of_type
-
-
-@pytest.fixture
-def make() -> Iterator:
-    """Starts clusters and closes them."""
-    made: list[Cluster] = []
-
-    def start(provider: Scripted | None = None, **sections) -> Cluster:
-        made.append(Cluster(provider, **sections))
-        return made[-1]
-
-    yield start
-    for cluster in made:
-        cluster.close()
 
 
 def asked(cluster: Cluster, **how):

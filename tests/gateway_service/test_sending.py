@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,20 +14,6 @@ from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.record.catalog import read_body
 from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, payload, recorded_sends, totals
 from tests.rig import of_type
-
-
-@pytest.fixture
-def make() -> Iterator:
-    """Starts clusters and closes them."""
-    made: list[Cluster] = []
-
-    def start(provider: Scripted | None = None, **sections) -> Cluster:
-        made.append(Cluster(provider, **sections))
-        return made[-1]
-
-    yield start
-    for cluster in made:
-        cluster.close()
 
 
 def calling(arguments: dict[str, Any], *ids: str) -> list[ToolCall]:

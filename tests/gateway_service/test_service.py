@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -27,7 +26,6 @@ from hobus.bus.record.catalog import read_body
 from hobus.bus.record.payloads.prompts import SentText
 from tests.gateway_service.rig import (
     SHIPPED,
-    Cluster,
     Scripted,
     answered,
     check_attempts,
@@ -38,26 +36,6 @@ from tests.gateway_service.rig import (
     totals,
 )
 from tests.rig import of_type
-
-
-@pytest.fixture
-def clusters() -> Iterator[list[Cluster]]:
-    """Closed at the end."""
-    made: list[Cluster] = []
-    yield made
-    for cluster in made:
-        cluster.close()
-
-
-@pytest.fixture
-def make(clusters: list[Cluster]):
-    """Starts a cluster."""
-
-    def start(provider: Scripted | None = None, **sections):
-        clusters.append(Cluster(provider, **sections))
-        return clusters[-1]
-
-    return start
 
 
 def test_a_call_is_recorded_in_both_directions_and_answered(make):

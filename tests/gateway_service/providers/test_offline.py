@@ -222,9 +222,6 @@ async def test_a_call_that_is_required_is_made_whatever_the_message_says():
 # --- telling results ----------------------------------------------------------------------------------------------
 
 
-INTACT = {"ok": True, "entries": 42, "segments": 1, "head": 41, "chain": "ab" * 32, "fault": None, "tail": "clean"}
-
-
 async def test_a_failed_tool_is_said_to_have_failed():
     """No gap is filled: the code and the reason stand in the answer, beside what did work."""
     text = await told(("list_packages", "error tool_failed: the registry is away"), ("list_tools", {"tools": []}))
@@ -411,9 +408,6 @@ def formed(schema, text="hello", *, tools=None):
     """A prompt whose answer is to have this form."""
     changes = {"output_schema": {"type": "object", **schema}, "structured_output": True}
     return prompt("PRC-SYNTHESIZE-001", text, tools=tools).model_copy(update=changes)
-
-
-STRING = {"type": "string"}, {"type": "integer"}, {"enum": ["red", "dark red", "blue"]}
 
 
 async def test_an_object_of_any_keys_holds_what_the_rules_answer_anyway():

@@ -245,9 +245,6 @@ def test_every_command_that_lists_or_shows_has_json():
     assert {path for path in shows if not takes_json(path)} == set()
 
 
-_SAYS_ITSELF = {"next_command", "next_here"}
-
-
 def _commands_in_texts(source: str) -> Iterator[tuple[int, str]]:
     """(line, text) of every text after `hint=` or `fix=` that names a command by itself."""
     for call in ast.walk(ast.parse(source)):
