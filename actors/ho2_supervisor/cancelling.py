@@ -37,7 +37,7 @@ async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, t
     clock = resources.bus.clock
     give_up = clock.monotonic() + CANCEL_GRACE_MS / 1000
     while session.record.state.open_orders:
-        await _take_ends(resources, session, memo, trace)
+        await _take_ends(resources, session, trace)
         left_s = give_up - clock.monotonic()
         if left_s <= 0 or not session.record.state.open_orders:
             break
@@ -67,13 +67,13 @@ async def end_orders(resources: Resources, session: OwnedSession, memo: RunMemo,
         await _end(resources, session, memo, wo_id, trace)
 
 
-async def _take_ends(resources: Resources, session: OwnedSession, memo: RunMemo, trace: str) -> None:
+async def _take_ends(resources: Resources, session: OwnedSession, trace: str) -> None:
     open_orders = session.record.state.open_orders
     found = await resources.client.lookup(once=[end_key(wo_id) for wo_id in open_orders], with_bodies=True)
-    for wo_id, entry in zip(open_orders, found, strict=True):
+    for entry in found:
         receipt = entry and receipt_in(entry)
         if receipt is not None:
-            _ended(session, memo, wo_id, receipt, trace)
+            append_end(session, receipt, trace=trace)
 
 
 async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
@@ -84,15 +84,7 @@ async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id
     if not await session.stands(entry):
         [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)
         receipt = (winner and receipt_in(winner)) or receipt
-    _ended(session, memo, wo_id, receipt, trace)
-
-
-def _ended(session: OwnedSession, memo: RunMemo, wo_id: str, receipt: Receipt, trace: str) -> None:
     append_end(session, receipt, trace=trace)
-    call, batch = memo.orders[wo_id].get("tool_call"), session.record.state.tool_batch
-    if call is None or batch is None:
-        return
-    session.append(chain.end_of_call(batch.tool_batch_id, call["call_id"], receipt, session.now()), trace=trace)
 
 
 def _close_calls(session: OwnedSession, trace: str) -> None:

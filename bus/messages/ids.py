@@ -136,6 +136,12 @@ def work_order_id(step: StepId, call: str = "") -> str:
     return f"WO-{step}.{call}" if call else f"WO-{step}"
 
 
+def call_in(wo_id: str, step: StepId) -> str:
+    """The call that an order of this step is for; empty: it is for none, or the order is of another step."""
+    own = f"WO-{step}."
+    return wo_id[len(own) :] if wo_id.startswith(own) else ""
+
+
 BESIDE_CALL_ID = "000"
 """Of a classification that is asked for beside its answer, in the answer's own step; calls of tools count from 001."""
 

@@ -192,7 +192,6 @@ _EVENT_TEXTS = {
     "RunRequested": ("the message", "results that it brings"),
     "WO_DISPATCHED": ("texts of the order",),
     "OrderEnded": ("the text of its result",),
-    "BatchSettled": ("results of its calls",),
     "RunCompleted": ("the result", "words of its answer"),
     "RunFailed": ("the result, or what failed",),
     "RunCancelled": ("the result",),

@@ -1,6 +1,9 @@
 """A session event as its entry holds it: body 0, one positional MessagePack array; and back, checked. Pure.
 
-    [run, round, step, session epoch, step epoch, at, *the event's own fields in declared order]
+    [*earlier events, run, round, step, session epoch, step epoch, at, *the event's own fields in declared order]
+
+An earlier event is an array too, its number in `TOLD_WITH` before the same fields: a step, which nobody waits for, has
+no entry of its own where another entry of its session leaves with it.
 
 The entry itself says which session, which kind of event and when, and the payload says none of that again: times are
 microseconds after the entry's own, ids are numbers, a text that follows from the entry's id is a number too (0: what
@@ -10,7 +13,7 @@ bytes. Nothing is guessed: an array of another length, or a field of another typ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct, convert
@@ -29,6 +32,14 @@ from hobus.bus.record.text_parts import is_list
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"
+TOLD_WITH: tuple[type[events.SessionFact], ...] = (
+    events.RunStarted,
+    events.LeaseIssued,
+    events.StepStarted,
+    events.ToolBatchIssued,
+    events.ToolReceipt,
+)
+"""Facts that the next entry of their session tells before its own: they bring no text, and nothing names them."""
 _OWN_SESSION = "~"
 """Stands in no id and no instance."""
 
@@ -40,8 +51,15 @@ class Recorded(Struct, frozen=True):
     event: SessionEvent
     bodies: tuple[bytes | None, ...]
     agent_id: str = ""
+    earlier: tuple[SessionEvent, ...] = ()
+    """What its entry tells before it, in order."""
     result: TurnResult | None = None
     """What a body was packed of just now; None: it is to be read."""
+
+    @property
+    def facts(self) -> list[events.SessionFact]:
+        """All that its entry tells, in order."""
+        return [*[one.event for one in self.earlier], self.event.event]
 
 
 class _About(Struct, frozen=True):
@@ -58,8 +76,13 @@ class _About(Struct, frozen=True):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def pack_event(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
+def pack_event(event: SessionEvent, submission_id: str, at_us: int, earlier: Sequence[SessionEvent] = ()) -> bytes:
     """Body 0 of the entry that has this id and time. Raises ValueError for an event of several runs or sessions."""
+    told = [[TOLD_WITH.index(type(one.event)), *_fields_of(one, submission_id, at_us)] for one in earlier]
+    return pack([*told, *_fields_of(event, submission_id, at_us)])
+
+
+def _fields_of(event: SessionEvent, submission_id: str, at_us: int) -> list[Any]:
     said = event.event
     run_id, turn_id, step_id = event.run_id, event.turn_id, event.step_id
     about = _About(event.session_id, submission_id, at_us, run_id, event.session_epoch, event.step_epoch)
@@ -79,7 +102,7 @@ def pack_event(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
         if fields[-1]:
             break
         fields.pop()
-    return pack(fields)
+    return fields
 
 
 def _short(text: str, about: _About) -> str | int | bytes:
@@ -248,24 +271,48 @@ def recorded(entry: Entry | WriteEntry | None) -> Recorded | None:
     if entry is None or not entry.bodies or entry.bodies[0] is None:
         return None
     try:
-        event = event_in(entry)
+        *earlier, event = events_in(entry)
     except ValueError:
         return None
-    return Recorded(entry.submission_id, event, tuple(entry.bodies), entry.provenance.agent_id)
+    return Recorded(entry.submission_id, event, tuple(entry.bodies), entry.provenance.agent_id, tuple(earlier))
 
 
 def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
-    """The event of an entry. Raises ValueError, naming what is not as it should be; also where there is none."""
+    """The event that an entry is named after. Raises ValueError as `events_in` does."""
+    return events_in(entry)[-1]
+
+
+def events_in(entry: Entry | WriteEntry | None) -> list[SessionEvent]:
+    """All events of an entry, in order; the last one it is named after.
+
+    Raises ValueError, naming what is not as it should be; also where there is none.
+    """
     payload = entry.bodies[0] if entry is not None and entry.bodies else None
     if entry is None or payload is None:
         raise ValueError("there is no entry, or its event was erased")
     kind = _CLASSES.get(entry.event_type)
     if kind is None:
         raise ValueError(f"event_type: {entry.event_type} is not an event of a session")
-    written = _FIELDS[kind.kind]
     fields = unpack(payload)
+    if type(fields) is not list:
+        raise ValueError("not an array")
+    told = 0
+    while told < len(fields) and type(fields[told]) is list:
+        told += 1
+    return [*[_earlier_in(one, entry) for one in fields[:told]], _event_of(kind, fields[told:], entry)]
+
+
+def _earlier_in(fields: list[Any], entry: Entry | WriteEntry) -> SessionEvent:
+    number = fields[0] if fields else None
+    if type(number) is not int or not 0 <= number < len(TOLD_WITH):
+        raise ValueError("earlier: not the number of an event that another one's entry tells")
+    return _event_of(TOLD_WITH[number], fields[1:], entry)
+
+
+def _event_of(kind: type[events.SessionFact], fields: list[Any], entry: Entry | WriteEntry) -> SessionEvent:
+    written = _FIELDS[kind.kind]
     most = len(_HEAD) + len(written)
-    if type(fields) is not list or not most - kind.ADDED_LATER <= len(fields) <= most:
+    if not most - kind.ADDED_LATER <= len(fields) <= most:
         raise ValueError(f"not an array of {most} fields")
     session_id = entry.stream.partition("/")[2]
     where = _where(session_id, fields)
@@ -291,7 +338,11 @@ def quoted_reply(entry: Entry | WriteEntry) -> tuple[str, str]:
         return "", ""
     written = _FIELDS[events.RunCompleted.kind]
     fields, form = unpack(payload), unpack(answer)
-    if type(fields) is not list or len(fields) != len(_HEAD) + len(written) or type(form) is not dict:
+    if type(fields) is not list or type(form) is not dict:
+        raise ValueError("not a RunCompleted and its answer")
+    while fields and type(fields[0]) is list:
+        fields.pop(0)
+    if not 0 <= len(_HEAD) + len(written) - len(fields) <= events.RunCompleted.ADDED_LATER:
         raise ValueError("not a RunCompleted and its answer")
     about = _About(entry.stream.partition("/")[2], entry.submission_id, entry.at_us, None, 0, 0)
     value = fields[len(_HEAD) + [name for name, _, _ in written].index("reply_ref")]
@@ -508,7 +559,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     **dict.fromkeys(
         (
             "after", "lease_id", "continues",
-            "input_ref", "reply_ref", "result_ref", "detail_ref", "results_ref", "record_ref", "objective_ref",
+            "input_ref", "reply_ref", "result_ref", "detail_ref", "record_ref", "objective_ref",
             "intent_id", "parent_intent_id", "superseded_by_intent_id", "chosen",
         ),
         (_short, _long),

@@ -179,7 +179,7 @@ class OrderDispatched(SessionFact):
 
 
 class OrderEnded(SessionFact):
-    """The receipt that HO2 took for an order; texts that the ledger holds elsewhere are refs."""
+    """The receipt that HO2 took for an order, and so for the call that it was; texts that stand elsewhere are refs."""
 
     wo_id: Annotated[str, Meta(description="id of the order, its idempotency key everywhere")]
     receipt: Annotated[dict[str, Any], Meta(description="Receipt with every referenced text blank")]
@@ -198,7 +198,7 @@ class ToolBatchIssued(SessionFact):
 
 
 class ToolReceipt(SessionFact):
-    """One call of the batch is terminal; a stale fence makes it IgnoredStale."""
+    """One call of the batch, which no order was sent for, is terminal; a stale fence makes it IgnoredStale."""
 
     tool_batch_id: ToolBatchId
     call_id: Annotated[str, Meta(description="zero-padded position of the call in its answer")]
@@ -206,13 +206,6 @@ class ToolReceipt(SessionFact):
     code: Annotated[str, Meta(description="closed code; empty: none")] = ""
     session_epoch: Annotated[Count, Meta(description="rises with every decision that makes earlier work stale")]
     step_epoch: Annotated[Count, Meta(description="the same within a step")]
-
-
-class BatchSettled(SessionFact):
-    """Every call of the batch is terminal."""
-
-    tool_batch_id: ToolBatchId
-    results_ref: Annotated[str | None, Meta(description="where the results are; None: nowhere else")] = None
 
 
 class LeaseIssued(SessionFact):
@@ -231,12 +224,17 @@ class TimePassed(SessionFact):
 class RunCompleted(SessionFact):
     """The run's answer; its further body is the TurnResult (this entry is TURN_RECORDED)."""
 
+    ADDED_LATER = 1
+
     input_id: InputId
     result_ref: Annotated[str, Meta(description="where the TurnResult is")]
     reply_ref: Annotated[str, Meta(description="where the text of the reply is, with the calls that it hands out")]
     open_calls: Annotated[OpenCalls | None, Meta(description="calls that it hands out to its caller; None: none")] = (
         None
     )
+    faults: Annotated[
+        list[str], Meta(description="what the quality gate found wrong with the answer; none: it was accepted")
+    ] = field(default_factory=list[str])
 
 
 class RunFailed(SessionFact):

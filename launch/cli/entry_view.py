@@ -36,7 +36,8 @@ def shown_bodies(entry: Entry) -> list[Any]:
 
 def _shown(entry: Entry, number: int) -> Any:
     if number == 0 and is_session_stream(entry.stream) and (taken := recorded(entry)) is not None:
-        return plain(named(taken.event))
+        earlier = {"earlier": [named(one) for one in taken.earlier]} if taken.earlier else {}
+        return plain({**earlier, **dict(named(taken.event))})
     if (entry.event_type, number) == (SNAPSHOT, 1) and entry.bodies[1] is not None:
         return _files(entry.bodies[1])
     try:

@@ -56,6 +56,9 @@ def shown(entry: Entry) -> ShownEvent:
         document["run"] = None if taken.event.run_id is None else taken.event.run_id.run_seq
         document["session_epoch"] = taken.event.session_epoch
         document["event"] = event.model_dump(mode="json")
+        if taken.earlier:
+            told = [one.event for one in taken.earlier]
+            document["earlier"] = [{"type": one.entry_name, "event": one.model_dump(mode="json")} for one in told]
         if isinstance(event, events.HostCommandReceived):
             document["said"] = about(event.command, taken)
         if (end := end_in(event, taken)) is not None and end.became == "answered":

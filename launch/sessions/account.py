@@ -19,7 +19,7 @@ from hobus.bus.record.ends import ENDS, OF_EXECUTORS, end_in, why_failed
 from hobus.bus.record.journal import Recorded, own_text, recorded
 from hobus.bus.record.payload import payload_in
 from hobus.bus.record.payloads.memory import SignalLogged
-from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, QualityGate, SignalsNamed, ToolStarted
+from hobus.bus.record.payloads.orders import ContextAssembled, OrderEnd, SignalsNamed, ToolStarted
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
 from hobus.bus.text import cut
 from hobus.launch.console.output import counted, money, printable
@@ -61,7 +61,7 @@ TOLD = {
 }
 """Event type -> its sentence."""
 
-_ONLY_IF_SAID = frozenset({"CONTEXT_ASSEMBLED", "WO_QUALITY_GATE", "StepStarted", "ToolBatchIssued"})
+_ONLY_IF_SAID = frozenset({"CONTEXT_ASSEMBLED", "StepStarted", "ToolBatchIssued"})
 """Told where they say something that a reader needs: a line of memory, a fault, a steer, a call that waits."""
 
 
@@ -153,6 +153,7 @@ def moments_in(entries: Iterable[Entry]) -> list[Moment]:
     for entry in entries:
         if entry.event_type == "OrderEnded" and entry.provenance.work_order_id in told_elsewhere:
             continue
+        found += _earlier(entry)
         moment = _moment(entry)
         if moment is not None:
             (signals if entry.event_type == "HO3_SIGNAL" else found).append(moment)
@@ -161,6 +162,24 @@ def moments_in(entries: Iterable[Entry]) -> list[Moment]:
         what = f"memory logs {counted(len(signals), 'signal')}: {names} (from #{signals[0].sequence})"
         found.append(signals[0]._replace(what=what))
     return found
+
+
+def _earlier(entry: Entry) -> list[Moment]:
+    """What an entry of a journal tells before its own event."""
+    taken = _taken(entry) if is_session_stream(entry.stream) else None
+    told = [] if taken is None else [Recorded(entry.submission_id, one, ()) for one in taken.earlier]
+    return [
+        Moment(entry.ledger_at_us, f"{said} (#{entry.sequence})", entry.sequence, one.event.event.entry_name)
+        for one in told
+        if (said := _of_event(one))
+    ]
+
+
+def _taken(entry: Entry) -> Recorded | None:
+    try:
+        return recorded(entry)
+    except ValueError:  # of another version, or forged
+        return None
 
 
 def _moment(entry: Entry) -> Moment | None:
@@ -256,6 +275,8 @@ def _of_event(taken: Recorded) -> str:
             return f"a new round takes up {counted(len(steers), 'steer')}"
         case events.ToolBatchIssued(held=[_, *_] as held):
             return f"the run waits for approval of {', '.join(held)}"
+        case events.RunCompleted(faults=[_, *_] as faults):
+            return f"the quality gate rejects it: {_line('; '.join(faults))}"
         case _:
             return _of_end(taken)
 
@@ -323,10 +344,6 @@ def _of_due(named: SignalsNamed, entry: Entry) -> str:
     return "; ".join([*crossed, f"the statement {statement} is {became}"])
 
 
-def _of_gate(gate: QualityGate, _entry: Entry) -> str:
-    return f"the quality gate rejects the answer: {_line('; '.join(gate.faults))}" if gate.faults else ""
-
-
 def _of_order(end: OrderEnd, entry: Entry) -> str:
     if end.failure is not None:
         return _line(end.failure)
@@ -356,7 +373,6 @@ _PAYLOADS: dict[str, tuple[Any, Callable[[Any, Entry], str]]] = {
     "TOOL_STARTED": (ToolStarted, _of_started),
     **dict.fromkeys(("WO_COMPLETED", "WO_FAILED", "WO_LATE"), (OrderEnd, _of_order)),
     "CONTEXT_ASSEMBLED": (ContextAssembled, _of_context),
-    "WO_QUALITY_GATE": (QualityGate, _of_gate),
     "CONSOLIDATION_DUE": (SignalsNamed, _of_due),
     "HO3_SIGNAL": (SignalLogged, lambda one, _entry: one.signal_id),
 }

@@ -75,7 +75,7 @@ class Noticed:
         return lines or self.how_it_stands()
 
     def take(self, entry: Entry) -> list[Line]:
-        return self._told(self.standing.take(entry))
+        return [line for step in self.standing.take(entry) for line in self._told(step)]
 
     def how_it_stands(self) -> list[Line]:
         """That the run waits, for what, and what to type; nothing for one that is at work."""

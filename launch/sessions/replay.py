@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hobus.actors.ho2_supervisor.session import snapshot
-from hobus.actors.ho2_supervisor.session.journal import Step, break_before, state_after, steps
+from hobus.actors.ho2_supervisor.session.journal import break_before, state_after, steps
 from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes, state_hash
 from hobus.bus.messages.base import named
 from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.journal import recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
 
@@ -58,8 +59,8 @@ def replay(session_id: str, entries: Sequence[Entry]) -> Replay:
     folded = list(steps(entries, begin))
     head, tenure = "", 0
     for entry, taken, _before, _after, rejection in folded:
-        found.events[entry.event_type] += 1
-        if fault := break_before(entry, head, tenure):
+        found.events[entry.event_type if taken is None else taken.event.event.entry_name] += 1
+        if entry.submission_id != head and (fault := break_before(entry, head, tenure)):
             found.add("hole", entry, fault)
         if taken is None:
             what = f"its {entry.event_type} was erased, or is of a version that is not known here"
@@ -68,14 +69,15 @@ def replay(session_id: str, entries: Sequence[Entry]) -> Replay:
             found.add("rejected", entry, rejection)
         head, tenure = entry.submission_id, tenure if entry.tenure is None else entry.tenure
     _compare(found, "a second fold", folded[-1].after if folded else begin, entries)
-    _from_snapshot(found, folded, entries)
+    _from_snapshot(found, entries)
     return found
 
 
-def _from_snapshot(found: Replay, folded: Sequence[Step], entries: Sequence[Entry]) -> None:
+def _from_snapshot(found: Replay, entries: Sequence[Entry]) -> None:
     """The newest snapshot and what follows it give the same state; one that cannot be used is a misfit."""
-    for number, (entry, taken, *_) in reversed(list(enumerate(folded))):
-        if taken is None or not isinstance(taken.event.event, StateSnapshot):
+    for number, entry in reversed(list(enumerate(entries))):
+        taken = recorded(entry) if entry.event_type == StateSnapshot.entry_name else None
+        if taken is None:
             continue
         packed = snapshot.packed_in(taken, entry.prev)
         if isinstance(packed, str):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, step
+from hobus.actors.ho2_supervisor.session.journal import NOTHING, Step, steps_in
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages.base import Record, made_of
 from hobus.bus.messages.ids import LOCAL, iso_of_us, position_of
@@ -87,11 +87,12 @@ class SessionStanding:
     _input_ref: str = ""
     _asked: dict[str, HeldCall] = field(default_factory=dict[str, HeldCall])  # calls that were asked for last
 
-    def take(self, entry: Entry) -> Step:
+    def take(self, entry: Entry) -> list[Step]:
         """One more entry, and what it did. A snapshot that is whole stands for what was not read or does not read."""
-        taken = step(self.state, entry)
-        if taken.rejection and (held := _snapshot_in(taken.recorded, entry)) is not None:
-            taken = step(held.state, entry)
+        told = list(steps_in(self.state, entry))
+        if told[-1].rejection and (held := _snapshot_in(told[-1].recorded, entry)) is not None:
+            told = list(steps_in(held.state, entry))
+        taken = told[-1]
         self.state, self.updated_at_us = taken.after, entry.ledger_at_us
         match taken.event:
             case RunRequested(input_ref=ref):
@@ -109,7 +110,7 @@ class SessionStanding:
             result = result_in(one, ended.result_ref) if ended.became == "answered" else None
             answered = "success" if result is None else result.outcome
             self.last_outcome = answered if ended.became == "answered" else ended.became
-        return taken
+        return told
 
     @property
     def lifecycle(self) -> str:

@@ -25,7 +25,7 @@ from hobus.bus.record.payloads.orders import (
     StageTrace,
 )
 from hobus.bus.record.payloads.prompts import PromptSent
-from hobus.bus.record.session_facts import RunRequested
+from hobus.bus.record.session_facts import RunCompleted, RunRequested
 from hobus.config.attention_template import CLASSIFICATIONS, CONSOLIDATIONS
 from hobus.launch.sessions.account import short
 from hobus.launch.sessions.evidence import Evidence, body_of, receipt_of
@@ -129,7 +129,7 @@ def explain(found: Evidence) -> Explanation:
         ),
         memory=shown,
         gates=gates_seen(found),
-        quality=tuple(_fact(entry) for entry in found.turn if isinstance(body_of(entry), QualityGate)),
+        quality=tuple(_judgements(found.turn)),
         beside=tuple(_fact(entry) for entry in found.turn if entry.event_type.startswith(_BESIDE)),
         spans=spans_in(found.turn, waits),
         late_ms=late_ms_in(found.turn),
@@ -180,6 +180,19 @@ def _classification(turn: Sequence[Entry]) -> tuple[Entry | None, dict[str, Any]
         if one.provenance.work_order_id in orders and (receipt := receipt_of(one)) is not None:
             return one, receipt.output_result and receipt.output_result.parsed
     return None, None
+
+
+def _judgements(turn: Sequence[Entry]) -> Iterator[FactSeen]:
+    """What the quality gate said of the answer, and of what consolidations brought."""
+    for entry in turn:
+        match event_of(entry) if is_session_stream(entry.stream) else body_of(entry):
+            case RunCompleted(faults=faults):
+                said, decision = {"faults": faults}, "REJECTED" if faults else "ACCEPTED"
+                yield FactSeen(event="RunCompleted", sequence=entry.sequence, decision=decision, says=said)
+            case QualityGate():
+                yield _fact(entry)
+            case _:
+                pass
 
 
 def _fact(entry: Entry) -> FactSeen:

@@ -108,6 +108,12 @@ def purposes_in(turn: Sequence[Entry]) -> dict[str, str]:
     return found
 
 
+def facts_of(entry: Entry) -> list[events.SessionFact]:
+    """All that an entry of a session's journal tells; nothing where it was erased, or is of another version."""
+    taken = _recorded(entry)
+    return [] if taken is None else taken.facts
+
+
 def event_of(entry: Entry) -> events.SessionFact | None:
     """Of an entry of a session's journal; None: it was erased, or is of another version."""
     taken = _recorded(entry)
@@ -154,18 +160,19 @@ def waits_in(turn: Sequence[Entry]) -> tuple[WaitSeen, ...]:
         output = None if (receipt := receipt_of(entry)) is None else receipt.output_result
         if output is not None and output.tool_calls:
             tools = {call.call_id: call.tool_id for call in output.tool_calls}
-        match event_of(entry) if is_session_stream(entry.stream) else None:
-            case events.ToolBatchIssued() as batch:
-                seen += _held(entry, batch, tools)
-            case events.HostCommandReceived(command=command) as said if isinstance(command.command, Approve | Deny):
-                commands[command.command_id] = entry, command.command, str(SaidBy(said.principal, said.door))
-            case events.HostCommandApplied(command_id=command_id) if command_id in commands:
-                received, decision, by = commands[command_id]
-                seen = [_decided(one, decision, received, entry, by) for one in seen]
-            case _ if entry.event_type in ENDS:
-                seen = [one if one.verdict else _over(one, entry) for one in seen]
-            case _:
-                pass
+        for fact in facts_of(entry) if is_session_stream(entry.stream) else ():
+            match fact:
+                case events.ToolBatchIssued() as batch:
+                    seen += _held(entry, batch, tools)
+                case events.HostCommandReceived(command=command) as said if isinstance(command.command, Approve | Deny):
+                    commands[command.command_id] = entry, command.command, str(SaidBy(said.principal, said.door))
+                case events.HostCommandApplied(command_id=command_id) if command_id in commands:
+                    received, decision, by = commands[command_id]
+                    seen = [_decided(one, decision, received, entry, by) for one in seen]
+                case _ if entry.event_type in ENDS:
+                    seen = [one if one.verdict else _over(one, entry) for one in seen]
+                case _:
+                    pass
     return tuple(seen)
 
 

@@ -16,11 +16,11 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "frames_sent": (14, 22),
     "ledger_writes": (9, 13),
     "commits": (6, 9),
-    "entries": (24, 35),
-    "record_bytes": (17_736, 24_760),
-    "wire_bytes": (78_805, 112_776),
+    "entries": (16, 26),
+    "record_bytes": (15_544, 22_320),
+    "wire_bytes": (76_619, 110_344),
     "validations": (18, 29),
-    "model_copies": (39, 47),
+    "model_copies": (38, 46),
 }
 """Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).
 

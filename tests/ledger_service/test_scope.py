@@ -18,7 +18,7 @@ from hobus.ledger_service.scope import READS, may_read, may_read_entry
 JOURNAL = {
     "SESSION_START", "SESSION_END", "TookOver", "RunRequested", "RunStarted", "RunAttached", "HostCommandReceived",
     "HostCommandApplied", "HostCommandRejected", "LifecycleChanged", "StepStarted", "WO_DISPATCHED", "OrderEnded",
-    "ToolBatchIssued", "ToolReceipt", "BatchSettled", "LeaseIssued", "TimePassed", "RunCompleted", "RunFailed",
+    "ToolBatchIssued", "ToolReceipt", "LeaseIssued", "TimePassed", "RunCompleted", "RunFailed",
     "RunCancelled", "STATE_SNAPSHOT", "INTENT_DECLARED", "INTENT_SUPERSEDED", "INTENT_CLOSED", "INTENT_CONFLICT",
 }  # fmt: skip
 """What the record table names for HO2 on a session's stream."""

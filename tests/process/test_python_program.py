@@ -149,9 +149,9 @@ def test_a_question_that_waits_for_a_person_names_what_its_cluster_s_end_leaves(
     assert approved.code == 0, approved.err
     assert cluster(*words).out == 'weather: "Sunny in Oslo"\n'
     assert cluster("down").code == 0
-    before = len(cluster.entries("ToolBatchIssued"))
+    before = len(cluster.entries("LifecycleChanged"))
     with cluster.begin("ask", "--app", str(app), "Use weather for Rome", stderr=subprocess.PIPE) as asking:
-        eventually(lambda: cluster.entries("ToolBatchIssued")[before:])
+        eventually(lambda: cluster.entries("LifecycleChanged")[before:])
         asking.send_signal(signal.SIGINT)
         _, err = asking.communicate(timeout=60)
     assert asking.returncode == 130

@@ -45,10 +45,10 @@ def alone(tmp_path) -> Iterator[Cluster]:
 
 def asked(cluster: Cluster, text: str = QUESTION) -> tuple[subprocess.Popen[bytes], str]:
     """A turn that runs, and its session, which a command finds by now: the index is some tenths of a second behind."""
-    before = len(cluster.entries("RunStarted"))
+    before = len(cluster.entries("WO_DISPATCHED"))
     asking = cluster.start_ask(text)
-    eventually(lambda: len(cluster.entries("RunStarted")) > before)
-    session = cluster.entries("RunStarted")[-1].provenance.session_id
+    eventually(lambda: len(cluster.entries("WO_DISPATCHED")) > before)
+    session = cluster.entries("WO_DISPATCHED")[-1].provenance.session_id
     stands(cluster, session)
     return asking, session
 

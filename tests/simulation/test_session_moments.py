@@ -10,9 +10,8 @@ import pytest
 from bench.builders import shipped_with
 from bench.simulated import SimulatedCluster
 from hobus.bus.messages.session import Cancel, Command, CommandVerdict, FollowUp, Pause, Resume, Steer, TurnResult
-from hobus.bus.record.journal import recorded
 from tests.journals import check_record
-from tests.sessions import QUESTION, Person, folded, names
+from tests.sessions import QUESTION, Person, facts, folded, names
 
 STEP_S = 0.0018
 
@@ -62,7 +61,7 @@ def applied_at_moments(cluster: SimulatedCluster, command: Command, *, kills: bo
     while not is_over:
         verdict, result, journal = struck(cluster, person, moment_s, command, kills=kills)
         told = (moment_s, verdict, result.code, names(journal))
-        events = [taken.event.event for entry in journal if (taken := recorded(entry)) is not None]
+        events = facts(journal)
         is_over = any(e.kind == "RunCompleted" for e in events[: _position(events, "HostCommandReceived")])
         assert result.outcome in ("success", "degraded", "error"), told
         assert names(journal).count("HostCommandReceived") == 1 + isinstance(command, Pause), told

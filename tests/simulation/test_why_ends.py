@@ -22,7 +22,7 @@ from hobus.launch.sessions.evidence import Evidence, Rules
 from hobus.launch.sessions.why import explain
 from hobus.launch.sessions.why_memory import STREAMS
 from tests.actors.ho2_supervisor.rig import snapshot
-from tests.sessions import held_calls, stands_still
+from tests.sessions import facts, held_calls, stands_still
 from tests.simulation.test_memory import Watched, lesson
 from tests.simulation.test_sessions import configured, played
 
@@ -121,7 +121,7 @@ def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_
         meanwhile = cluster.world.run(story())
         entries = cluster.entries()
     told, words = why(meanwhile, person.session_id, "1", config)
-    batch = next(one for one in entries if one.event_type == "ToolBatchIssued")
+    batch = next(one for one in entries if any(fact.kind == "ToolBatchIssued" for fact in facts([one])))
     assert {(one.tool_id, one.verdict, one.end_us) for one in told.why.waits} == {
         ("list_packages", "", None),
         ("verify_ledger", "", None),
@@ -137,7 +137,7 @@ def test_a_wait_for_approval_is_told_while_it_lasts_and_with_its_verdict_behind_
     }
     kinds = {one.sequence: one.event_type for one in entries}
     for one in waits.values():
-        assert [kinds[n] for n in one.sequences] == ["ToolBatchIssued", "HostCommandReceived", "HostCommandApplied"]
+        assert [kinds[n] for n in one.sequences] == ["LifecycleChanged", "HostCommandReceived", "HostCommandApplied"]
         assert next(span for span in told.why.spans if span.sequences == one.sequences).order == one.order
         assert one.end_us is not None and one.end_us - one.begin_us >= 1_000_000
     assert waits["list_packages"].end_us - waits["verify_ledger"].end_us >= 1_000_000

@@ -1,6 +1,7 @@
 """A session in the hands of its owner: append to its journal, wait for durability, read it back, take it over.
 
-Appending is synchronous (reduce, fold, queue); entries that lie next to each other leave in one write. `flush` sends
+Appending is synchronous (reduce, fold, queue); entries that lie next to each other leave in one write, and a step that
+brings no text leaves in the next event's entry. `flush` sends
 what is queued without waiting, but nothing behind a take-over that is not known to stand: another one may. `barrier`
 returns when all of it is durable. A refused append means that the stream moved on without us, or that the record will
 never take this entry; the next barrier says which, whoever appended.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from hobus.actors.ho2_supervisor.ownership import loading
 from hobus.actors.ho2_supervisor.ownership.loading import Loaded
@@ -26,8 +28,8 @@ from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry
 from hobus.bus.messages.session import Remembered, TurnResult
 from hobus.bus.messages.transcript import Told
 from hobus.bus.record import text_parts
-from hobus.bus.record.journal import Recorded, learned_in
-from hobus.bus.record.session_facts import SessionFact, TookOver
+from hobus.bus.record.journal import TOLD_WITH, Recorded, learned_in
+from hobus.bus.record.session_facts import SessionEvent, SessionFact, TookOver
 
 
 class AppendRefused(Exception):
@@ -108,6 +110,7 @@ class OwnedSession:
         self._resources = resources
         self._unsent: list[WriteEntry] = []
         self._following: list[WriteEntry] = []
+        self._earlier: list[SessionEvent] = []  # folded; the next entry tells them before its own event
         self._lost: Exception | None = None
         self._taking_over: asyncio.Future[None] | None = None  # until the record has said whether TookOver stands
         self._on_lost = on_lost
@@ -123,6 +126,7 @@ class OwnedSession:
         """The record of everything that stands in the stream now; what was appended and refused is gone."""
         self.loaded = await loading.load(self._client, self.session_id, self._resources.limits, page=page)
         self.record, self._unsent, self._following, self._lost = self.loaded.record, [], [], None
+        self._earlier = []
         self.older_lines = None
 
     async def text(self, ref: str, known: Mapping[str, str] = NOTHING_KNOWN) -> str:
@@ -198,22 +202,44 @@ class OwnedSession:
         if outcome.rejection is not None:
             about = f"session {self.session_id}: {event.kind}"  # a fault of this program
             raise RuntimeFault("internal", f"{about} was rejected: {outcome.rejection.reason}")
-        submission_id = journal.derived_id(self.session_id, event, enveloped.run_id) or self.new_id(event.kind)
+        if type(event) in TOLD_WITH:
+            self.record.tell(Recorded("", enveloped, ()), outcome)
+            self._earlier.append(enveloped)
+            return outcome
         run = state.run or outcome.state.run
-        entry = journal.entry_of(
+        entry = self._queued(
             enveloped,
-            submission_id=submission_id,
-            prev=self.record.head,
-            tenure=self.tenure,
-            at_us=us_of_iso(event.at),
             bodies=bodies,
             once=once,
             provenance=self.provenance(0 if run is None else run.run_id.run_seq, work_order_id),
             trace=trace,
         )
-        self.record.take(Recorded(submission_id, enveloped, tuple(entry.bodies), result=result), outcome)
-        self._unsent.append(entry)
+        self.record.take(Recorded(entry.submission_id, enveloped, tuple(entry.bodies), result=result), outcome)
         return outcome
+
+    def _queued(self, event: SessionEvent, **facts: Any) -> WriteEntry:
+        """The entry of an event, and of those that were to leave with it, behind what is queued."""
+        said = event.event
+        entry = journal.entry_of(
+            event,
+            submission_id=journal.derived_id(self.session_id, said, event.run_id) or self.new_id(said.kind),
+            prev=self.record.head,
+            tenure=self.tenure,
+            at_us=us_of_iso(said.at),
+            earlier=self._earlier,
+            **facts,
+        )
+        self._earlier = []
+        self._unsent.append(entry)
+        return entry
+
+    def _queue_earlier(self) -> None:
+        """No other event takes them along: the last of them has the entry."""
+        if self._earlier:
+            last = self._earlier.pop()
+            run_seq = 0 if last.run_id is None else last.run_id.run_seq
+            entry = self._queued(last, provenance=self.provenance(run_seq))
+            self.record.pass_over(entry.submission_id)
 
     def take_over(self) -> None:
         """Fence whoever owned the session before; durable with the next barrier."""
@@ -224,6 +250,7 @@ class OwnedSession:
         """STATE_SNAPSHOT is on its way if it is due; nobody waits for it, and with a crash nothing is lost."""
         if self.is_lost or self.tenure != self.record.state.tenure or not snapshot.is_due(self.record, every):
             return False
+        self._queue_earlier()
         event, bodies = snapshot.of(self.record, self.new_id("StateSnapshot"), self.now())
         self.append(event, bodies=bodies)
         self.flush()
@@ -259,7 +286,10 @@ class OwnedSession:
 
     def flush(self, *, urgent: bool = False) -> None:
         """What is queued is on its way; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
-        if not self._unsent or self._lost is not None or self._taking_over is not None:
+        if self._lost is not None or self._taking_over is not None:
+            return
+        self._queue_earlier()
+        if not self._unsent:
             return
         self.barriers += urgent
         entries, self._unsent = self._unsent, []

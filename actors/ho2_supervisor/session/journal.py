@@ -59,15 +59,24 @@ def envelope(state: SessionState, event: SessionFact) -> SessionEvent:
 
 
 def entry_of(
-    event: SessionEvent, *, submission_id: str, at_us: int, bodies: Sequence[bytes] = (), **facts: Any
+    event: SessionEvent,
+    *,
+    submission_id: str,
+    at_us: int,
+    bodies: Sequence[bytes] = (),
+    earlier: Sequence[SessionEvent] = (),
+    **facts: Any,
 ) -> WriteEntry:
-    """The ledger entry of an event; `facts`: its other fields, the stream's head and the writer's tenure among them."""
+    """The ledger entry of an event, and of those that it tells before that.
+
+    `facts`: its other fields, the stream's head and the writer's tenure among them.
+    """
     return WriteEntry(
         submission_id=submission_id,
         stream=session_stream(event.session_id),
         event_type=event.event.entry_name,
         at_us=at_us,
-        bodies=[pack_event(event, submission_id, at_us), *bodies],
+        bodies=[pack_event(event, submission_id, at_us, earlier), *bodies],
         **facts,
     )
 
@@ -90,7 +99,7 @@ NOTHING = SessionState(session_id="")
 
 
 class Step(NamedTuple):
-    """One entry. What is rejected, or does not read, leaves the state as it was."""
+    """One event of an entry. What is rejected, or does not read, leaves the state as it was."""
 
     entry: Entry
     recorded: Recorded | None  # None: its event was erased, or is of a version that is not known here
@@ -104,21 +113,25 @@ class Step(NamedTuple):
         return None if self.recorded is None else self.recorded.event.event
 
 
-def step(before: SessionState, entry: Entry) -> Step:
+def steps_in(before: SessionState, entry: Entry) -> Iterator[Step]:
+    """What an entry tells, in order; one step for an entry that does not read."""
     taken = recorded(entry)
     if taken is None:
-        return Step(entry, None, before, before)
+        yield Step(entry, None, before, before)
+        return
     before = before if before.session_id else SessionState(session_id=taken.event.session_id)
-    outcome = reduce(before, taken.event)
-    rejection = "" if outcome.rejection is None else outcome.rejection.reason
-    return Step(entry, taken, before, outcome.state, rejection)
+    for one in [*[Recorded(taken.submission_id, told, ()) for told in taken.earlier], taken]:
+        outcome = reduce(before, one.event)
+        rejection = "" if outcome.rejection is None else outcome.rejection.reason
+        yield Step(entry, one, before, outcome.state, rejection)
+        before = outcome.state
 
 
 def steps(entries: Iterable[Entry], state: SessionState = NOTHING) -> Iterator[Step]:
     for entry in entries:
-        one = step(state, entry)
-        state = one.after
-        yield one
+        for one in steps_in(state, entry):
+            state = one.after
+            yield one
 
 
 def state_after(entries: Iterable[Entry], state: SessionState) -> SessionState:

@@ -27,9 +27,7 @@ from hobus.bus.record import session_facts as events
 from hobus.bus.record.ends import End, end_in, reply_in, result_in
 from hobus.bus.record.journal import Recorded, own_text
 
-_OF_STEPS = frozenset(
-    {"RunStarted", "StepStarted", "OrderDispatched", "OrderEnded", "ToolBatchIssued", "ToolReceipt", "BatchSettled"}
-)
+_OF_STEPS = frozenset({"RunStarted", "StepStarted", "OrderDispatched", "OrderEnded", "ToolBatchIssued", "ToolReceipt"})
 """Nothing is known since them that was not known before; nearly all entries are of these."""
 AnswerKind = Literal["running", "answered", "failed", "degraded"]
 RunOutcome = Literal["success", "failed", "escalated", ""]  # "": cancelled, or an outage, which says nothing
@@ -209,10 +207,20 @@ class SessionRecord:
     def take(self, entry: Recorded, reduced: Reduced | None = None) -> Reduced:
         """Fold one entry; a rejected event leaves everything but the stream's head as it was.
 
-        `reduced`: what `reduce` says of it, where the caller has asked already.
+        `reduced`: what `reduce` says of its own event, where the caller has asked already. The outcome is that of the
+        first event that is rejected, else the last one's.
         """
-        outcome = reduced or reduce(self.state, entry.event)
         self._advance(entry.submission_id, entry.event.event.kind)
+        rejected = [
+            outcome
+            for one in entry.earlier
+            if (outcome := self.tell(Recorded(entry.submission_id, one, ()))).rejection is not None
+        ]
+        return [*rejected, self.tell(entry, reduced)][0]
+
+    def tell(self, entry: Recorded, reduced: Reduced | None = None) -> Reduced:
+        """Fold an event whose entry is still to come, or was taken before; the stream's head stays."""
+        outcome = reduced or reduce(self.state, entry.event)
         if outcome.rejection is None:
             before, self.state = self.state, outcome.state
             if self.failed is not None and before.run is None and entry.event.event.kind == "RunAttached":
@@ -446,7 +454,6 @@ def step_key(event: events.SessionFact) -> str:
             events.LeaseIssued(lease_id=about)
             | events.StepStarted(step_id=about)
             | events.ToolBatchIssued(tool_batch_id=about)
-            | events.BatchSettled(tool_batch_id=about)
         ):
             return f"{event.kind}:{about}"
         case events.ToolReceipt():

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor.session import commands, intents
+from hobus.actors.ho2_supervisor.session.order_lives import failure_in
 from hobus.actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
@@ -34,6 +35,7 @@ from hobus.bus.messages.ids import (
     BESIDE_CALL_ID,
     RunId,
     StepId,
+    call_in,
     follow_up_input,
     iso,
     parse_iso,
@@ -300,13 +302,30 @@ def _order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
     left = [wo_id for wo_id in run.open_orders if wo_id != event.wo_id]
     if state.is_answered and not left:
         return replace(state, lifecycle="Idle", run=None)
-    return of_run(state, run, open_orders=left)
+    batch = run.tool_batch
+    if batch is not None and run.step_id is not None:
+        fence, code = event.receipt.get("fence") or {}, failure_in(event.receipt)
+        ended = "Cancelled" if code == "cancelled" else "Failed" if code else "Succeeded"
+        epochs = (fence.get("session_epoch"), fence.get("step_epoch"))
+        batch = _with_end(state, batch, call_in(event.wo_id, run.step_id), CallStatus(state=ended, code=code), epochs)
+    return of_run(state, run, open_orders=left, tool_batch=batch)
+
+
+def _with_end(
+    state: SessionState, batch: ActiveToolBatch, call_id: str, end: CallStatus, epochs: tuple[Any, Any]
+) -> ActiveToolBatch:
+    """The first terminal status of a call stands; a stale fence makes it IgnoredStale."""
+    known = batch.call_status.get(call_id)
+    if known is None or known.is_terminal:
+        return batch  # ignored as well
+    is_stale = epochs != (state.session_epoch, state.step_epoch)
+    return batch.with_status(call_id, CallStatus(state="IgnoredStale") if is_stale else end)
 
 
 def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIssued) -> Verdict:
     batch = run.tool_batch
-    if batch is not None and not batch.is_settled:
-        return Rejected(f"batch {batch.tool_batch_id} is not settled")
+    if batch is not None and not batch.is_complete:
+        return Rejected(f"calls of batch {batch.tool_batch_id} are pending")
     if run.step_id is None:
         return Rejected("no step has started")
     batch_seq = 1 if batch is None else batch.tool_batch_id.batch_seq + 1
@@ -330,31 +349,14 @@ def _batch_issued(state: SessionState, run: RunState, event: events.ToolBatchIss
 
 
 def _tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
-    """The first terminal status of a call stands; a stale fence makes it IgnoredStale."""
     run = state.run
     batch = None if run is None else run.tool_batch
     if run is None or batch is None or batch.tool_batch_id != event.tool_batch_id:
         return state  # ignored as well
-    status = batch.call_status.get(event.call_id)
-    if status is None:
+    if event.call_id not in batch.call_status:
         return Rejected(f"batch {batch.tool_batch_id} has no call {event.call_id}")
-    if status.is_terminal:
-        return state  # ignored as well
-    is_stale = (event.session_epoch, event.step_epoch) != (state.session_epoch, state.step_epoch)
-    became = CallStatus(state="IgnoredStale") if is_stale else CallStatus(state=event.status, code=event.code)
-    return of_run(state, run, tool_batch=batch.with_status(event.call_id, became))
-
-
-def _batch_settled(state: SessionState, event: events.BatchSettled) -> Verdict:
-    run = state.run
-    batch = None if run is None else run.tool_batch
-    if run is None or batch is None or batch.tool_batch_id != event.tool_batch_id or batch.is_settled:
-        return Rejected(f"{event.tool_batch_id} is not the unsettled batch")
-    if not batch.is_complete:
-        return Rejected(f"calls of {event.tool_batch_id} are pending")
-    if not event.results_ref:
-        return Rejected("a settled batch names its results")
-    return of_run(state, run, tool_batch=batch.model_copy(update={"results_ref": event.results_ref}))
+    end, epochs = CallStatus(state=event.status, code=event.code), (event.session_epoch, event.step_epoch)
+    return of_run(state, run, tool_batch=_with_end(state, batch, event.call_id, end, epochs))
 
 
 # --- shared facts -------------------------------------------------------------------------------------------------
@@ -428,7 +430,6 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "OrderEnded": _order_ended,
     "ToolBatchIssued": _effect(_batch_issued),
     "ToolReceipt": _tool_receipt,
-    "BatchSettled": _batch_settled,
     "LeaseIssued": commands.lease_issued,
     "TimePassed": _time_passed,
     "RunCompleted": _run_completed,

@@ -55,10 +55,10 @@ class ActiveToolBatch(Record):
     call_status: dict[str, CallStatus]
     held: list[str] = field(default_factory=list[str])  # names (`ids.held_id`) of calls that wait for a person
     needs_other: bool = False  # whoever asked for the run may not approve them
-    results_ref: str | None = None
 
     @property
     def is_complete(self) -> bool:
+        """Whether every call is terminal: only then may the next step begin."""
         return all(self.call_status[call].is_terminal for call in self.expected_call_ids)
 
     def may_run(self, call_id: str) -> bool:
@@ -73,11 +73,6 @@ class ActiveToolBatch(Record):
         """The batch after a call became that; it is held no more."""
         held = [name for name in self.held if position_of(name) != call_id]
         return self.model_copy(update={"call_status": self.call_status | {call_id: status}, "held": held})
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether BatchSettled was recorded: only then may the next step begin."""
-        return self.results_ref is not None
 
 
 class RunState(Struct, frozen=True, array_like=True):
@@ -119,8 +114,8 @@ class RunState(Struct, frozen=True, array_like=True):
 
     @property
     def is_in_flight(self) -> bool:
-        """Whether an order that a step waits for is on its way, or a batch is not settled: no step boundary."""
-        return bool(self.awaited_orders) or (self.tool_batch is not None and not self.tool_batch.is_settled)
+        """Whether an order that a step waits for is on its way, or calls of a batch are pending: no step boundary."""
+        return bool(self.awaited_orders) or (self.tool_batch is not None and not self.tool_batch.is_complete)
 
 
 class SessionState(Struct, frozen=True, array_like=True):

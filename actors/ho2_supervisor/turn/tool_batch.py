@@ -18,10 +18,9 @@ from hobus.actors.ho2_supervisor.turn import chain, pool, work_orders
 from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
-from hobus.bus.messages.base import pack
 from hobus.bus.messages.ids import ToolBatchId, held_id, position_of, work_order_id
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
-from hobus.bus.record.session_facts import BatchSettled, LifecycleChanged, ToolBatchIssued
+from hobus.bus.record.session_facts import LifecycleChanged, ToolBatchIssued
 from hobus.config.assets import approval_rules, names, needs_approval
 from hobus.config.sections.tools import ToolsConfig
 
@@ -29,7 +28,7 @@ from hobus.config.sections.tools import ToolsConfig
 async def settle(
     run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str | None
 ) -> list[Receipt]:
-    """Every call has its end, and the batch is settled in the journal; the receipts in call order."""
+    """Every call has its end in the journal; the receipts in call order."""
     context = await run.new_step()
     batch = _CallBatch(run, context, ToolBatchId(step_id=context.step_id, batch_seq=1), parent_wo_id)
     tools = run.config.tools
@@ -97,13 +96,6 @@ class _CallBatch(Struct, frozen=True):
         for receipt in receipts:
             if receipt.wo_id in effects.receipts:
                 effects.receipts[receipt.wo_id] = effects.receipts.pop(receipt.wo_id)
-        results = [
-            [call_id, receipt.state, chain.failure_code(receipt)]
-            for call_id, receipt in zip(call_ids, receipts, strict=True)
-        ]
-        results_ref = f"{session.new_id('BatchSettled')}/1"
-        settled = BatchSettled(tool_batch_id=self.batch_id, results_ref=results_ref, at=session.now())
-        effects.step(settled, bodies=[pack(results)])
         return receipts
 
     async def wave(self, calls: Sequence[ToolCall]) -> dict[str, Receipt]:
@@ -124,7 +116,7 @@ class _CallBatch(Struct, frozen=True):
         await effects.dispatch(list(pending.values()))
         async with asyncio.TaskGroup() as group:
             tasks = {
-                call.call_id: group.create_task(self._finish(call, pending[call.call_id]))
+                call.call_id: group.create_task(self._finish(pending[call.call_id]))
                 for call in calls
                 if call.call_id in pending
             }
@@ -134,7 +126,7 @@ class _CallBatch(Struct, frozen=True):
         }
 
     def ended(self, call: ToolCall, receipt: Receipt) -> Receipt:
-        """The call has its end in the batch; returns the receipt."""
+        """The call, which no order was sent for, has its end in the batch; returns the receipt."""
         self.run.effects.step(chain.end_of_call(self.batch_id, call.call_id, receipt, self.run.session.now()))
         return receipt
 
@@ -148,8 +140,8 @@ class _CallBatch(Struct, frozen=True):
         said = f"tool {named} is not offered for this answer" if is_own else f"there is no tool {named}"
         return self._unmade(call, "tool_not_found", f"{said}; only the tools that were offered can be called")
 
-    async def _finish(self, call: ToolCall, pending: OpenOrder) -> Receipt:
-        receipt, session = self.ended(call, await self.run.effects.finish(pending)), self.run.session
+    async def _finish(self, pending: OpenOrder) -> Receipt:
+        receipt, session = await self.run.effects.finish(pending), self.run.session
         if session.record.state.open_orders:
             session.flush()  # other calls may run for long; the last one leaves with the next step's write
         return receipt

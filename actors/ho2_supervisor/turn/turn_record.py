@@ -21,7 +21,7 @@ from hobus.bus.messages.ids import body_ref, completed_id, is_beside, parse_iso,
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult, Receipt
 from hobus.bus.record.journal import pack_result
-from hobus.bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, behind_run
+from hobus.bus.record.payloads.orders import ChainComplete, Escalation, RunBudget, behind_run
 from hobus.bus.record.session_facts import OpenCalls, RunCompleted, RunFailed
 from hobus.bus.spent import fact_of
 
@@ -61,7 +61,6 @@ async def record_answer(
     completion_id = completed_id(run.run_id)
     has_own_text = bool(handed_out) or not answer.text.ref
     words = caller_tools.words_of_reply(answer.text.text, handed_out)
-    about = run.session.provenance(run.run_id.run_seq)
     run.session.append(
         RunCompleted(
             input_id=run.requested.input_id,
@@ -70,6 +69,7 @@ async def record_answer(
             open_calls=OpenCalls(wo_id=answered_by, call_ids=[call.tool_call_id for call in handed_out])
             if handed_out
             else None,
+            faults=list(judgement.faults),
             at=run.session.now(),
         ),
         bodies=[pack_result(result), *([words.encode()] if has_own_text else [])],
@@ -79,13 +79,14 @@ async def record_answer(
     )
     if not session.record.state.is_answered:
         record_chain(session, run.memo, run.resources, receipts, trace=run.trace)
-    decision, faults = "ACCEPTED" if judgement.is_accepted else "REJECTED", tuple(judgement.faults)
-    also: list[tuple[str, str, tuple[Any, ...]]] = [("WO_QUALITY_GATE", decision, QualityGate(faults))]
     if not judgement.is_accepted:
-        also.append(("ESCALATION", "ESCALATED", Escalation(answered_by, faults)))
-    shared: dict[str, Any] = {"provenance": about, "parents": [completion_id], "trace": run.trace}
-    for event_type, decision_of, payload in also:
-        session.also(run.resources.entry(event_type, payload, decision=decision_of, **shared))
+        payload, about = Escalation(answered_by, judgement.faults), session.provenance(run.run_id.run_seq)
+        parents = [completion_id]
+        session.also(
+            run.resources.entry(
+                "ESCALATION", payload, decision="ESCALATED", provenance=about, parents=parents, trace=run.trace
+            )
+        )
     end_with_call(session, run.requested, trace=run.trace, is_errand=run.is_errand)
     if run.learning is None or session.record.state.is_answered:
         await session.barrier()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session.reducer import reduce
@@ -70,9 +71,12 @@ def dispatched(state: SessionState, call: str = "") -> events.OrderDispatched:
     )
 
 
-def ended(wo_id: str) -> events.OrderEnded:
-    """The receipt that came for an order."""
-    return events.OrderEnded(wo_id=wo_id, receipt={}, at=at(4))
+def ended(wo_id: str, state: SessionState | None = None, *, failure: str = "", stale: int = 0) -> events.OrderEnded:
+    """The receipt that came for an order; of a call under the current fence, or one that is so much older."""
+    form: dict[str, Any] = {"state": "failed", "error": {"code": failure, "message": ""}} if failure else {}
+    if state is not None:
+        form["fence"] = {"session_epoch": state.session_epoch, "step_epoch": state.step_epoch - stale}
+    return events.OrderEnded(wo_id=wo_id, receipt=form, at=at(4))
 
 
 def batch_of(state: SessionState, number: int = 1) -> ToolBatchId:
@@ -92,11 +96,6 @@ def receipt(state: SessionState, call: str, status: str = "Succeeded", **epochs:
     return events.ToolReceipt.model_validate(
         {"tool_batch_id": batch_of(state), "call_id": call, "status": status, "at": at(6), **fence}
     )
-
-
-def settled(state: SessionState) -> events.BatchSettled:
-    """The batch's end."""
-    return events.BatchSettled(tool_batch_id=batch_of(state), results_ref="r/1", at=at(7))
 
 
 def degraded(input_id: str = "i1") -> events.TurnDegraded:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import to_builtins
+
 from hobus.actors.ho2_supervisor.session import journal
 from hobus.actors.ho2_supervisor.session import snapshot as snapshots
 from hobus.actors.ho2_supervisor.session.commands import FIRST_LEASE
@@ -197,7 +199,8 @@ def _order_end(life: Life) -> Move:
     if f"OrderEnded:{wo_id}" in {entry.submission_id for entry in life.entries}:
         return _time(life)  # its id was used: the ledger would not take it
     failed = {"state": "failed", "error": {"code": "expired", "message": "late"}}
-    return events.OrderEnded(wo_id=wo_id, receipt=life.pick([{}, {}, failed]), at=life.now), []
+    fence = {"fence": to_builtins(life.state.fence)} if life.state.run else {}
+    return events.OrderEnded(wo_id=wo_id, receipt=fence | life.pick([{}, {}, failed]), at=life.now), []
 
 
 def _fan_out(life: Life) -> Move:
@@ -367,9 +370,6 @@ MOVES: dict[str, Callable[[Life], Move]] = {
     "order end": _order_end,
     "batch": _fan_out,
     "receipt": _receipt,
-    "settle": lambda life: (
-        events.BatchSettled(tool_batch_id=life.batch(), results_ref=life.pick(["r/1", "r/1", None]), at=life.now), []
-    ),
     "complete": _complete,
     "fail": lambda life: (events.RunFailed(input_id=life.input(), code="x", at=life.now), []),
     "cancelled": lambda life: (events.RunCancelled(input_id=life.input(), at=life.now), []),
@@ -396,12 +396,12 @@ FORWARD = [
     ["order end", "declare", "doubt"],
     ["supersede", "declare", "close"],
     ["boundary", "batch", "order", "order", "order", "order end", "order end"],
-    ["receipt", "receipt", "receipt", "receipt", "settle"],
-    ["order end", "order end", "receipt", "receipt", "receipt", "settle"],
+    ["receipt", "receipt", "receipt", "receipt"],
+    ["order end", "order end", "receipt", "receipt", "receipt"],
     ["received", "applied"],
     ["received", "applied", "rejected"],
     ["received", "applied", "pause", "wait"],
-    ["order end", "order end", "settle", "complete"],
+    ["order end", "order end", "complete"],
     ["complete", "snapshot", "request", "run"],
     ["fail", "snapshot"],
     ["cancelled", "snapshot", "request", "run", "boundary"],
@@ -430,12 +430,11 @@ def faults(before: SessionState, event: SessionEvent, outcome: Reduced) -> list[
         <= set(after.run.step_orders if after.run else []),
         "a batch belongs to the active step": batch is None
         or batch.tool_batch_id.step_id == (after.run and after.run.step_id),
-        "a batch is replaced only when settled": before.tool_batch is None
-        or before.tool_batch.is_settled
+        "a batch is replaced only when it is complete": before.tool_batch is None
+        or before.tool_batch.is_complete
         or batch is None
         or batch.tool_batch_id == before.tool_batch.tool_batch_id,
         "a batch has a status per call": batch is None or sorted(batch.call_status) == batch.expected_call_ids,
-        "a settled batch is complete": batch is None or not batch.is_settled or batch.is_complete,
         "held calls are pending": batch is None or not any(batch.call_status[call].is_terminal for call in batch.held),
         "a terminal call stays as it is": not _changed_terminals(before, after),
         "nothing is issued unless Running": not issues or before.lifecycle == "Running",

@@ -28,6 +28,7 @@ from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from hobus.bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, degraded_entry, one_tool, text_of
 from tests.rig import names
+from tests.sessions import facts
 
 QUESTION = "what packages are installed?"
 
@@ -179,7 +180,7 @@ def test_steer_is_observed_by_the_next_round_and_every_later_one() -> None:
         assert rig.run(run()).response.startswith(f"hello|{steers}no, in Irish|hello||hello|{steers}|")
         spoken = [s for one in rig.pool.orders[-1].exchanges for s in one.said if s.name == "steer"]
         assert [s.ref for s in spoken] == [f"HostCommandReceived:{SESSION}/s{n}/1" for n in (1, 2, 3)]
-        started = [e for e in rig.run(rig.entries()) if e.event_type == "StepStarted"]
+        started = [fact for fact in facts(rig.run(rig.entries())) if fact.kind == "StepStarted"]
         assert len(started) == 4
 
 

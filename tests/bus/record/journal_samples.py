@@ -118,7 +118,6 @@ SAMPLES: dict[str, SessionFact] = {
     "ToolReceipt": events.ToolReceipt(
         tool_batch_id=BATCH, call_id="001", status="Failed", code="tool_failed", session_epoch=1, step_epoch=9, at=at()
     ),
-    "BatchSettled": events.BatchSettled(tool_batch_id=BATCH, results_ref=f"BatchSettled:{SESSION}/2.9/1", at=at()),
     "LeaseIssued": events.LeaseIssued(
         lease_id=f"LEASE-{RUN}-1", issued_at=at(), expires_at=at(30), heartbeat_timeout_secs=10, at=at()
     ),

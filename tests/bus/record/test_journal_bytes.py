@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from hobus.bus.messages.base import pack, unpack
 from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.ledger import WriteEntry
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
 from hobus.bus.messages.work_order import Cost
-from hobus.bus.record.journal import event_in, pack_result, recorded, result_of
+from hobus.bus.record.journal import TOLD_WITH, event_in, pack_event, pack_result, recorded, result_of
 from tests.bus.record.journal_samples import ALL_KINDS, SAMPLES, SESSION, entry, enveloped
 from tests.laws import law
 
@@ -70,6 +71,32 @@ def test_a_field_that_is_not_what_an_event_has_there_is_named(field: str) -> Non
     with pytest.raises(ValueError, match=field):
         event_in(wrong)
     assert recorded(wrong) is None
+
+
+TOLD = [enveloped(cls.kind) for cls in TOLD_WITH]
+
+
+def told_before(name: str) -> WriteEntry:
+    """The sample, whose entry tells every event that may stand there before it."""
+    given = entry(name)
+    return given._replace(bodies=[pack_event(enveloped(name), given.submission_id, given.at_us, TOLD), b"text"])
+
+
+@pytest.mark.parametrize("name", ["OrderDispatched", "RunCompleted", "StepStarted"])
+def test_an_entry_tells_earlier_events_before_its_own(name: str) -> None:
+    """Each with the epochs of its own moment."""
+    taken = recorded(told_before(name))
+    assert taken is not None
+    assert (list(taken.earlier), taken.event) == (TOLD, enveloped(name))
+    assert [fact.kind for fact in taken.facts] == [*[cls.kind for cls in TOLD_WITH], name]
+
+
+@pytest.mark.parametrize("wrong", [[], ["StepStarted"], [-1, 7, 1, 1, 0, 1, 0], [99], [True], [0], [0, *[7] * 40]])
+def test_an_earlier_event_that_is_none_is_refused(wrong: list[Any]) -> None:
+    """Of an unknown number, of another length, or with nothing in it: the whole entry does not read."""
+    right = told_before("OrderDispatched")
+    _, *rest = unpack(right.bodies[0] or b"")
+    assert recorded(right._replace(bodies=[pack([wrong, *rest])])) is None
 
 
 VALUES = st.recursive(

@@ -158,12 +158,12 @@ def test_a_reader_who_comes_back_has_missed_nothing(door):
     async def in_two(session, cut):
         first = await followed(here, session, -1, cut) if cut else []
         after = first[-1].sequence if first else -1
-        return first + await followed(there, session, after, 50 - cut)
+        return first + await followed(there, session, after, 30 - cut)
 
     async def work():
         async with door.http() as http:
             session = await session_of(http)
-            readers = [followed(here, session, -1, 50), *(in_two(session, cut) for cut in (0, 1, 5, 20))]
+            readers = [followed(here, session, -1, 30), *(in_two(session, cut) for cut in (0, 1, 5, 20))]
             *read, _ = await asyncio.gather(*readers, three_turns(http, session))
             return session, read
 
@@ -173,8 +173,8 @@ def test_a_reader_who_comes_back_has_missed_nothing(door):
 
     session, read = door.run(work())
     written = [entry for entry in door.cluster.entries() if entry.stream == f"session/{session}"]
-    expected = [shown(entry) for entry in written[:50]]
-    assert len(expected) == 50 and [parts == expected for parts in read] == [True] * 5
+    expected = [shown(entry) for entry in written[:30]]
+    assert len(expected) == 30 and [parts == expected for parts in read] == [True] * 5
     assert door.doors[0].journals.readers == door.doors[1].journals.readers == 0
 
 

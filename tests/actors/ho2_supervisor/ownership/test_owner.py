@@ -159,13 +159,13 @@ def late(rig: Rig, stream: str) -> list[Entry]:
 
 
 def test_run_that_was_too_late_explains_no_answer() -> None:
-    """RunCompleted is refused: neither chain nor judgement of an answer that nobody got stands in the record."""
+    """RunCompleted is refused: no chain of an answer that nobody got stands in the record."""
     with Rig() as rig:
         assert late(rig, "ho2m") == []
         rig.pool.delay_s = lambda _: 0.0
         rig.run(rig.turn("i2", "next"))
         rig.run(rig.host.sleep(1))
-        assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
+        assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE"]
 
 
 def test_order_of_a_run_that_is_no_longer_ours_is_not_failed() -> None:
@@ -183,7 +183,7 @@ def test_order_of_a_run_that_is_no_longer_ours_is_not_failed() -> None:
 
 
 def test_answer_stands_together_with_what_explains_it() -> None:
-    """Whoever dies when the reply is out, the ledger and the supervisor at once, leaves the chain and the judgement."""
+    """Whoever dies when the reply is out, the ledger and the supervisor at once, leaves the chain."""
     with Rig() as rig:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "hello"))
@@ -192,5 +192,5 @@ def test_answer_stands_together_with_what_explains_it() -> None:
         rig.start_ledger()
         explained = rig.run(rig.entries("ho2m"))
         completed = rig.run(rig.entries())[-1]
-        assert (completed.event_type, names(explained)) == ("RunCompleted", ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"])
-        assert [entry.sequence - completed.sequence for entry in explained] == [1, 2]
+        assert (completed.event_type, names(explained)) == ("RunCompleted", ["WO_CHAIN_COMPLETE"])
+        assert [entry.sequence - completed.sequence for entry in explained] == [1]

@@ -69,7 +69,7 @@ def record_of(entries: list[Entry], session_id: str = SESSION) -> SessionRecord:
 def test_successor_finishes_a_turn_from_every_prefix_of_its_journal(stride: int) -> None:
     """Whatever the dead owner had recorded: one answer, the same one; ended orders are not sent, no order runs twice."""
     journal = recorded_turn()
-    assert len(journal) > 20
+    assert len(journal) > 15
     with Rig(script=one_tool) as rig:
         for length in sorted({*range(2, len(journal), stride), len(journal)}):
             session_id = str(UUID(int=length))
@@ -96,11 +96,11 @@ def test_successor_finishes_a_turn_from_every_prefix_of_its_journal(stride: int)
             assert len(dispatched) == len(set(dispatched)) == 6, length
 
 
-@pytest.mark.parametrize("length", [6, 7])
+@pytest.mark.parametrize("length", [4, 5])
 def test_successor_that_does_not_classify_goes_on_with_a_turn_that_was_classified(length: int) -> None:
     """Round 1 is what the journal has of it, dispatched or ended, whatever the successor's configuration says."""
     journal = recorded_turn()
-    assert journal[5].event_type == "WO_DISPATCHED"
+    assert journal[3].event_type == "WO_DISPATCHED"
     with Rig(("ho2.classify", False), script=one_tool) as rig:
         session_id = str(UUID(int=1))
         rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:length])))
@@ -347,7 +347,7 @@ def test_of_two_that_take_over_at_once_one_owns_the_session(moment_s: float) -> 
 def test_unfinished_run_past_its_deadline_is_failed_by_the_new_owner() -> None:
     """No session stays Running undriven: loading it journals RunFailed before anything else, and sends nothing."""
     journal = recorded_turn()
-    cut = next(n for n, entry in enumerate(journal) if entry.event_type == "ToolBatchIssued")
+    cut = next(n for n, entry in enumerate(journal) if entry.submission_id.endswith("-1.2.2.001"))
     session_id = str(UUID(int=77))
     with Rig(script=one_tool) as rig:
         rig.run(rig.host.sleep(6))

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from hobus.actors.ho2_supervisor.session.journal import NOTHING, step, steps
+from hobus.actors.ho2_supervisor.session.journal import NOTHING, steps, steps_in
 from hobus.actors.ho2_supervisor.session.record import SessionRecord
 from hobus.actors.ho2_supervisor.session.state import SessionState
 from hobus.bus.messages import session
@@ -39,9 +39,9 @@ def test_what_does_not_apply_and_what_does_not_read_leave_the_state() -> None:
     written = journal().add(events.RunStarted(at=AT))
     last = list(steps(written.entries))[-1]
     assert last.after is last.before and "no requested run" in last.rejection
-    erased = step(last.after, written.entries[0]._replace(bodies=[None]))
+    [erased] = steps_in(last.after, written.entries[0]._replace(bodies=[None]))
     assert erased.recorded is None and erased.after is last.after and erased.rejection == ""
-    assert step(NOTHING, written.entries[0]._replace(bodies=[None])).after is NOTHING
+    assert next(steps_in(NOTHING, written.entries[0]._replace(bodies=[None]))).after is NOTHING
 
 
 def test_a_journals_end_is_folded_from_the_state_before_it() -> None:
@@ -62,7 +62,7 @@ def test_whoever_reads_sees_the_state_that_its_owner_has(seed: int) -> None:
         life.move(name)
     record, state = SessionRecord(SESSION, LIMITS), NOTHING
     for written in life.entries:
-        one = step(state, _read(written))
+        [one] = steps_in(state, _read(written))
         taken = recorded(written)
         assert taken is not None
         record.take(taken)

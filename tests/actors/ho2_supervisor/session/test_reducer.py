@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hobus.actors.ho2_supervisor.session import reducer
 from hobus.actors.ho2_supervisor.session.journal import envelope
 from hobus.actors.ho2_supervisor.session.reducer import reduce
-from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
+from hobus.actors.ho2_supervisor.session.state import CallStatus, SessionState, state_bytes
 from hobus.bus.messages.ids import BESIDE_CALL_ID
 from hobus.bus.messages.session import SessionConfig
 from hobus.bus.record import session_facts as events
@@ -25,7 +25,6 @@ from tests.actors.ho2_supervisor.journals import (
     reduced,
     requested,
     running,
-    settled,
     started,
     step,
 )
@@ -203,31 +202,34 @@ def test_batch_needs_distinct_calls(calls: list[str]) -> None:
 
 
 def test_one_batch_at_a_time() -> None:
-    """A batch blocks the next one and the next step until it is settled."""
+    """A batch blocks the next one and the next step until each of its calls has its end."""
     state = in_batch("001")
     again = issued(state, "002")
-    assert "not settled" in refusal(state, again)
+    assert "are pending" in refusal(state, again)
     assert "in flight" in refusal(state, step(state))
     state = fold(state, receipt(state, "001"))
-    assert "in flight" in refusal(state, step(state))
-    state = fold(state, settled(state))
     assert "next one" in refusal(state, again)  # the same batch number again
     assert fold(state, step(state)).tool_batch is None
 
 
-def test_batch_settles_when_every_call_is_terminal_and_names_its_results() -> None:
-    """BatchSettled before the last receipt, without results, or twice, does not apply."""
+@pytest.mark.parametrize(
+    ("failure", "stale", "became"),
+    [
+        ("", 0, CallStatus(state="Succeeded")),
+        ("expired", 0, CallStatus(state="Failed", code="expired")),
+        ("cancelled", 0, CallStatus(state="Cancelled", code="cancelled")),
+        ("", 1, CallStatus(state="IgnoredStale")),
+    ],
+)
+def test_the_end_of_an_order_is_the_end_of_its_call(failure: str, stale: int, became: CallStatus) -> None:
+    """With its code, under the fence of the order; the batch is complete with its last one."""
     state = in_batch("002", "001")
-    state = fold(state, receipt(state, "002", "Failed"))
-    assert "pending" in refusal(state, settled(state))
-    outcome = reduced(state, receipt(state, "001"))
-    assert outcome.state.tool_batch is not None and outcome.state.tool_batch.is_complete
-    state = outcome.state
-    assert "names its results" in refusal(state, settled(state).model_copy(update={"results_ref": None}))
-    state = fold(state, settled(state))
-    assert state.tool_batch is not None
-    assert state.tool_batch.results_ref == "r/1"
-    assert "unsettled" in refusal(state, settled(state))
+    first = dispatched(state, "002")
+    state = fold(state, first, receipt(state, "001"))
+    assert state.tool_batch is not None and not state.tool_batch.is_complete
+    state = fold(state, ended(first.wo_id, state, failure=failure, stale=stale))
+    assert state.tool_batch is not None and state.tool_batch.is_complete
+    assert state.tool_batch.call_status["002"] == became
 
 
 def test_first_terminal_status_of_a_call_stands() -> None:
