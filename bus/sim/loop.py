@@ -15,9 +15,12 @@ import asyncio
 import contextvars
 import heapq
 from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any, TypeVar, cast
 
-from hobus.bus.sim.process import CURRENT
+from msgspec import Struct
+
+from hobus.bus.sim.process import CURRENT, SimProcess
 
 T = TypeVar("T")
 
@@ -48,16 +51,15 @@ def _nothing() -> None:
     """In the place of what was cancelled."""
 
 
-class SimHandle:
+class SimHandle(Struct, eq=False):
     """A call that waits for its time: what asyncio calls a handle."""
 
-    __slots__ = ("args", "callback", "context", "is_cancelled", "process", "when_s")
-
-    def __init__(self, when_s: float, callback: Callable[..., object], args: Any, context: Any) -> None:
-        self.when_s, self.callback, self.args = when_s, callback, args
-        self.context: contextvars.Context = contextvars.copy_context() if context is None else context
-        self.process = self.context.get(CURRENT)  # None: nobody's, nothing stops it
-        self.is_cancelled = False
+    when_s: float
+    callback: Callable[..., object]
+    args: tuple[Any, ...]
+    context: contextvars.Context
+    process: SimProcess | None  # None: nobody's, nothing stops it
+    is_cancelled: bool = False
 
     def cancel(self) -> None:
         """As asyncio's: what it would have called is held no longer, though its time is far."""
@@ -111,7 +113,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> SimHandle:
         """As asyncio's; a killed process's callback is passed over, a frozen one's waits."""
-        step = SimHandle(self.now, callback, args, context)
+        context = contextvars.copy_context() if context is None else context
+        step = SimHandle(self.now, callback, args, context, context.get(CURRENT))
         self.soon.append(step)
         return step
 
@@ -120,7 +123,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> SimHandle:
         """As `call_soon`, at this time; of one time in the order of the calls."""
         self._timers_made += 1
-        step = SimHandle(when, callback, args, context)
+        context = contextvars.copy_context() if context is None else context
+        step = SimHandle(when, callback, args, context, context.get(CURRENT))
         heapq.heappush(self._later, (when, self._timers_made, step))
         return step
 
@@ -152,33 +156,34 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             while later and later[0][0] < horizon:
                 self.soon.append(heapq.heappop(later)[2])
             steps, self.soon = self.soon, []
-            for step in steps:
-                if not step.is_cancelled:
-                    self._run(step)
+            self._run_all(steps)
             if self._is_stopped:
                 self._is_stopped = False
                 return
 
-    def _run(self, step: SimHandle) -> None:
-        """Calls, if its process lives; a frozen process keeps it until the thaw."""
-        process = step.process
-        if process is not None:
-            if not process.is_alive:
-                return
-            if process.is_frozen:
-                process.hold(lambda: self.soon.append(step))
-                return
-        try:
-            step.context.run(step.callback, *step.args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - as asyncio's handles: told, and the loop goes on
-            said = {"message": f"exception in callback {step.callback!r}", "exception": error, "handle": step}
-            self.call_exception_handler(said)
-        if process is not None:
-            process.steps += 1
-            if process.steps == process.dies_at:
-                process.end_behind_step()
+    def _run_all(self, steps: list[SimHandle]) -> None:
+        """Calls each whose process lives; a frozen process keeps its own until the thaw."""
+        for step in steps:
+            process = step.process
+            if step.is_cancelled or (process is not None and not process.is_alive):
+                continue
+            if process is not None and process.is_frozen:
+                process.hold(partial(self._again, step))
+                continue
+            try:
+                step.context.run(step.callback, *step.args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio's handles: told, and the loop goes on
+                said = {"message": f"exception in callback {step.callback!r}", "exception": error, "handle": step}
+                self.call_exception_handler(said)
+            if process is not None:
+                process.steps += 1
+                if process.steps == process.dies_at:
+                    process.end_behind_step()
+
+    def _again(self, step: SimHandle) -> None:
+        self.soon.append(step)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002 - asyncio's signature
         """Refused: a thread would bring real time into the simulation."""

@@ -77,12 +77,13 @@ class SimLink(Struct):
         self.connection.on_frames = on_frames
 
     def send(self, header: bytes, body: bytes) -> None:
-        if not self.connection.is_reachable:
+        connection = self.connection
+        if not (connection.is_open and connection.process.is_alive):
             return
-        if self.connection.link:
-            self.network.to_server(self.connection, header, body)
+        if connection.link:
+            self.network.to_server(connection, header, body)
         else:
-            self.connection.waiting.append((header, body))
+            connection.waiting.append((header, body))
 
     def discard(self) -> None:
         self.connection.waiting.clear()
@@ -271,20 +272,28 @@ class SimNetwork:
     def to_server(self, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Arrives at the broker or the lane after the delay; lost if no lane is bound then."""
         at_server = partial(self._at_server, connection, connection.link, (header, body))
-        self._on_its_way(connection, "up", header, at_server)
+        if self.weather is None:
+            self._later(connection, "up", at_server)
+        else:
+            self._in_weather(self.weather, connection, "up", header, at_server)
 
     def to_client(self, sender: str, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Arrives at the process after the delay; lost if it is dead then, or its connection has broken."""
         at_client = partial(self._at_client, sender, connection, connection.breaks, (header, body))
-        self._on_its_way(connection, "down", header, at_client)
-
-    def _on_its_way(
-        self, connection: SimConnection, direction: Direction, header: bytes, deliver: Callable[..., None]
-    ) -> None:
         if self.weather is None:
-            self._later(connection, direction, deliver)
-            return
-        fate = self.weather.fate(role_of(connection.process.instance), connection.server, header)
+            self._later(connection, "down", at_client)
+        else:
+            self._in_weather(self.weather, connection, "down", header, at_client)
+
+    def _in_weather(
+        self,
+        weather: Weather,
+        connection: SimConnection,
+        direction: Direction,
+        header: bytes,
+        deliver: Callable[..., None],
+    ) -> None:
+        fate = weather.fate(role_of(connection.process.instance), connection.server, header)
         for number in range(fate.copies):
             self._later(connection, direction, partial(deliver, is_copy=number > 0), fate.extra_s)
         if fate.breaks:
@@ -319,13 +328,14 @@ class SimNetwork:
     def _at_client(
         self, sender: str, connection: SimConnection, breaks: int, frame: tuple[bytes, bytes], *, is_copy: bool = False
     ) -> None:
-        if breaks != connection.breaks or not connection.is_reachable or connection.on_frames is None:
+        process, on_frames = connection.process, connection.on_frames
+        if breaks != connection.breaks or not (connection.is_open and process.is_alive) or on_frames is None:
             return
-        if connection.process.is_frozen:
-            connection.process.hold(lambda: self._at_client(sender, connection, breaks, frame, is_copy=is_copy))
+        if process.is_frozen:
+            process.hold(lambda: self._at_client(sender, connection, breaks, frame, is_copy=is_copy))
             return
-        self._note(sender, connection.process.instance, *frame, is_copy=is_copy)
-        connection.process.context.copy().run(connection.on_frames, *frame)
+        self._note(sender, process.instance, *frame, is_copy=is_copy)
+        process.context.copy().run(on_frames, *frame)
 
     # --- the broker -------------------------------------------------------------------------------------------------
 
@@ -334,13 +344,13 @@ class SimNetwork:
         events = [event]
         while events:
             for action in self.broker.step(events.pop(0), self.loop.now):
-                if isinstance(action, Send):
+                if type(action) is Send:
                     connection = self.connections.get(action.connection)
                     if connection is None or not connection.is_reachable:
                         events.append(ConnectionLost(action.connection))
                     else:
                         self.to_client("broker", connection, action.header, action.body)
-                elif isinstance(action, Tap) and self.on_tap is not None:  # no cut: nobody comes from elsewhere
+                elif type(action) is Tap and self.on_tap is not None:  # no cut: nobody comes from elsewhere
                     self.on_tap(action)
         self._set_alarm()
 
@@ -362,8 +372,9 @@ class SimNetwork:
 
     def _later(self, connection: SimConnection, direction: Direction, deliver: Deliver, extra_s: float = 0.0) -> None:
         """Delivered behind everything that went this way before."""
-        at = max(self.loop.now + DELAY_S + extra_s, connection.arrives_at[direction])
-        at = connection.arrives_at[direction] = max(at, connection.blocked_until[direction])
+        last = connection.arrives_at
+        at = max(self.loop.now + DELAY_S + extra_s, last[direction], connection.blocked_until[direction])
+        last[direction] = at
         self.loop.call_at(at, deliver, context=self._context)
 
     def _note(self, source: str, target: str, header: bytes, body: bytes, *, is_copy: bool) -> None:
