@@ -213,10 +213,13 @@ class RecordKeeper:
         """How many records wait on disk."""
         return len(self._spool.waiting)
 
-    def submit(self, entry: WriteEntry, *, keep: bool, urgent: bool = False, behind: str = "") -> Promise[list[Ack]]:
+    def submit(
+        self, entry: WriteEntry, *, keep: bool, urgent: bool = False, at_once: bool = True, behind: str = ""
+    ) -> Promise[list[Ack]]:
         """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`.
 
-        `urgent`: somebody waits for the ack. `behind` names a spooled entry: a kept one leaves once that is decided.
+        `urgent`: somebody waits for the ack. `behind` names a spooled entry: a kept one leaves once that is decided,
+        `at_once` or with the next write.
 
         The promise of a kept entry has the ledger's ack, however often it had to be handed over until then, and no
         fault but MessageTooLarge. That of any other entry has the fault of the write.
@@ -232,7 +235,7 @@ class RecordKeeper:
         if behind:
             self._behind[entry.submission_id] = behind
         if not self._has_to_wait(entry.submission_id):
-            self._hand_over(entry, urgent=urgent, at_once=True)
+            self._hand_over(entry, urgent=urgent, at_once=at_once)
         return decided
 
     def held(self, submission_id: str) -> WriteEntry | None:

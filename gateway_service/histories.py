@@ -51,11 +51,16 @@ class ToldTools:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, ToolSpec] = OrderedDict()
+        self._last: list[ToolSpec] = []  # of the last prompt that told of others than the one before
 
     def share(self, prompt: Prompt) -> None:
         """Each tool of the prompt that an earlier one told in the same words is that one's own."""
+        if prompt.tools == self._last:
+            prompt.tools[:] = self._last
+            return
         known = self._known
         for place, tool in enumerate(prompt.tools):
             earlier = known.get(tool.tool_id)
             prompt.tools[place] = tool if earlier is None or earlier != tool else earlier
             remember(known, tool.tool_id, prompt.tools[place], at_most=TOLD_TOOLS_MAX)
+        self._last = list(prompt.tools)

@@ -339,7 +339,8 @@ class Sender(Struct):
             used = pricing.settle_unusable(answer, attempt.reservation.tokens, model)
             raise self._failed(attempt, GatewayError("PROVIDER_ERROR", detail), used) from None
         attempt.settlement = settlement
-        self._end(entry, attempt)
+        # One that asks for tools leaves with the prompt that has their results, in at most `ledger.lazy_commit_ms`.
+        self._end(entry, attempt, at_once=not response.tool_calls)
         return response
 
     def _settled(self, attempt: Attempt, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
@@ -383,7 +384,7 @@ class Sender(Struct):
         fault.facts |= {"ended": True, "was_sent": settled.was_sent, "cost_usd": settled.cost_usd}  # it has its record
         return fault
 
-    def _end(self, entry: WriteEntry, attempt: Attempt) -> None:
+    def _end(self, entry: WriteEntry, attempt: Attempt, *, at_once: bool = True) -> None:
         """Pipelined: what the record already holds under this attempt wins, and this process then forgets its own.
 
         The keeper decides: an end that a full disk keeps out is handed over again and decides nothing until it is in.
@@ -403,7 +404,7 @@ class Sender(Struct):
             sent_id = entry_id("PROMPT_SENT", attempt.name)
             submitted = self.keeper.submit_and_spool(entry, behind=sent_id)
         else:
-            submitted = self.keeper.submit(entry, keep=True)
+            submitted = self.keeper.submit(entry, keep=True, at_once=at_once)
         submitted.then(decided)
 
     def _is_due(self, ask: PromptCall) -> bool:

@@ -14,7 +14,7 @@ from hobus.bus.messages.work_order import Segment, ToolCall
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
-    "ledger_writes": (9, 13),
+    "ledger_writes": (8, 12),
     "commits": (6, 9),
     "entries": (16, 26),
     "record_bytes": (15_544, 22_320),
