@@ -146,6 +146,10 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
     assert [one["person"] for one in applied] == ["ada lovelace"]
     assert shown["turns"][0]["input_id"].startswith("console:ada_lovelace-")
     assert console.client.get("/approvals.json").json()["approvals"] == []
+    looks = cluster("ledger show", "type=TAP_BODIES_READ", "--bodies", "--json").json["entries"]
+    said = [(one["bodies"][0]["person"], *one["bodies"][0]["filter"]) for one in looks]
+    name = f"SES-{session.rpartition('/')[2][:8]}"
+    assert said == [("ada lovelace", f"session show {name}"), ("ada lovelace", "session list")]
     assert "has ended" in console.post(f"{session}/commands", kind="End", text="enough")
     ended = console.client.get(f"{session}.json").json()["end"]
     assert ended["reason"] == "enough (ada lovelace)"

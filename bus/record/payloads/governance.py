@@ -76,6 +76,7 @@ class BodiesRead(NamedTuple):
     look: Annotated[str, Meta(description="its id")]
     filter: Annotated[tuple[str, ...], Meta(description="what is looked at")]
     since_s: Annotated[float | None, Meta(description="how far back; None: from now on")]
+    person: Annotated[str, Meta(description="signed in at the console; empty: by the command")] = ""
 
 
 class BodiesClosed(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import importlib
+import re
 from pathlib import Path
 
 import click
@@ -19,6 +20,7 @@ from hobus.launch.console.output import say
 from hobus.launch.process.roles.http import require_installed
 
 _PORT_MAX = 65_535
+_URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:]+\])(:\d+)?(/[\w.~/-]*)?", re.ASCII)
 _ROLES = ("operator", "viewer")
 
 
@@ -35,8 +37,15 @@ _ROLES = ("operator", "viewer")
     "--capture", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
     help="Show the frames of this capture (hobus tap -w) in place of the bus; as --read-only otherwise.",
 )  # fmt: skip
+@click.option(
+    "--url",
+    default="",
+    help="The address of a proxy of this machine by which browsers come, as https://ops.example/hobus.",
+)
 @with_home
-def console(*, home: Home, port: int, people: tuple[str, ...], at_rest: bool, capture: Path | None) -> int:
+def console(  # noqa: PLR0913 - one per option
+    *, home: Home, port: int, people: tuple[str, ...], at_rest: bool, capture: Path | None, url: str
+) -> int:
     """Serve the console to browsers of this machine until Ctrl-C, and print a one-time link for each person.
 
     Its pages show what ps, session, why, ledger, cost, memory, tools, config and tap show, and do the same commands.
@@ -45,14 +54,16 @@ def console(*, home: Home, port: int, people: tuple[str, ...], at_rest: bool, ca
     """
     require_installed("jinja2")
     named = [_person(one) for one in people or (getpass.getuser(),)]
-    if not (port or at_rest or capture) and console_file.offered(home):
+    if url and not _URL.fullmatch(url):
+        raise UsageFault(f"--url {url[:80]!r}: expected http(s)://HOST[:PORT][/PATH]")
+    if not (port or at_rest or capture or url) and console_file.offered(home):
         for one in named:
             say(f"console for {one.name} ({one.role}): {console_file.link_for(home, SystemClock(), one)}")
         say("each link signs in once")
         return exit_codes.OK
     # By name: no other command loads a web server.
     served = importlib.import_module("hobus.launch.cli.web.serving").serve
-    code: int = served(home, port=port, people=named, at_rest=at_rest, capture=capture)
+    code: int = served(home, port=port, people=named, at_rest=at_rest, capture=capture, url=url.rstrip("/"))
     return code
 
 

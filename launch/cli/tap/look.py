@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import LEDGER_REQUEST_TIMEOUT_MS
 from hobus.bus.messages.ledger import Write, WriteEntry, Written
-from hobus.bus.port import Clock
+from hobus.bus.port import Bus, Clock
 from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.governance import BodiesClosed, BodiesRead
 from hobus.launch.cli.tap.choice import Choice
@@ -63,16 +63,21 @@ class Look:
         return ""
 
     async def _write(self, event_type: str, facts: BodiesRead | BodiesClosed) -> None:
-        entry = WriteEntry(
-            submission_id=f"{event_type}:{self.look_id}",
-            stream="governance",
-            event_type=event_type,
-            parents=[] if event_type == OPENED else [f"{OPENED}:{self.look_id}"],
-            at_us=round(self.clock.now() * 1_000_000),
-            bodies=[pack_payload(facts)],
-        )
-        timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
         async with connected(self.place, "operator") as bus:
-            written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
-        if not written.acks[0].is_first:
-            raise RuntimeFault(written.acks[0].code or "conflict", f"{entry.submission_id}: {written.acks[0].outcome}")
+            await record_look(bus, event_type, facts, self.clock.now())
+
+
+async def record_look(bus: Bus, event_type: str, facts: BodiesRead | BodiesClosed, now: float) -> None:
+    """The beginning or the end of a look stands in the record. Raises RuntimeFault."""
+    entry = WriteEntry(
+        submission_id=f"{event_type}:{facts.look}",
+        stream="governance",
+        event_type=event_type,
+        parents=[] if event_type == OPENED else [f"{OPENED}:{facts.look}"],
+        at_us=round(now * 1_000_000),
+        bodies=[pack_payload(facts)],
+    )
+    timeout_s = LEDGER_REQUEST_TIMEOUT_MS / 1000
+    written = await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
+    if not written.acks[0].is_first:
+        raise RuntimeFault(written.acks[0].code or "conflict", f"{entry.submission_id}: {written.acks[0].outcome}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import jinja2
 import structlog
@@ -89,6 +89,8 @@ class PageAnswer(NamedTuple):
     """What its template needs besides."""
     live: str = ""
     """Follow the changes of this session; `*`: of all, `beats`: and of the heartbeats; empty: none."""
+    has_texts: bool = False
+    """It shows what people, tools or models said: the look is recorded."""
 
 
 @dataclass(slots=True)
@@ -131,9 +133,15 @@ class Console:
     pages: tuple[Page, ...]
     actions: tuple[Action, ...]
     streams: tuple[Route, ...] = ()
+    url: str = ""
+    """Where browsers call it, if that is a proxy of this machine; without a slash at its end."""
     changes: Changes = field(init=False)
     _router: Router = field(init=False)
     _templates: jinja2.Environment = field(init=False)
+    _at: str = field(init=False)
+    """The path of that address, in front of every path that a browser is told."""
+    _hosts: frozenset[str] = field(init=False)
+    _origins: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Nothing is read, and nobody asked."""
@@ -142,7 +150,11 @@ class Console:
             loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
             trim_blocks=True, lstrip_blocks=True,
         )  # fmt: skip
+        proxy = urlsplit(self.url)
+        self._at, self._hosts = proxy.path, names_of("127.0.0.1", [host_of(proxy.netloc)] if self.url else [])
+        self._origins = frozenset({f"{proxy.scheme}://{proxy.netloc.lower()}"} if self.url else ())
         self._templates.filters.update(words.FILTERS)
+        self._templates.globals["at"] = self._at
         routes = [Route("/sign-in", self._sign_in), Route("/static/{name}", self._static), Route("/live", self._live)]
         routes += [
             Route("/sign-out", self._sign_out, methods=["POST"]), Route("/theme", self._theme, methods=["POST"]),
@@ -166,6 +178,8 @@ class Console:
                 message = {**message, "headers": [*message["headers"], *more]}
             await send(message)
 
+        if self._at and (scope["path"] + "/").startswith(f"{self._at}/"):  # a proxy that leaves it in front
+            scope = {**scope, "path": scope["path"][len(self._at) :] or "/"}
         request = Request(scope, receive)
         scope.update(person=self.people.of(request.cookies.get(self.cookie, "")), app=self)
         try:
@@ -182,9 +196,9 @@ class Console:
     def _refused(self, request: Request) -> Response | None:
         headers = Headers(scope=request.scope)
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or host_of(hosts[0]) not in names_of("127.0.0.1", []):
+        if len(hosts) != 1 or host_of(hosts[0]) not in self._hosts:
             return self._told(request, 421, "The console is not called by that name", "open the link that it printed")
-        if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
+        if any(origin not in (f"http://{hosts[0]}", *self._origins) for origin in headers.getlist("origin")):
             return self._told(request, 403, "Pages of other sites may not call the console", "")
         path = request.url.path
         if path == "/sign-in" or path.startswith("/static/"):
@@ -198,25 +212,31 @@ class Console:
         if cookie is None:
             said = "it was used before, or is too old: `hobus console` prints another one, on Enter where it runs"
             return self._told(request, 403, "That link signs nobody in", said)
-        answer = RedirectResponse("/", 303)
+        answer = self._goes_to("/")
         answer.set_cookie(
-            self.cookie, cookie, max_age=limits.SIGNED_IN_S, path="/", httponly=True, samesite="strict", secure=False
-        )
+            self.cookie, cookie, max_age=limits.SIGNED_IN_S, path=f"{self._at}/", httponly=True, samesite="strict",
+            secure=self.url.startswith("https:"),
+        )  # fmt: skip
         return answer
 
     async def _sign_out(self, request: Request) -> Response:
         await self._form(request)
         self.people.sign_out(request.cookies.get(self.cookie, ""))
-        answer = RedirectResponse("/", 303)
-        answer.delete_cookie(self.cookie, path="/", httponly=True, samesite="strict")
+        answer = self._goes_to("/")
+        answer.delete_cookie(self.cookie, path=f"{self._at}/", httponly=True, samesite="strict")
         return answer
 
     async def _theme(self, request: Request) -> Response:
         form = await self._form(request)
-        answer = RedirectResponse(_local(form.get("back", "/")), 303)
+        answer = self._goes_to(_local(form.get("back", "/")))
         chosen = form.get("theme", "")
-        answer.set_cookie("theme", chosen if chosen in ("light", "dark") else "", path="/", samesite="strict")
+        answer.set_cookie(
+            "theme", chosen if chosen in ("light", "dark") else "", path=f"{self._at}/", samesite="strict"
+        )
         return answer
+
+    def _goes_to(self, path: str) -> Response:
+        return RedirectResponse(f"{self._at}{path}", 303)
 
     async def _form(self, request: Request) -> dict[str, str]:
         """Raises CommandError for one that none of this browser's pages sent."""
@@ -252,7 +272,14 @@ class Console:
     async def _screen(self, page: Page, request: Request) -> PageAnswer:
         look = PageRequest(self.source, dict(request.path_params), dict(request.query_params))
         key = json.dumps([page.path, sorted(look.path.items()), sorted(look.query.items())])
-        return await self.source.shared(key, lambda: page.screen(look))
+        answer = await self.source.shared(key, lambda: page.screen(look))
+        person: Person = request.scope["person"]
+        if answer.has_texts and answer.command not in person.looked_at:
+            await self.source.record_look(person.name, answer.command)
+            person.looked_at[answer.command] = None
+            if len(person.looked_at) > limits.LOOKS_MAX:
+                del person.looked_at[next(iter(person.looked_at))]
+        return answer
 
     def _rendered(self, request: Request, template: str, *, status: int = HTTPStatus.OK, **shown: Any) -> Response:
         person: Person | None = request.scope["person"]
@@ -289,11 +316,9 @@ class Console:
             self.source.forget()
             if said[1]:
                 person.said[:] = [*person.said, said][-limits.SAID_MAX :]
-            return RedirectResponse(asked.goes_to or back, 303)
+            return self._goes_to(asked.goes_to or back)
 
         return answer
-
-    # --- the rest ---
 
     async def _static(self, request: Request) -> Response:
         name = request.path_params["name"]

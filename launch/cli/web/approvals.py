@@ -25,9 +25,8 @@ async def approvals(look: PageRequest) -> PageAnswer:
     waiting = [one for row in rows for one in await _waiting(journals, row)]
     waiting.sort(key=lambda one: one["since"] or "")
     document = {"approvals": waiting, "more": bool(walk.stopped_at)}
-    return PageAnswer(
-        "approvals.html", "Approvals", document, "session list", {"waiting": waiting, "next": walk.stopped_at}, live="*"
-    )
+    shown = {"waiting": waiting, "next": walk.stopped_at}
+    return PageAnswer("approvals.html", "Approvals", document, "session list", shown, "*", has_texts=bool(waiting))
 
 
 async def _waiting(journals: Journals, row: SessionRow) -> list[dict[str, Any]]:

@@ -27,9 +27,9 @@ async def cluster(look: PageRequest) -> PageAnswer:
     try:
         run = source.run()
     except CommandError as fault:
-        return PageAnswer(
-            "at_rest.html", "Cluster", {"running": False, "why": fault.message}, "ps", {"fault": fault}, live="beats"
-        )
+        hint = f"{fault.message}{fault.hint and f' ({fault.hint})'}. The other screens show what the record says."
+        shown = {"message": "No cluster runs here", "hint": hint, "status_code": ""}
+        return PageAnswer("fault.html", "Cluster", {"running": False, "why": fault.message}, "ps", shown, "beats")
     answer = await source.peers()
     rows = await run_in_threadpool(ps.rows_in, source.home, run, source.clock.now(), answer)
     queues = await _told(look, "broker", ReadQueues(), Queues)

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -45,7 +46,7 @@ _LANE, _ROW, _TOP = 130.0, 22.0, 34.0
 async def bus(look: PageRequest) -> PageAnswer:
     """`hobus tap`: the page alone, whose frames come by a stream; of a capture its last frames that are wanted."""
     said, capture = look.query.get("filter", "").strip(), look.source.capture
-    command = f"tap '{said}'" if said else "tap"
+    command = f"tap {quote(said)}" if said else "tap"
     _wanted(said)
     shown: dict[str, Any] = {"said": said, "capture": capture, "rows": [], "account": []}
     if capture is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
+from shlex import quote
 from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -113,4 +114,5 @@ async def gateway(look: PageRequest) -> PageAnswer:
         "begun_us": begun_us, "is_cut": is_cut,
         "tail": latencies[min(len(latencies) - 1, len(latencies) * 95 // 100)] if latencies else None,
     }  # fmt: skip
-    return PageAnswer("gateway.html", "Gateway", document, f"cost --by {by}", shown, live="*")
+    command = f"cost --by {quote(by)}{since and f' --since {quote(since)}'}"
+    return PageAnswer("gateway.html", "Gateway", document, command, shown, live="*")

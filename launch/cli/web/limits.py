@@ -4,6 +4,8 @@ from __future__ import annotations
 
 SIGNED_IN_S = 12 * 3600
 """A working day: after it a browser needs another link."""
+LOOKS_MAX = 1000
+"""Of one browser, each of which is recorded once."""
 SIGNED_IN_MAX = 256
 """Browsers at once; the one that came first makes room."""
 STREAMS_MAX = 64

@@ -56,7 +56,8 @@ async def memory(look: PageRequest) -> PageAnswer:
         "signals": [(one, gate, curve(one.decay)) for one, gate in zip(rows, gates, strict=True)],
         "is_cut": bool(len(rows) < len(signals.signals) or signals.next),
     }  # fmt: skip
-    return PageAnswer("memory.html", "Memory", document, f"memory overlays --all --agent {agent}", shown)
+    command = f"memory overlays --all --agent {agent}"
+    return PageAnswer("memory.html", "Memory", document, command, shown, has_texts=True)
 
 
 async def _gate(look: PageRequest, agent: str, signal: m.Accumulator) -> GateResult:

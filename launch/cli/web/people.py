@@ -29,6 +29,8 @@ class Person:
     """Seconds of the monotonic clock."""
     said: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """What its next page tells: kind (`done`, `refused`) and sentence."""
+    looked_at: dict[str, None] = field(default_factory=dict[str, None])
+    """The looks at texts that the record has, the last ones."""
 
     @property
     def operates(self) -> bool:

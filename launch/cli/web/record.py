@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from shlex import quote
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ledger import Entry, Search
+from hobus.bus.messages.ledger import Search
 from hobus.launch.cli.commands.ledger import verdict_of
 from hobus.launch.cli.commands.ledger_search import found_in
 from hobus.launch.cli.commands.options import filter_given
@@ -47,7 +48,8 @@ async def record(look: PageRequest) -> PageAnswer:
         question = Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)
         hits = await found_in(look.source.home, await look.source.journals(), question)
         shown |= {"hits": hits, "next": None}
-        return PageAnswer("record.html", "Record", hits.model_dump(mode="json"), "ledger search WORDS", shown)
+        document = hits.model_dump(mode="json")
+        return PageAnswer("record.html", "Record", document, f"ledger search {quote(words)}", shown, has_texts=True)
     wanted = filter_given(ledger_filter, (said,) if said else (), names=FIELDS, example=EXAMPLE)
     now = look.source.clock.now()
     found, go_on = await look.source.newest(
@@ -56,19 +58,20 @@ async def record(look: PageRequest) -> PageAnswer:
     )  # fmt: skip
     document = {"entries": [entry_document(one) for one in found], "more": go_on is not None, "next": go_on}
     shown |= {"rows": [(one, cells(one)) for one in found], "next": go_on}
-    live = "" if look.sequence("before") is not None else "*"
-    return PageAnswer(
-        "record.html", "Record", document, "ledger show", shown, live="beats" if _VERIFICATION.is_going else live
-    )
+    live = "beats" if _VERIFICATION.is_going else "" if look.sequence("before") is not None else "*"
+    return PageAnswer("record.html", "Record", document, f"ledger show {said and quote(said)}".strip(), shown, live)
 
 
 async def entry(look: PageRequest) -> PageAnswer:
     """`hobus ledger show N --bodies`: where it stands, what it rests on, its bodies by the names of their fields."""
     given = look.path["sequence"]
     number = int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else -1
-    found = await _entry(look, number)
-    if found is None:
+    newest, _ = await look.source.newest(
+        EntryFilter(), before=number + 1, accepts=lambda _: True, limit=1, with_bodies=True
+    )
+    if not newest or newest[0].sequence != number:
         raise UsageFault(f"#{given[:20]}: the record has no such entry")
+    found = newest[0]
     document = {"entries": [entry_document(found)]}
     facts = {
         name: value
@@ -76,14 +79,10 @@ async def entry(look: PageRequest) -> PageAnswer:
         if name != "bodies" and value not in ("", None, [])
     }
     shown = {"entry": found, "facts": facts, "bodies": shown_bodies(found)}
-    return PageAnswer("entry.html", f"#{number}", document, f"ledger show {number} --bodies", shown)
-
-
-async def _entry(look: PageRequest, number: int) -> Entry | None:
-    found, _ = await look.source.newest(
-        EntryFilter(), before=number + 1, accepts=lambda _: True, limit=1, with_bodies=True
+    has_texts = bool(found.bodies) and found.stream != "governance"
+    return PageAnswer(
+        "entry.html", f"#{number}", document, f"ledger show {number} --bodies", shown, has_texts=has_texts
     )
-    return found[0] if found and found[0].sequence == number else None
 
 
 async def verify(asked: Asked) -> str:

@@ -41,7 +41,9 @@ HOST = "127.0.0.1"
 """It has no TLS, and is for this machine alone; from elsewhere: an ssh tunnel."""
 
 
-def serve(home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: bool, capture: Path | None) -> int:
+def serve(  # noqa: PLR0913 - one per option
+    home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: bool, capture: Path | None, url: str
+) -> int:
     """Until Ctrl-C or SIGTERM. Raises CommandError: nothing to show, or the port is taken."""
     source = HomeSource(home, at_rest=at_rest or capture is not None, capture=capture)
     config = _settings(source)
@@ -53,7 +55,7 @@ def serve(home: Home, *, port: int, people: Sequence[tuple[str, str]], at_rest: 
         bound.close()
         raise UsageFault(f"--port {port}: {error.strerror}", hint="without --port any free one is taken") from None
     raise_at_interrupt()
-    return asyncio.run(_serve(source, config, bound, people))
+    return asyncio.run(_serve(source, config, bound, people, url=url))
 
 
 def main() -> int:
@@ -81,21 +83,21 @@ def _settings(source: HomeSource) -> AdminConfig:
     return load_snapshot(layers_of(source.home)).config
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0913 - what differs between who began it
     source: HomeSource, config: AdminConfig, bound: socket.socket, people: Sequence[tuple[str, str]],
-    *, alive: int | None = None,
+    *, alive: int | None = None, url: str = "",
 ) -> int:  # fmt: skip
-    """`alive`: a pipe that ends with the launcher whose console this is; None: somebody began it."""
+    """`alive`: a pipe that ends with the launcher whose console this is; None: somebody began it. `url`: a proxy's."""
     is_about(source.home.root)
     port: int = bound.getsockname()[1]
     known = People(source.clock, lambda word: console_file.redeemed(source.home, word, source.clock))
-    app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS)
+    app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS, url)
     server = make_server(app, config.http, head_timeout_ms=HEAD_TIMEOUT_MS)
 
     def invite() -> None:
         for name, role in people:
             word = known.invite(name, "viewer" if role == "viewer" else "operator")
-            say(f"console for {name} ({role}): http://{HOST}:{port}/sign-in?word={word}")
+            say(f"console for {name} ({role}): {url or f'http://{HOST}:{port}'}/sign-in?word={word}")
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

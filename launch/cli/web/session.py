@@ -53,9 +53,8 @@ async def session(look: PageRequest) -> PageAnswer:
         "talk": None if talk is None or talk.is_over else talk,
     }  # fmt: skip
     name = shown_session(found.session_id)
-    return PageAnswer(
-        "session.html", name, document_of(found, limit), f"session show {name}", shown, live=found.session_id
-    )
+    document, command = document_of(found, limit), f"session show {name}"
+    return PageAnswer("session.html", name, document, command, shown, found.session_id, has_texts=True)
 
 
 def _cards(found: LookedAt, turns: list[TurnSeen]) -> list[Card]:

@@ -20,13 +20,15 @@ from hobus.bus.messages.control import Peers
 from hobus.bus.messages.ledger import Entries, Entry, LedgerStats, Query, ReadLedgerStats
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
+from hobus.bus.record.payloads.governance import BodiesRead
+from hobus.launch.cli.tap.look import OPENED, record_look
 from hobus.launch.cli.web import limits
 from hobus.launch.cluster.client import connected, place_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.record import demand_record
 from hobus.launch.cluster.run_file import RunFile, running
-from hobus.launch.console.errors import CommandError
+from hobus.launch.console.errors import CommandError, UnreachableFault
 from hobus.launch.sessions.journal import FromLedger, Journals
 from hobus.launch.sessions.journal_files import FromDirectory
 from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
@@ -73,6 +75,22 @@ class HomeSource:
         """The answer of a service. Raises RuntimeFault, CommandError."""
         place, bus = await self.connection()
         return await bus.request(service, question, expect=expect, timeout_s=place.client_timeout_s)
+
+    async def record_look(self, person: str, command: str) -> None:
+        """This person's look at what a command shows stands in the record, where a cluster runs that can write it.
+
+        Raises UnreachableFault: it cannot be written, and nothing is to be shown.
+        """
+        try:
+            self.run()
+        except CommandError:
+            return
+        try:
+            _, bus = await self.connection()
+            await record_look(bus, OPENED, BodiesRead(self.clock.new_id(), (command,), None, person), self.clock.now())
+        except RuntimeFault as fault:
+            why = "texts of people and models are shown only when that is recorded, and the record cannot be written"
+            raise UnreachableFault(f"{why}: {fault.code}") from None
 
     async def journals(self) -> Journals:
         """Of the running ledger, else of the files. Raises CommandError where there is no record."""

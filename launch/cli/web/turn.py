@@ -91,8 +91,8 @@ async def turn(look: PageRequest) -> PageAnswer:
         "told": [one.strip() for one in opening(found)], "moments": found.account.lines(), "taken": found.account.taken,
         "made_headings": MADE_UNDER, "made": rows_of(found.why.made_of), "in_words": value_in_words,
     }  # fmt: skip
-    document = found.document() | found.account.document()
-    return PageAnswer("turn.html", found.name, document, f"why {found.name}", shown, live=found.account.session_id)
+    document, session_id = found.document() | found.account.document(), found.account.session_id
+    return PageAnswer("turn.html", found.name, document, f"why {found.name}", shown, session_id, has_texts=True)
 
 
 async def difference(look: PageRequest) -> PageAnswer:
@@ -108,7 +108,8 @@ async def difference(look: PageRequest) -> PageAnswer:
         "assets": [(asset.path, *change_in_words(asset)) for asset in found.assets],
         "stretches": [(each.name, changed_lines(each)) for each in found.stretches],
     }  # fmt: skip
-    return PageAnswer("diff.html", "Two turns", document_of(found), f"diff {found.before} {found.after}", shown)
+    command = f"diff {found.before} {found.after}"
+    return PageAnswer("diff.html", "Two turns", document_of(found), command, shown, has_texts=True)
 
 
 async def _found(look: PageRequest, session: str, number: str | None) -> ExplainedTurn:

@@ -237,6 +237,10 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (KeyRevoked("key:1", "ho1/remote-1", "t1"), "93a56b65793a31ac686f312f72656d6f74652d31a27431"),
     (KeyRefused("key:1", 3, 5, "10.0.0.66"), "94a56b65793a310305a931302e302e302e3636"),
     (BodiesRead("L", ("type=wo.*",), 60.0), "93a14c91a9747970653d776f2e2acb404e000000000000"),
+    (
+        BodiesRead("L", ("turn=SES-1a2b3c4d-1",), None, "ada"),
+        "94a14c91b37475726e3d5345532d31613262336334642d31c0a3616461",
+    ),
     (BodiesClosed("L", 4, 2500), "93a14c04cd09c4"),
     (TranscriptDelivered("in-1"), "91a4696e2d31"),
     (TurnImage("image/png"), "91a9696d6167652f706e67"),

@@ -37,10 +37,10 @@ def recorded(root: Path, messages: Sequence[str], **cluster: Any) -> None:
 class Browser:
     """One browser of one console; its pages come as text."""
 
-    def __init__(self, root: Path, role: str | None = "operator", *, at_rest: bool = True) -> None:
+    def __init__(self, root: Path, role: str | None = "operator", *, at_rest: bool = True, url: str = "") -> None:
         self.source = HomeSource(home_of(root), at_rest=at_rest)
         self.people = People(self.source.clock)
-        self.console = Console(self.source, self.people, "c", PAGES, ACTIONS, STREAMS)
+        self.console = Console(self.source, self.people, "c", PAGES, ACTIONS, STREAMS, url)
         self.cookies: dict[str, str] = {}
         if role:
             answer = self.get(f"/sign-in?word={self.people.invite('ada', role)}")

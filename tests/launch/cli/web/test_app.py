@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 from hobus.launch.cli.web.screens import ACTIONS, PAGES
+from hobus.launch.cli.web.source import HomeSource
+from hobus.launch.console.errors import UnreachableFault
 from tests.launch.cli.web.pages import Browser, words_in
 
 OF_A_CLUSTER = ("/bus", "/bus/diagram", "/memory", "/tools")
@@ -78,6 +81,32 @@ def test_a_form_leads_back_to_this_console_alone(browser):
     )
 
 
+@pytest.mark.parametrize("in_front", ["", "/hobus"])
+def test_behind_a_proxy_its_paths_and_its_name_are_those_that_the_browser_knows(rested, in_front):
+    """Whether the proxy leaves its path in front or not: every address, redirect and cookie has it; its forms are taken."""
+    proxied = {"host": "ops.example", "origin": "https://ops.example"}
+    browser = Browser(rested, None, url="https://ops.example/hobus")
+    answer = browser.get(
+        f"{in_front}/sign-in?word={browser.people.invite('ada', 'operator')}", headers={"host": "ops.example"}
+    )
+    cookie = answer.headers["set-cookie"]
+    assert (answer.status_code, answer.headers["location"]) == (303, "/hobus/")
+    assert "Path=/hobus/;" in cookie and "secure" in cookie.lower()
+    browser.cookies = {"c": cookie.partition(";")[0].partition("=")[2]}
+    page = browser.get(f"{in_front}/sessions?state=open", headers=proxied)
+    addresses = re.findall(r'(?:href|action|src|data-\w+)="(/[^"]*)"', page.text)
+    assert page.status_code == 200 and addresses and all(one.startswith("/hobus/") for one in addresses), addresses
+    assert 'href="/hobus/sessions.json?state=open"' in page.text and 'href="/hobus/sessions" aria-current' in page.text
+    assert browser.get(f"{in_front}/", headers=proxied).status_code == 200
+    person = browser.people.of(browser.cookies["c"])
+    form = {"csrf": person.csrf, "theme": "dark", "back": "/sessions?state=open"}
+    done = browser.request("POST", f"{in_front}/theme", data=form, headers=proxied)
+    assert done.headers["location"] == "/hobus/sessions?state=open" and "Path=/hobus/;" in done.headers["set-cookie"]
+    assert browser.get("/sessions", headers={**proxied, "origin": "https://evil.example"}).status_code == 403
+    assert browser.get("/sessions", headers={"host": "evil.example"}).status_code == 421
+    assert browser.get("/sessions", headers={"host": "127.0.0.1:8000"}).status_code == 200
+
+
 @pytest.mark.parametrize("path", [*PLAIN, "/sign-in", "/static/console.js", "/nothing"])
 def test_every_answer_lets_nothing_foreign_in(browser, path):
     """Neither scripts, frames, nor guesses at its type; and no page has an address of another site."""
@@ -109,6 +138,47 @@ def test_what_only_a_cluster_knows_is_said_to_need_one(rested, path):
         answer = Browser(rested, at_rest=at_rest).get(f"{path}?turn=SES-12345678-1")
         assert answer.status_code >= 400 and "defect" not in answer.text
         assert "cluster" in words_in(answer.text)
+
+
+TEXTS = ("/sessions/{}", "/sessions/{}/turns/1", "/diff?before={}-1&after={}-2", "/record?words=packages", "/record/{}")
+
+
+@pytest.mark.parametrize("path", TEXTS)
+def test_a_look_at_texts_is_recorded_before_they_are_shown_once_for_each_browser(rested, monkeypatch, path):
+    """By whose sign-in and by which command; also of the twin; and where it cannot be recorded nothing is shown."""
+    looks = []
+
+    async def recorded(_source, person, command):
+        looks.append((person, command))
+        if len(looks) == 1:
+            raise UnreachableFault("the record cannot be written")
+
+    monkeypatch.setattr(HomeSource, "record_look", recorded)
+    browser = Browser(rested)
+    session = browser.get("/sessions.json").json()["sessions"][0]["session_id"]
+    request = browser.get("/record.json?filter=type=RunRequested").json()["entries"][-1]["sequence"]
+    assert looks == []
+    where = path.replace("{}", str(request) if path.startswith("/record/") else session)
+    refused = browser.get(where)
+    assert refused.status_code == 503 and "installed" not in refused.text
+    shown = browser.get(where)
+    page, _, query = where.partition("?")
+    assert "installed" in shown.text and browser.get(f"{page}.json?{query}").status_code == 200
+    assert Browser(rested, "viewer").get(where).status_code == 200
+    command = re.search("<code>hobus (.*?)</code>", shown.text)[1]
+    assert looks == [("ada", command)] * 3 and command != ""
+
+
+def test_what_shows_no_texts_is_no_look(browser, monkeypatch):
+    """Lists, figures and settings; entries of the governance stream, in which the looks stand."""
+
+    async def recorded(*_):
+        pytest.fail("a look")
+
+    monkeypatch.setattr(HomeSource, "record_look", recorded)
+    governance = browser.get("/record.json?filter=stream=governance").json()["entries"]
+    for path in [*PLAIN, *(f"/record/{one['sequence']}" for one in governance)]:
+        assert browser.get(path).status_code == 200, path
 
 
 def test_signing_out_ends_it(browser):
