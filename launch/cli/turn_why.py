@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hobus.bus.messages.base import named
-from hobus.bus.messages.ids import entry_id, shown_session
+from hobus.bus.messages.ids import entry_id, overlay_id, shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payloads.memory import OverlayWritten
 from hobus.bus.record.payloads.orders import ContextAssembled
@@ -16,7 +16,7 @@ from hobus.launch.cli.provenance_view import configurations_with
 from hobus.launch.cli.turn_account import TurnAccount, entries_about, turn_account
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import UsageFault, next_here
-from hobus.launch.limits import SIGNALS_MAX
+from hobus.launch.limits import OVERLAYS_MAX, SIGNALS_MAX
 from hobus.launch.sessions.evidence import Evidence, Rules, body_of
 from hobus.launch.sessions.history import turns_in
 from hobus.launch.sessions.provenance import Configuration, digests_named, named_by_run
@@ -64,7 +64,7 @@ def explained(home: Home, session_id: str, wanted: str | None, *, called: str = 
             raise UsageFault(f"{session} has no turn yet", hint=next_here(f"ask --session {session} TEXT"))
         wanted = str(turns[-1].run or turns[-1].input_id)
     account = turn_account(entries, session_id, wanted, called=called)
-    overlays = list(read_entries(home.ledger, EntryFilter(stream="overlays"), with_bodies=True))
+    overlays = _overlays(home.ledger, account.entries)
     elsewhere = _quoted(home.ledger, account.entries, entries) + _behind_lines(home.ledger, account.entries, overlays)
     signals = _newest_signals(home.ledger, account.entries)
     configurations = configurations_with(home, digests_named(account.entries))
@@ -88,6 +88,17 @@ def _quoted(record: Path, turn: Sequence[Entry], session: Sequence[Entry]) -> li
             break
         found += more
     return found
+
+
+def _overlays(record: Path, turn: Sequence[Entry]) -> list[Entry]:
+    """The last changes of memory until the turn's end, and what made each line that it showed or left out."""
+    contexts = [said for one in turn if isinstance(said := body_of(one), ContextAssembled)]
+    named = {name for said in contexts for name in (*said.artifact_ids, *(name for name, _ in said.left_out))}
+    agent_id, end = agent_of(turn), max((one.sequence for one in turn), default=-1) + 1
+    wanted = EntryFilter(stream="overlays")
+    found = [*read_entries(record, wanted, before=end, limit=OVERLAYS_MAX, newest_first=True, with_bodies=True)]
+    found += entries_with(record, {entry_id("HO3_OVERLAY", overlay_id(agent_id, name)) for name in named})
+    return sorted({one.sequence: one for one in found}.values(), key=lambda one: one.sequence)
 
 
 def _behind_lines(record: Path, turn: Sequence[Entry], overlays: Sequence[Entry]) -> list[Entry]:

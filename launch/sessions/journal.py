@@ -42,10 +42,12 @@ class FromLedger:
         """
         return await session_of(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
 
-    async def of_type(self, event_type: str, session_id: str = "") -> AsyncGenerator[Entry]:
+    async def of_type(
+        self, event_type: str, session_id: str = "", *, before: int | None = None
+    ) -> AsyncGenerator[Entry]:
         """Each entry of this type, or of this session's, the newest first, with its bodies; from the index."""
         where = {"event_type": event_type} | ({"session_id": session_id} if session_id else {})
-        question = Query(where=where, limit=PAGE_FIRST, newest_first=True, with_bodies=True)
+        question = Query(where=where, before=before, limit=PAGE_FIRST, newest_first=True, with_bodies=True)
         is_more = True
         while is_more:
             page = await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)
@@ -96,10 +98,22 @@ class FromLedger:
 Journals: TypeAlias = "FromLedger | FromDirectory"
 
 
-async def starts_of(journals: Journals) -> AsyncGenerator[Entry]:
-    """The entry that each session begins with, the newest first: its SESSION_START, else its first degraded turn."""
+async def start_of(journals: Journals, session_id: str) -> Entry | None:
+    """The one entry that a session begins with, as `starts_of` has it; None: it has not begun."""
+    for event_type in BEGINNINGS:
+        found = [entry async for entry in journals.of_type(event_type, session_id)]
+        if found:
+            return found[-1]
+    return None
+
+
+async def starts_of(journals: Journals, before: int | None = None) -> AsyncGenerator[Entry]:
+    """The entry that each session begins with, the newest first: its SESSION_START, else its first degraded turn.
+
+    `before`: of those that stand before this sequence.
+    """
     by_host: dict[str, Entry] = {}
-    async for entry in journals.of_type(BEGINNINGS[1]):
+    async for entry in journals.of_type(BEGINNINGS[1], before=before):
         by_host[entry.provenance.session_id] = entry
     waiting = sorted(by_host.values(), key=lambda one: one.sequence)
 
@@ -110,13 +124,28 @@ async def starts_of(journals: Journals) -> AsyncGenerator[Entry]:
                 if await anext(begun_later, None) is None:
                     yield entry
 
-    async with aclosing(journals.of_type(BEGINNINGS[0])) as found:
+    async with aclosing(journals.of_type(BEGINNINGS[0], before=before)) as found:
         async for start in found:
             async for entry in until(start.sequence):
                 yield entry
             yield start
     async for entry in until(-1):
         yield entry
+
+
+async def starts_behind(journals: Journals, after: str, among: Iterable[str] | None) -> AsyncGenerator[Entry]:
+    """Those of sessions that began before `after`, where it is named; `among`: of these alone, each looked up."""
+    last = await start_of(journals, after) if after else None
+    before = None if last is None else last.sequence
+    if among is None:
+        async with aclosing(starts_of(journals, before)) as every:
+            async for entry in every:
+                yield entry
+        return
+    found = [one for name in among if (one := await start_of(journals, name)) is not None]
+    for entry in sorted(found, key=lambda one: -one.sequence):
+        if before is None or entry.sequence < before:
+            yield entry
 
 
 async def end_of(journals: Journals, session_id: str) -> list[Entry]:
@@ -134,21 +163,25 @@ async def standing_in(journals: Journals, session_id: str) -> SessionStanding:
 
 
 async def rows_of(  # noqa: PLR0913 - each is a question about a session
-    journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool] = lambda _: True,
+    journals: Journals, limit: int, *, is_all: bool, is_meant: Callable[[str], bool | None] = lambda _: True,
     is_shown: Callable[[SessionRow], bool] = lambda _: True,
-    known: Callable[[str], Awaitable[SessionStanding]] | None = None,
+    known: Callable[[str], Awaitable[SessionStanding]] | None = None, starts: AsyncGenerator[Entry] | None = None,
 ) -> list[SessionRow]:  # fmt: skip
-    """Sessions, the newest first: those that are open, unless all are wanted.
+    """Sessions, the newest first: those that are open, unless all are wanted; `starts`: of these alone, in this order.
 
-    `is_meant` is asked before a session is looked at, one after the other; `is_shown` of what was seen then.
+    `is_meant` is asked before a session is looked at, one after the other, None: it and none behind it; `is_shown` of
+    what was seen then.
     `known`: where a session stands, for who remembers it.
     """
     rows: list[SessionRow] = []
     folded = {} if known is not None or isinstance(journals, FromLedger) else journals.standings()
-    async with aclosing(starts_of(journals)) as starts:
-        async for start in starts:
+    async with aclosing(starts or starts_of(journals)) as begun_so:
+        async for start in begun_so:
             session_id = start.provenance.session_id
-            if not is_meant(session_id):
+            meant = is_meant(session_id)
+            if meant is None:
+                break
+            if not meant:
                 continue
             standing = folded.get(session_stream(session_id))
             if standing is None:

@@ -25,10 +25,12 @@ class FromDirectory:
     async def named(self, given: str) -> str:
         return session_in(self._path, given, called="SESSION")
 
-    async def of_type(self, event_type: str, session_id: str = "") -> AsyncGenerator[Entry]:
+    async def of_type(
+        self, event_type: str, session_id: str = "", *, before: int | None = None
+    ) -> AsyncGenerator[Entry]:
         """Each entry of this type, or of this session's, the newest first, with its bodies."""
         wanted = EntryFilter(event_type=event_type, session=session_id)
-        for entry in read_entries(self._path, wanted, newest_first=True, with_bodies=True):
+        for entry in read_entries(self._path, wanted, before=before, newest_first=True, with_bodies=True):
             yield entry
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:

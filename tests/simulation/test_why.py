@@ -426,7 +426,7 @@ def test_without_its_configuration_only_what_the_record_itself_says_is_told_of_a
 
 
 def test_an_account_that_reads_by_the_index_says_what_one_of_the_whole_session_does(taught, tmp_path, monkeypatch):
-    """Of each turn, and of the last one unnamed; and it reads no turns that lie farther off."""
+    """Of each turn, and of the last one unnamed; it reads no turns that lie farther off, nor all changes of memory."""
     one, entries, _, session_id = taught
     home = Home(tmp_path)
     simulated.write_out(one.cluster.world.media["ledger"], home.ledger)
@@ -437,7 +437,9 @@ def test_an_account_that_reads_by_the_index_says_what_one_of_the_whole_session_d
     whole = [entry for entry in entries if entry.provenance.session_id == session_id]
     assert len(turn_account_module.entries_about(home, session_id, "1")) < len(whole)
     for wanted in ("1", "2", "3", "4", None):
-        found = turn_why.explained(home, session_id, wanted)
+        with monkeypatch.context() as patch:
+            patch.setattr(turn_why, "OVERLAYS_MAX", 1 if wanted in ("1", "2", "3") else turn_why.OVERLAYS_MAX)
+            found = turn_why.explained(home, session_id, wanted)
         with monkeypatch.context() as patch:
             patch.setattr(turn_why, "entries_about", lambda *_: whole)
             expected = turn_why.explained(home, session_id, wanted)

@@ -18,10 +18,8 @@ from hobus.launch.sessions.why_failed import waits_in
 
 async def approvals(look: PageRequest) -> PageAnswer:
     """The held calls of `hobus session list`: whose, which tool, its arguments, since when, what was done."""
-    journals, walk = await look.source.journals(), Walk(look.query.get("after", ""), limits.GLANCED_AT_MAX)
-    rows = await listed(
-        look, limits.PAGE, is_active=True, is_meant=walk.takes, is_shown=lambda row: bool(row.held_calls)
-    )
+    journals, walk = await look.source.journals(), Walk(is_active=True)
+    rows = await listed(look, limits.PAGE, walk, is_shown=lambda row: bool(row.held_calls))
     waiting = [one for row in rows for one in await _waiting(journals, row)]
     waiting.sort(key=lambda one: one["since"] or "")
     document = {"approvals": waiting, "more": bool(walk.stopped_at)}

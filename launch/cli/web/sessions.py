@@ -15,7 +15,7 @@ from hobus.launch.cli.commands.ledger_search import found_in
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import PageAnswer, PageRequest
 from hobus.launch.cluster.record import demand_record
-from hobus.launch.sessions.journal import rows_of, standing_in
+from hobus.launch.sessions.journal import rows_of, standing_in, starts_behind
 from hobus.launch.sessions.journal_files import FromDirectory
 from hobus.launch.sessions.summary import SessionRow, SessionStanding
 from hobus.ledger_service.reader import newest_in
@@ -38,14 +38,12 @@ _KEPT: dict[tuple[Path, str], tuple[int, SessionStanding]] = {}
 
 
 async def listed(
-    look: PageRequest,
-    limit: int,
-    *,
-    is_active: bool,
-    is_meant: Callable[[str], bool],
-    is_shown: Callable[[SessionRow], bool],
+    look: PageRequest, limit: int, walk: Walk, *, is_shown: Callable[[SessionRow], bool], among: set[str] | None = None
 ) -> list[SessionRow]:
-    """Sessions, the newest first, by the record's files; `is_active`: those alone whose last run is not over."""
+    """Sessions, the newest first, by the record's files, behind `after`, with which the page before ended.
+
+    `among`: of these alone.
+    """
     record = look.source.home.ledger
     demand_record(look.source.home)
 
@@ -62,13 +60,16 @@ async def listed(
                     _KEPT[place] = (sequence, await standing_in(journals, session_id))
                 return _KEPT[place][1]
 
-            def is_looked_at(session_id: str) -> bool:
-                if not is_meant(session_id):
-                    return False
-                last = newest(session_stream(session_id)) if is_active else None
+            def is_looked_at(session_id: str) -> bool | None:
+                if not walk.takes(session_id):
+                    return None
+                last = newest(session_stream(session_id)) if walk.is_active else None
                 return last is None or last.event_type not in _OVER
 
-            found = rows_of(journals, limit, is_all=True, is_meant=is_looked_at, is_shown=is_shown, known=known)
+            found = rows_of(
+                journals, limit, is_all=True, is_meant=is_looked_at, is_shown=is_shown, known=known,
+                starts=starts_behind(journals, look.query.get("after", ""), among),
+            )  # fmt: skip
             return asyncio.run(found)
 
     return await run_in_threadpool(read)
@@ -81,17 +82,13 @@ async def sessions(look: PageRequest) -> PageAnswer:
     words, after = query.get("words", "").strip(), query.get("after", "")
     limit = look.number("limit", limits.SESSIONS, limits.PAGE)
     said_in = await _sessions_with(look, words) if words else None
-    is_active = state in ACTIVE
-    walk = Walk(after, limits.GLANCED_AT_MAX if is_active else limits.LOOKED_AT_MAX)
+    walk = Walk(is_active=state in ACTIVE)
     is_state = STATES.get(state, lambda _row: True)
 
     def is_shown(row: SessionRow) -> bool:
         return is_state(row) and agent in ("", row.agent_id) and row.principal.startswith(principal)
 
-    rows = await listed(
-        look, limit + 1, is_active=is_active, is_shown=is_shown,
-        is_meant=lambda one: (said_in is None or one in said_in) and walk.takes(one),
-    )  # fmt: skip
+    rows = await listed(look, limit + 1, walk, is_shown=is_shown, among=said_in)
     page = rows[:limit]
     next_after = page[-1].session_id if len(rows) > limit else walk.stopped_at
     document = {"sessions": [row.model_dump(mode="json") for row in page], "more": bool(next_after), "next": next_after}
@@ -103,18 +100,15 @@ async def sessions(look: PageRequest) -> PageAnswer:
 
 
 class Walk:
-    """From one session on, and never through more than a page may cost."""
+    """Through sessions, never more than a page may cost; `is_active`: by their last entries alone."""
 
-    def __init__(self, after: str, most: int) -> None:
-        self._waits_for, self._last, self._most = after, "", most
+    def __init__(self, *, is_active: bool) -> None:
+        self.is_active = is_active
+        self._last, self._most = "", limits.GLANCED_AT_MAX if is_active else limits.LOOKED_AT_MAX
         self.count, self.stopped_at = 0, ""
 
     def takes(self, session_id: str) -> bool:
         """Whether this one is looked at."""
-        if self._waits_for:
-            if session_id == self._waits_for:
-                self._waits_for = ""
-            return False
         if self.count >= self._most:
             self.stopped_at = self.stopped_at or self._last
             return False

@@ -6,12 +6,14 @@ import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from hobus.actors.ho2_supervisor.limits import SNAPSHOT_ENTRIES
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
 from hobus.launch.cli.commands import session as command
 from hobus.launch.cluster.home import Home
 from hobus.launch.sessions import journal, journal_files
-from hobus.launch.sessions.journal import starts_of
+from hobus.launch.sessions.journal import starts_behind, starts_of
 from hobus.launch.sessions.journal_files import FromDirectory
 
 
@@ -30,29 +32,45 @@ class _Recorded:
     def __init__(self, *entries: Entry) -> None:
         self._newest_first = sorted(entries, key=lambda one: -one.sequence)
 
-    async def of_type(self, event_type, session_id=""):
+    async def of_type(self, event_type, session_id="", *, before=None):
         for one in self._newest_first:
-            if one.event_type == event_type and session_id in ("", one.provenance.session_id):
+            is_before = before is None or one.sequence < before
+            if is_before and one.event_type == event_type and session_id in ("", one.provenance.session_id):
                 yield one
+
+
+BEGUN = _Recorded(
+    entry(2, "a", "SESSION_START"),
+    entry(5, "b", "SESSION_START"),
+    entry(1, "a", "TurnDegraded"),
+    entry(3, "c", "TurnDegraded"),
+    entry(4, "c", "TurnDegraded"),
+    entry(6, "b", "TurnDegraded"),
+    entry(0, "d", "TurnDegraded"),
+)
+"""Of them b began last, then c, a and d."""
 
 
 async def test_a_session_is_there_once_by_its_start_or_else_by_its_first_degraded_turn():
     """Newest first; a degraded turn before the start, or after it, makes no other session."""
-    recorded = _Recorded(
-        entry(2, "a", "SESSION_START"),
-        entry(5, "b", "SESSION_START"),
-        entry(1, "a", "TurnDegraded"),
-        entry(3, "c", "TurnDegraded"),
-        entry(4, "c", "TurnDegraded"),
-        entry(6, "b", "TurnDegraded"),
-        entry(0, "d", "TurnDegraded"),
-    )
-    assert [(one.sequence, one.event_type) async for one in starts_of(recorded)] == [
+    assert [(one.sequence, one.event_type) async for one in starts_of(BEGUN)] == [
         (5, "SESSION_START"),
         (3, "TurnDegraded"),
         (2, "SESSION_START"),
         (0, "TurnDegraded"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("after", "among", "found"),
+    [
+        ("", None, "bcad"), ("b", None, "cad"), ("c", None, "ad"), ("a", None, "d"), ("d", None, ""), ("x", None, "bcad"),
+        ("", "dcx", "cd"), ("c", "dcb", "d"), ("", "", ""),
+    ],
+)  # fmt: skip
+async def test_a_list_goes_on_behind_a_session_and_is_made_of_some_alone(after, among, found):
+    """Whichever way that one began; of a session that has not begun nothing is known."""
+    assert "".join([one.provenance.session_id async for one in starts_behind(BEGUN, after, among)]) == found
 
 
 def test_a_list_without_a_cluster_reads_the_record_once_for_all_sessions(monkeypatch):
