@@ -1,8 +1,9 @@
 """The console: `python -m bench.console --write` makes the pictures of docs/console.md, `--load` and `--pages` measure.
 
-Pictures need the extra `browser` and a Chromium. `--load`: processor time of the cluster's processes
-for one turn, alone and while twenty browsers follow four pages and fetch each anew whenever they are told to; counted,
-since turns per second of a machine that others use as well say less than what is looked for. `--pages`: how
+Pictures need the extra `browser` and a Chromium. `--load`: processor time of the cluster's processes and of the console's
+for one turn, alone and while twenty browsers follow four pages and fetch each anew whenever they are told to, one of them
+of the session whose turns these are; counted, since turns per second of a machine that others use as well say less than
+what is looked for. `--pages`: how
 long each screen takes, on a record of `--entries` and a session of `--turns` (`bench.console_record`), which is made where
 `--home` has none yet.
 """
@@ -28,6 +29,8 @@ import psutil
 
 from bench.cluster import Cluster, begun, cluster_in, eventually
 from bench.console_record import PATIENT, make
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch.cluster.client import connected
 from hobus.ledger_service.reader import head_of
 
 PICTURES = Path(__file__).parents[1] / "docs" / "images"
@@ -84,8 +87,8 @@ def write(pictures: Path) -> list[Path]:
 
 
 BROWSERS = 20
-WINDOWS, TURNS = 24, 12
-"""Of turns alone and of turns watched, one after the other; and turns in each."""
+WINDOWS, TURNS = 10, 60
+"""Of turns alone and of turns watched, one after the other; and turns in each, every other one of a session of its own."""
 START_S = 900.0
 """The first start on a record that was copied reads every prompt and signal of it."""
 
@@ -102,7 +105,8 @@ async def followed(link: str, pages: Sequence[tuple[str, str]], until: asyncio.E
             async with client.stream("GET", f"/live?of={of}") as told:
                 async for line in told.aiter_lines():
                     if line == "event: changed":
-                        assert (await client.get(page)).status_code == 200
+                        answer = await client.get(page)
+                        assert answer.status_code == 200, (page, answer.text)
                         fetched += 1
 
         tasks = [asyncio.create_task(browse(*pages[number % len(pages)])) for number in range(BROWSERS)]
@@ -127,32 +131,39 @@ def counted_s(processes: Iterable[psutil.Process]) -> float:
     )
 
 
-async def turns(cluster: Cluster) -> float:
+async def turns(cluster: Cluster, session: str) -> float:
     """Milliseconds of processor time of all processes of the cluster, for a turn, one after the other."""
-    before = counted_s(cluster.processes.values())
-    for _ in range(TURNS):
-        await cluster.turn(QUESTIONS[0], timeout_s=60)
-    return 1000 * (counted_s(cluster.processes.values()) - before) / TURNS
+    async with connected(cluster.place, "door") as door:
+        before = counted_s(cluster.processes.values())
+        for number in range(TURNS):
+            turn = ProcessTurn(session_id=session if number % 2 else None, input_id=door.new_id(), text=QUESTIONS[0])
+            result = await door.request("host", turn, expect=TurnResult, timeout_s=60)
+            assert result.outcome == "success", result
+        return 1000 * (counted_s(cluster.processes.values()) - before) / TURNS
 
 
 async def load(cluster: Cluster, served: psutil.Process, link: str, session: str) -> dict[str, float]:
     """In windows alone, watched, watched, alone, …, so that what grows with the record is in both alike."""
     pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
     alone, watched, fetched, console_s = list[float](), list[float](), 0, 0.0
-    await turns(cluster)
+    await turns(cluster, session)
+    took_s = 0.0
     for number in range(2 * WINDOWS):
         if number % 4 in (0, 3):
-            alone.append(await turns(cluster))
+            alone.append(await turns(cluster, session))
             continue
         until, before = asyncio.Event(), counted_s([served])
         browsers = asyncio.create_task(followed(link, pages, until))
         await asyncio.sleep(1)
-        watched.append(await turns(cluster))
+        begun_at = time.perf_counter()
+        watched.append(await turns(cluster, session))
         until.set()
         fetched += await browsers
+        took_s += time.perf_counter() - begun_at
         console_s += counted_s([served]) - before
     return compared(alone, watched) | {
-        "console_ms_per_turn": 1000 * console_s / WINDOWS / TURNS, "pages_fetched": fetched,
+        "console_ms_per_turn": 1000 * console_s / WINDOWS / TURNS, "console_ms_per_second": 1000 * console_s / took_s,
+        "pages_fetched": fetched, "pages_per_second": fetched / took_s,
     }  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -87,6 +87,16 @@ def entries_with(path: Path, submission_ids: Collection[str]) -> list[Entry]:
         rest = _scanned(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=True)
         found |= {one.sequence: one for one in rest if one.submission_id in submission_ids}
     return [found[number] for number in sorted(found)]
+
+
+def sessions_with(path: Path, prefix: str) -> set[str]:
+    """The ids that begin so of sessions that have an entry. Raises Damage."""
+    found, behind = set[str](), None
+    with reading(path) as opened, suppress(DatabaseError):  # the segments say it as well
+        if opened is not None:
+            found, behind = set(opened[0].sessions(prefix)), opened[1]
+    rest = _scanned(path, ALL, -1, INTEGER_MAX, behind=behind, with_bodies=False)
+    return found | {one.provenance.session_id for one in rest if one.provenance.session_id.startswith(prefix)}
 
 
 @contextmanager

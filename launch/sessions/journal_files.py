@@ -8,12 +8,11 @@ from pathlib import Path
 
 from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import EVERY_SESSION, Entry, session_stream
-from hobus.launch.sessions.named import BEGINNINGS
 from hobus.launch.sessions.provenance import Configuration, configuration_in
 from hobus.launch.sessions.summary import SessionStanding
-from hobus.launch.sessions.which import full_session_id, no_such, the_one
+from hobus.launch.sessions.which import check_prefix, full_session_id, no_such, the_one
 from hobus.ledger_service.index import read_positions
-from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries
+from hobus.ledger_service.reader import EntryFilter, entries_with, read_entries, sessions_with
 
 
 class FromDirectory:
@@ -71,5 +70,4 @@ def session_in(record: Path, given: str, *, called: str) -> str:
     full = full_session_id(given)
     if full is not None:
         return full
-    begun = [one for kind in BEGINNINGS for one in read_entries(record, EntryFilter(event_type=kind))]
-    return the_one(given, [one.provenance.session_id for one in begun], called=called)
+    return the_one(given, sessions_with(record, check_prefix(given, called=called)), called=called)

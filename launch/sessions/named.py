@@ -28,10 +28,10 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "-
 
 
 async def sessions_begun(bus: Bus, *, timeout_s: float) -> list[str]:
-    """The ids of all sessions; of one that both a supervisor and the host have begun, twice."""
+    """The ids of the last sessions; of one that both a supervisor and the host have begun, twice."""
     known: list[str] = []
     for event_type in BEGINNINGS:
-        question = Query(where={"event_type": event_type}, limit=STARTS_MAX)
+        question = Query(where={"event_type": event_type}, limit=STARTS_MAX, newest_first=True)
         found, _ = await every_page(bus, question, timeout_s=timeout_s)
         known += [entry.provenance.session_id for entry in found]
     return known

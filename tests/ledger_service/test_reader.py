@@ -6,7 +6,7 @@ from bench.ledger_drills.rig import SESSION, append, ledger_config, running, sta
 from hobus.bus.disk import RealDisk
 from hobus.bus.errors import LedgerError
 from hobus.bus.messages.ledger import Provenance
-from hobus.ledger_service.reader import EntryFilter, entries_with, head_of, read_entries
+from hobus.ledger_service.reader import EntryFilter, entries_with, head_of, read_entries, sessions_with
 from hobus.ledger_service.segment import segment_name
 
 OF_SESSION = Provenance(session_id=SESSION.removeprefix("session/"))
@@ -49,6 +49,16 @@ async def test_filters_choose_entries(directory):
     assert _numbers(directory, EntryFilter(session=f"SES-{SESSION.removeprefix('session/')[:8]}")) == [1]
     assert _numbers(directory, EntryFilter(session="ab")) == [22]
     assert _numbers(directory, EntryFilter(stream="ho1m", event_type="TookOver")) == []
+
+
+async def test_sessions_are_found_by_how_they_begin(directory):
+    """By the index, behind it, and without it."""
+    whole = SESSION.removeprefix("session/")
+    for _ in range(2):
+        assert sessions_with(directory, whole[:8]) == {whole} and sessions_with(directory, "abc") == {"abc"}
+        assert sessions_with(directory, "") >= {whole, "abc"} and sessions_with(directory, "abcd") == set()
+        for path in directory.glob("index.sqlite*"):
+            path.unlink()
 
 
 async def test_reading_from_a_number_on(directory):

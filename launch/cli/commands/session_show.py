@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from itertools import chain
 from typing import Any, NamedTuple
 
 import click
@@ -82,20 +81,19 @@ def show(*, home: Home, given: str, limit: int, turn: str | None) -> Output:
         document = account.document() | {"made_of": [one._asdict() for one in used]}
         return Output(document, lambda: (account.show(), _show_used(used)))
     found = asyncio.run(_of_home(home, given, limit))
-    commands, turns, texts = found.last(limit)
     if found.unanswered:
         note(f"no supervisor answers ({found.unanswered}): this is what the record says")
 
     def show() -> None:
         _show_facts(found.session_id, found.view, found.standing)
-        _show_commands(commands)
-        _show_turns(turns)
-        if _has_more(turns):
+        _show_commands(found.commands)
+        _show_turns(found.turns)
+        if found.has_more:
             note(f"there are earlier turns: --limit {limit * 2}")
-        _show_tool_texts(texts)
+        _show_tool_texts(found.texts)
         _show_used(found.used)
 
-    return Output(document_of(found, limit), show)
+    return Output(document_of(found), show)
 
 
 class LookedAt(NamedTuple):
@@ -108,12 +106,18 @@ class LookedAt(NamedTuple):
     """The end of its journal, oldest first."""
     standing: SessionStanding
     """Their fold."""
+    commands: list[CommandSeen]
+    """The last ones."""
+    turns: list[TurnSeen]
+    """The last ones."""
+    texts: list[ToolText]
+    """Words of tools, the last ones."""
     ends: list[Entry]
     """Of its orders, the last ones."""
     prompts: list[Entry]
     """The last ones."""
     used: tuple[Used, ...]
-    unanswered: str
+    unanswered: str = ""
     """Why its owner says nothing; empty: it does, or there is none to be asked."""
 
     @property
@@ -121,63 +125,64 @@ class LookedAt(NamedTuple):
         named = next((one for one in self.entries if agent_in(one)), self.entries[0])
         return SessionRow.of(named, self.standing)
 
-    def last(self, limit: int) -> tuple[list[CommandSeen], list[TurnSeen], list[ToolText]]:
-        """The last commands, turns, and words of tools."""
-        return commands_in(self.entries)[-limit:], turns_in(self.entries)[-limit:], texts_in(self.ends)[-limit:]
+    @property
+    def has_more(self) -> bool:
+        """Whether there are earlier turns."""
+        return bool(self.turns) and (self.turns[0].run or 1) > 1
 
 
-def document_of(found: LookedAt, limit: int) -> dict[str, Any]:
+def document_of(found: LookedAt) -> dict[str, Any]:
     standing = found.standing
-    commands, turns, texts = found.last(limit)
     return found.row.model_dump(mode="json") | {
         "view": None if found.view is None else found.view.model_dump(mode="json"),
         "active_intents": standing.state.intents.active_ids,
         "intent_conflicts": standing.state.intents.conflict_count,
-        "commands": [asdict(one) for one in commands],
-        "turns": [asdict(one) for one in turns],
-        "tool_texts": [asdict(one) for one in texts],
+        "commands": [asdict(one) for one in found.commands],
+        "turns": [asdict(one) for one in found.turns],
+        "tool_texts": [asdict(one) for one in found.texts],
         "made_of": [one._asdict() for one in found.used],
-        "more": _has_more(turns),
+        "more": found.has_more,
     }
-
-
-def _has_more(turns: list[TurnSeen]) -> bool:
-    return bool(turns) and (turns[0].run or 1) > 1
 
 
 async def _of_home(home: Home, given: str, limit: int) -> LookedAt:
     async with journals_of(home) as journals:
-        return await looked_at(journals, given, limit)
+        return await with_view(await looked_at(journals, given, limit), journals)
+
+
+async def with_view(found: LookedAt, journals: Journals) -> LookedAt:
+    """The same with what the session's owner says; where nobody runs who could be asked, the record alone speaks."""
+    if not isinstance(journals, FromLedger):
+        return found
+    try:
+        return found._replace(view=await read_view(journals, found.session_id))
+    except RuntimeFault as fault:
+        return found._replace(unanswered=fault.code)
 
 
 async def looked_at(journals: Journals, given: str, limit: int) -> LookedAt:
-    """The session's owner is asked too; where there is none, the record alone speaks. Raises CommandError."""
+    """What the record says of a session. Raises CommandError."""
     session_id = await journals.named(given)
     entries = await end_of(journals, session_id)
     if not entries:
         raise no_such(session_id, called="SESSION")
-    wanted, has_earlier = LAST, True
-    while has_earlier and len(turns_in(entries)) < limit and wanted < limit * LAST:
+    wanted, has_earlier, turns = LAST, True, turns_in(entries)
+    while has_earlier and len(turns) < limit and wanted < limit * LAST:
         wanted *= 4
         found, has_earlier = await journals.newest(session_id, wanted)
-        entries = found if len(found) > len(entries) else entries
-    view, unanswered = None, ""
-    if isinstance(journals, FromLedger):
-        try:
-            view = await read_view(journals, session_id)
-        except RuntimeFault as fault:
-            unanswered = fault.code
+        if len(found) > len(entries):
+            entries, turns = found, turns_in(found)
     ends, prompts, contexts = [await journals.beside(stream, session_id, LAST) for stream in _BESIDE]
-    used = await _used_last(journals, entries, [*prompts, *contexts])
-    return LookedAt(session_id, view, entries, standing_of(entries), ends, prompts, used, unanswered)
+    used = await _used_last(journals, turns, [*entries, *prompts, *contexts])
+    last = commands_in(entries)[-limit:], turns[-limit:], texts_in(ends)[-limit:]
+    return LookedAt(session_id, None, entries, standing_of(entries), *last, ends, prompts, used)
 
 
-async def _used_last(journals: Journals, journal: list[Entry], beside: list[Entry]) -> tuple[Used, ...]:
+async def _used_last(journals: Journals, turns: list[TurnSeen], found: list[Entry]) -> tuple[Used, ...]:
     """What the session's last turn was made under; nothing of one that has no turn yet."""
-    turns = turns_in(journal)
     if not turns:
         return ()
-    entries = sorted(chain(journal, beside), key=lambda one: one.sequence)
+    entries = sorted(found, key=lambda one: one.sequence)
     turn = entries_of_turn(entries, beginning_of(entries, turns[-1]))
     return used_in(turn, await journals.configurations(digests_named(turn)))
 

@@ -154,7 +154,6 @@ class Console:
         self._at, self._hosts = proxy.path, names_of("127.0.0.1", [host_of(proxy.netloc)] if self.url else [])
         self._origins = frozenset({f"{proxy.scheme}://{proxy.netloc.lower()}"} if self.url else ())
         self._templates.filters.update(words.FILTERS)
-        self._templates.globals["at"] = self._at
         routes = [Route("/sign-in", self._sign_in), Route("/static/{name}", self._static), Route("/live", self._live)]
         routes += [
             Route("/sign-out", self._sign_out, methods=["POST"]), Route("/theme", self._theme, methods=["POST"]),
@@ -291,7 +290,7 @@ class Console:
             person=person, notices=notices, path=path, home=self.source.home.root, at_rest=self.source.at_rest,
             pages=[page for page in self.pages if page.name], version=software_version(),
             theme=request.cookies.get("theme", "") if request.cookies.get("theme") in ("light", "dark") else "",
-            here=path + query,
+            here=path + query, at=self._at,
             twin=f"{quote(path.rstrip('/') or '/index', safe='/')}.json{query}",
             may_act=person is not None and person.operates and not self.source.at_rest,
             now=self.source.clock.now(), **shown,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from hobus.bus.messages.ids import position_of
@@ -18,9 +19,9 @@ from hobus.launch.sessions.why_failed import waits_in
 
 async def approvals(look: PageRequest) -> PageAnswer:
     """The held calls of `hobus session list`: whose, which tool, its arguments, since when, what was done."""
-    journals, walk = await look.source.journals(), Walk(is_active=True)
+    walk = Walk(is_active=True)
     rows = await listed(look, limits.PAGE, walk, is_shown=lambda row: bool(row.held_calls))
-    waiting = [one for row in rows for one in await _waiting(journals, row)]
+    waiting = [one for row in rows for one in await look.source.of_files(partial(_waiting, row=row))]
     waiting.sort(key=lambda one: one["since"] or "")
     document = {"approvals": waiting, "more": bool(walk.stopped_at)}
     shown = {"waiting": waiting, "next": walk.stopped_at}

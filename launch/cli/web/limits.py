@@ -62,8 +62,8 @@ DIGITS_MAX = 18
 """Of a number in an address."""
 MOMENTS = 12
 """Of a run, shown beside its call that waits."""
-PAGES_LOOKED_AT = 40
-"""Of the record, by one page of a filtered list."""
+ENTRIES_LOOKED_AT = 2560
+"""By one page of a filtered list."""
 CALLS = 300
 """Calls of models in one picture, the newest ones."""
 SIGNALS = 40
@@ -74,7 +74,5 @@ RING_S = 600.0
 """What a sequence diagram looks back by, unless it is said."""
 ROWS_AT_ONCE = 200
 """Frames of one batch that a browser is sent; the rest is counted as lost."""
-QUERY_MAX = 64
-"""Entries of one answer of the ledger."""
 SUMMED = 4000
 """Entries of calls, two of most, whose sums a page shows, the newest ones; `hobus cost` adds up all."""

@@ -20,7 +20,6 @@ from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
 from hobus.launch.console.errors import UsageFault
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter
 from hobus.ledger_service.index import read_positions
-from hobus.ledger_service.reader import EntryFilter
 from hobus.ledger_service.verify import VerifyReport, verify_directory
 
 
@@ -53,7 +52,7 @@ async def record(look: PageRequest) -> PageAnswer:
     wanted = filter_given(ledger_filter, (said,) if said else (), names=FIELDS, example=EXAMPLE)
     now = look.source.clock.now()
     found, go_on = await look.source.newest(
-        EntryFilter(), before=look.sequence("before"), accepts=lambda entry: wanted.accepts(LedgerRow(entry, now)),
+        before=look.sequence("before"), accepts=lambda entry: wanted.accepts(LedgerRow(entry, now)),
         limit=limits.PAGE, with_bodies=False,
     )  # fmt: skip
     document = {"entries": [entry_document(one) for one in found], "more": go_on is not None, "next": go_on}
@@ -66,9 +65,7 @@ async def entry(look: PageRequest) -> PageAnswer:
     """`hobus ledger show N --bodies`: where it stands, what it rests on, its bodies by the names of their fields."""
     given = look.path["sequence"]
     number = int(given) if given.isascii() and given.isdigit() and len(given) <= limits.DIGITS_MAX else -1
-    newest, _ = await look.source.newest(
-        EntryFilter(), before=number + 1, accepts=lambda _: True, limit=1, with_bodies=True
-    )
+    newest, _ = await look.source.newest(before=number + 1, accepts=lambda _: True, limit=1, with_bodies=True)
     if not newest or newest[0].sequence != number:
         raise UsageFault(f"#{given[:20]}: the record has no such entry")
     found = newest[0]

@@ -8,7 +8,7 @@ from hobus.bus.messages import session as messages
 from hobus.bus.messages.ids import shown_session
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import Command, ProcessTurn, StartSession
-from hobus.launch.cli.commands.session_show import LookedAt, document_of, looked_at
+from hobus.launch.cli.commands.session_show import LookedAt, document_of, looked_at, with_view
 from hobus.launch.cli.commands.steering import end_session
 from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Asked, PageAnswer, PageRequest
@@ -39,31 +39,28 @@ class Card(NamedTuple):
 async def session(look: PageRequest) -> PageAnswer:
     """`hobus session show`: the conversation, who owns it, its run and what that waits for, the last commands."""
     limit = look.number("limit", limits.TURNS, limits.TURNS_MAX)
-    journals = await look.source.journals()
-    found = await looked_at(journals, look.path["session_id"], limit)
-    standing = found.standing
-    commands, turns, texts = found.last(limit)
-    row = found.row
+    found = await look.source.of_files(lambda files: looked_at(files, look.path["session_id"], limit))
+    found = await with_view(found, await look.source.journals())
+    standing, row = found.standing, found.row
     talk = TALKS.of_session(found.session_id)
     shown: dict[str, Any] = {
-        "row": row, "found": found, "standing": standing, "commands": commands[::-1], "texts": texts,
-        "cards": _cards(found, turns)[::-1], "limit": limit,
-        "has_more": bool(turns) and (turns[0].run or 1) > 1,
+        "row": row, "found": found, "standing": standing, "commands": found.commands[::-1], "texts": found.texts,
+        "cards": _cards(found)[::-1], "limit": limit, "has_more": found.has_more,
         "run": None if standing.state.run is None else standing.runs,
         "talk": None if talk is None or talk.is_over else talk,
     }  # fmt: skip
     name = shown_session(found.session_id)
-    document, command = document_of(found, limit), f"session show {name}"
+    document, command = document_of(found), f"session show {name}"
     return PageAnswer("session.html", name, document, command, shown, found.session_id, has_texts=True)
 
 
-def _cards(found: LookedAt, turns: list[TurnSeen]) -> list[Card]:
+def _cards(found: LookedAt) -> list[Card]:
     """What each took is counted where all of its entries are among the last ones of their streams."""
     reached = max((one[0].sequence for one in (found.prompts, found.ends) if len(one) >= LAST), default=-1)
     of_run: dict[int, list[Entry]] = {}
     for one in (*found.entries, *found.prompts, *found.ends):
         of_run.setdefault(one.provenance.run_seq, []).append(one)
-    return [_card(turn, of_run.get(turn.run or 0, []), reached) for turn in turns]
+    return [_card(turn, of_run.get(turn.run or 0, []), reached) for turn in found.turns]
 
 
 def _card(turn: TurnSeen, entries: list[Entry], reached: int) -> Card:

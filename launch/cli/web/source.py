@@ -6,7 +6,7 @@ Nothing is kept of what was read beyond a second, in which other browsers that a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +17,7 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Peers
-from hobus.bus.messages.ledger import Entries, Entry, LedgerStats, Query, ReadLedgerStats
+from hobus.bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
 from hobus.bus.paging import read_peers
 from hobus.bus.port import Bus
 from hobus.bus.record.payloads.governance import BodiesRead
@@ -31,7 +31,7 @@ from hobus.launch.cluster.run_file import RunFile, running
 from hobus.launch.console.errors import CommandError, UnreachableFault
 from hobus.launch.sessions.journal import FromLedger, Journals
 from hobus.launch.sessions.journal_files import FromDirectory
-from hobus.ledger_service.reader import EntryFilter, head_of, read_entries
+from hobus.ledger_service.reader import head_of, read_entries
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Message)
@@ -53,7 +53,7 @@ class HomeSource:
     def run(self) -> RunFile:
         """The cluster that runs. Raises CommandError where there is none, or its home is looked at at rest."""
         if self.at_rest:
-            raise CommandError("this is a home at rest: nothing is asked of a cluster", code="at_rest")
+            raise UnreachableFault("this is a home at rest: nothing is asked of a cluster", code="at_rest")
         return running(self.home)
 
     def place(self) -> Place:
@@ -92,6 +92,11 @@ class HomeSource:
             why = "texts of people and models are shown only when that is recorded, and the record cannot be written"
             raise UnreachableFault(f"{why}: {fault.code}") from None
 
+    async def of_files(self, ask: Callable[[FromDirectory], Coroutine[Any, Any, T]]) -> T:
+        """What the record's files say, beside a ledger that writes them: it is not burdened. Raises CommandError."""
+        demand_record(self.home)
+        return await run_in_threadpool(lambda: asyncio.run(ask(FromDirectory(self.home.ledger))))
+
     async def journals(self) -> Journals:
         """Of the running ledger, else of the files. Raises CommandError where there is no record."""
         try:
@@ -118,50 +123,24 @@ class HomeSource:
             return await run_in_threadpool(head_of, self.home.ledger)
 
     async def newest(
-        self,
-        wanted: EntryFilter,
-        *,
-        before: int | None,
-        accepts: Callable[[Entry], bool],
-        limit: int,
-        with_bodies: bool,
+        self, *, before: int | None, accepts: Callable[[Entry], bool], limit: int, with_bodies: bool
     ) -> tuple[list[Entry], int | None]:
         """At most `limit` entries below `before`, the newest first, and where to go on; None: there are none.
 
-        Looks at no more than a page may cost, so there may be fewer. `wanted` names a session whole, or none.
+        Looks at no more than a page may cost, so there may be fewer.
         """
-        try:
-            await self.connection()
-        except (RuntimeFault, CommandError):
-            demand_record(self.home)
-            return await run_in_threadpool(self._newest_of_files, wanted, before, accepts, limit, with_bodies)
-        named = {"stream": wanted.stream, "event_type": wanted.event_type, "session_id": wanted.session}
-        where = {name: value for name, value in named.items() if value}
-        found: list[Entry] = []
-        for _ in range(limits.PAGES_LOOKED_AT):
-            question = Query(
-                where=where, before=before, limit=limits.QUERY_MAX, newest_first=True, with_bodies=with_bodies
-            )
-            page = await self.asked("ledger", question, Entries)
-            for entry in page.entries:
-                before = entry.sequence
-                found += [entry] if accepts(entry) else []
-                if len(found) >= limit:
-                    return found, before
-            if not page.more:
-                return found, None
-        return found, before
+        demand_record(self.home)
 
-    def _newest_of_files(
-        self, wanted: EntryFilter, before: int | None, accepts: Callable[[Entry], bool], limit: int, with_bodies: bool
-    ) -> tuple[list[Entry], int | None]:
-        found = list[Entry]()
-        entries = read_entries(self.home.ledger, wanted, before=before, newest_first=True, with_bodies=with_bodies)
-        for looked_at, entry in enumerate(entries, 1):
-            found += [entry] if accepts(entry) else []
-            if len(found) >= limit or looked_at >= limits.PAGES_LOOKED_AT * limits.QUERY_MAX:
-                return found, entry.sequence
-        return found, None
+        def read() -> tuple[list[Entry], int | None]:
+            found = list[Entry]()
+            entries = read_entries(self.home.ledger, before=before, newest_first=True, with_bodies=with_bodies)
+            for looked_at, entry in enumerate(entries, 1):
+                found += [entry] if accepts(entry) else []
+                if len(found) >= limit or looked_at >= limits.ENTRIES_LOOKED_AT:
+                    return found, entry.sequence
+            return found, None
+
+        return await run_in_threadpool(read)
 
     async def shared(self, key: str, make: Callable[[], Awaitable[T]]) -> T:
         """What `make` brings, made once for all who ask for this key within a second."""

@@ -114,5 +114,5 @@ async def difference(look: PageRequest) -> PageAnswer:
 
 async def _found(look: PageRequest, session: str, number: str | None) -> ExplainedTurn:
     """Raises CommandError where there is no such turn."""
-    session_id = await begun(await look.source.journals(), session, called="TURN")
+    session_id = await look.source.of_files(lambda files: begun(files, session, called="TURN"))
     return await run_in_threadpool(explained, look.source.home, session_id, number)
