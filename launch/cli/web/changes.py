@@ -115,7 +115,7 @@ class Changes:
 
 
 async def _beats() -> AsyncGenerator[str]:
-    """For pages of what stands in no record."""
+    """For pages of what stands in no record; all browsers are told together, so that one read serves them."""
     while True:
-        await asyncio.sleep(limits.BEAT_S)
+        await asyncio.sleep(limits.BEAT_S - asyncio.get_running_loop().time() % limits.BEAT_S)
         yield frame("{}", event="changed")

@@ -54,6 +54,8 @@ DIAGRAM_MAX = 200
 """Frames of one sequence diagram."""
 FORM_MAX_BYTES = 1024 * 1024
 """Of one form; a message has its own limit (host.prompt_max_bytes)."""
+NICE = 10
+"""Where processor time is scarce, turns come before pages."""
 FORM_FIELDS_MAX = 32
 """Of one form."""
 PING_S = 15.0

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from hobus.config.on_demand import snapshot_on_demand
 from hobus.config.snapshot import load_snapshot
+from hobus.launch.cli.web import limits
 from hobus.launch.cli.web.app import Console
 from hobus.launch.cli.web.people import People
 from hobus.launch.cli.web.screens import ACTIONS, PAGES, STREAMS
@@ -89,6 +90,7 @@ async def _serve(  # noqa: PLR0913 - what differs between who began it
 ) -> int:  # fmt: skip
     """`alive`: a pipe that ends with the launcher whose console this is; None: somebody began it. `url`: a proxy's."""
     is_about(source.home.root)
+    os.nice(limits.NICE)
     port: int = bound.getsockname()[1]
     known = People(source.clock, lambda word: console_file.redeemed(source.home, word, source.clock))
     app = Console(source, known, f"hobus-console-{port}", PAGES, ACTIONS, STREAMS, url)
