@@ -74,7 +74,7 @@ class Actor:
         """Called once, connected; work that readiness waits for belongs into `ready`."""
 
     def starting(self) -> str:
-        """What it is at while `start` has not returned, for whoever waits; asked at each heartbeat. '': nothing."""
+        """What it is at until it is ready first, for whoever waits; asked at each heartbeat. '': nothing."""
         return ""
 
     async def ready(self) -> str:

@@ -341,7 +341,7 @@ class Peer:
         """Silent lane clients are forgotten; an actor that is still starting says how far it is."""
         for server in self._servers:
             server.sweep(now)
-        if self._actor is not None and not self._is_open:
+        if self._actor is not None and self._readiness.state == "starting":
             self._readiness.starts(self._actor.starting())
 
     def heard(self, connection: Connection, head: Header, body: bytes) -> None:

@@ -6,7 +6,7 @@ Rules are plain functions beside this file; `agent_memory.py` answers, `store.py
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from hobus.actors.ho3_memory import acceptance, answers, limits, records
@@ -46,6 +46,7 @@ class Memory(Actor):
         self._agents = snapshot.agents_as_recorded()
         self._disk = disk
         self._open = asyncio.Event()
+        self._at_what: Callable[[], str] = str
         self.failed: asyncio.Future[DatabaseFailed]
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -57,6 +58,11 @@ class Memory(Actor):
         self.failed = asyncio.get_running_loop().create_future()
         databases = Databases(self._disk, self.failed.set_result)
         self._store = Store(bus, self._ledger, CheckpointFile(self._disk), databases, self._config)
+        self._at_what = lambda: self._store.at_what
+
+    def starting(self) -> str:
+        """How much of the record was read, where a start has to read much of it."""
+        return self._at_what()
 
     async def ready(self) -> str:
         """Ready once the derived state stands as the record has it."""

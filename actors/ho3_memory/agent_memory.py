@@ -48,10 +48,21 @@ class AgentMemory:
     def apply(self, fact: Fact) -> bool:
         return self.apply_all([fact])[0]
 
-    def apply_all(self, facts: Iterable[Fact]) -> list[bool]:
-        """Of each whether it was new here; all of them count, or none."""
+    def apply_all(self, facts: Iterable[Fact], *, settles: bool = True) -> list[bool]:
+        """Of each whether it was new here; all of them count, or none.
+
+        Without `settles` nothing may be asked of this memory before `settle`.
+        """
         with self._database.transaction():
-            return [self._apply(fact) for fact in facts]
+            found = [self._apply(fact) for fact in facts]
+            if settles:
+                self._signals.settle()
+            return found
+
+    def settle(self) -> None:
+        """Levels stand as all events say that were applied."""
+        with self._database.transaction():
+            self._signals.settle()
 
     def _apply(self, fact: Fact) -> bool:
         if fact.kind == "signal":

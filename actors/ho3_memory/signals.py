@@ -104,11 +104,19 @@ _NO_EVENT = EventTally(0, 0, None)
 
 
 class SignalTable:
-    """Grows by `insert`."""
+    """Grows by `insert`; behind some of them `settle` makes it whole again before anything is asked."""
 
     def __init__(self, config: Ho3Config, database: Database) -> None:
         self._config = config
         self._database = database
+        self._unsettled: dict[int, str | None] = {}
+        """Signals with an event that came behind later ones, and whose they are: their levels are traced anew."""
+
+    def settle(self) -> None:
+        """Levels stand as all events say, in whatever order they came."""
+        for number, whose in self._unsettled.items():
+            self._database.run(_LEVEL, *self._trace_anew(whose, number), number)
+        self._unsettled.clear()
 
     def insert(self, whose: str | None, fact: Fact, event_id: str) -> bool:
         """Whether an event of a principal's signal, or of everybody's, was new here; it may be older than others."""
@@ -125,15 +133,13 @@ class SignalTable:
             return False
         session_count = known.session_count + (before is None)
         shortens = self._shortens_an_absence(whose, fact)
-        if fact.at_us > known.newest_us:
-            self._database.run("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)", *session, *added)
-        else:
-            level = self._trace_anew(whose, known.number)
+        self._database.run("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)", *session, *added)
+        if fact.at_us <= known.newest_us:
+            self._unsettled[known.number] = whose
         self._database.run(_COUNT, session_count, fact.at_us, fact.seq, *level, known.number)
         if shortens:
             around = name_of(whose), fact.at_us, known.number, fact.at_us
-            for (number,) in self._database.rows(_AROUND, *around):
-                self._database.run(_LEVEL, *self._trace_anew(whose, number), number)
+            self._unsettled |= dict.fromkeys((number for (number,) in self._database.rows(_AROUND, *around)), whose)
         return True
 
     def _shortens_an_absence(self, whose: str | None, fact: Fact) -> bool:

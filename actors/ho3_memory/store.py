@@ -63,6 +63,9 @@ class Store:
         self._since_checkpoint: list[Fact] = []
         self._due_count = limits.CHECKPOINT_ENTRIES
         self._is_writing = False  # many log at once: one of them writes the checkpoint that is due
+        self._is_opening = False
+        self.at_what = ""
+        """How far a start is; empty: it has nothing to say."""
         self.applied_seq = -1
         """Every entry of the two streams up to this sequence of the ledger is here."""
         self.checkpoint_seq = -1
@@ -89,9 +92,13 @@ class Store:
 
         A checkpoint counts only if the ledger has its very entry, at its sequence, with its chain hash.
         """
+        self._is_opening = True
         if self.applied_seq < 0:
             await self._load()
         await self._catch_up(writes=True)
+        for memory in self._agents.values():
+            memory.settle()
+        self._is_opening, self.at_what = False, ""
 
     async def _load(self) -> None:
         position: RecordPosition | None = None
@@ -154,6 +161,8 @@ class Store:
         self._take(missing)
         read_to = [self._read_to[stream], *(entry.sequence for entry in found.entries)]
         self._read_to[stream] = max(read_to if found.more else [*read_to, found.head])
+        if self._is_opening:
+            self.at_what = f"reads what was learned: entry {self._complete_seq:,} of {found.head:,}"
         return found.more
 
     def _take(self, entries: Iterable[Entry]) -> None:
@@ -167,7 +176,7 @@ class Store:
             memory = self._agents.get(agent_id)
             if memory is None:
                 memory = self._agents[agent_id] = AgentMemory(agent_id, self._config, self._databases.open())
-            is_new += memory.apply_all(together)
+            is_new += memory.apply_all(together, settles=not self._is_opening)
         return is_new
 
     # --- logging ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,9 @@ class Log:
         self.signals = SignalTable(rules, Databases().open())
 
     def insert(self, one):
-        return self.signals.insert(LOCAL, one, one.submission_id)
+        is_new = self.signals.insert(LOCAL, one, one.submission_id)
+        self.signals.settle()
+        return is_new
 
     def tally(self, as_of):
         return self.signals.tally((LOCAL, SIGNAL), as_of)
@@ -98,6 +100,24 @@ def answers(log, as_of):
     """Everything that can be asked of a log."""
     accumulator = log.accumulate(as_of)
     return log.tally(as_of), log.level(as_of), None if accumulator is None else canonical_bytes(accumulator)
+
+
+@law(20, 200, events=EVENTS)
+def test_many_that_come_at_once_are_traced_once_behind_them(events):
+    """In whatever order: every level is as if each had been settled alone, and each signal is worked out once."""
+    one_by_one, together = log_of(*events), Log()
+    traced = []
+    trace_anew = together.signals._trace_anew
+    together.signals._trace_anew = lambda *of: traced.append(of) or trace_anew(*of)
+    for one in events:
+        together.signals.insert(LOCAL, one, one.submission_id)
+    assert traced == []
+    together.signals.settle()
+    assert len(traced) <= 1
+    for hours in {one.at_us for one in events}:
+        as_of = moment(0)._replace(at_us=hours)
+        assert together.level(as_of) == one_by_one.level(as_of)
+        assert together.tally(as_of) == one_by_one.tally(as_of)
 
 
 @law(20, 200, events=EVENTS, draw=st.randoms(use_true_random=False), as_of=MOMENTS)

@@ -18,6 +18,20 @@ TIMES = {"trace": "", "at_us": 7}
 
 
 @pytest.fixture
+def said(monkeypatch):
+    """How far memory processes say that they are, page by page."""
+    told, read = [], Store._read_page
+
+    async def reading(store, *page):
+        is_more = await read(store, *page)
+        told.append(store.at_what)
+        return is_more
+
+    monkeypatch.setattr(Store, "_read_page", reading)
+    return told
+
+
+@pytest.fixture
 def taken(monkeypatch):
     """Sequences of the entries that memory processes read from the ledger."""
     sequences = []
@@ -121,8 +135,8 @@ def test_a_checkpoint_goes_on_after_a_restart(monkeypatch, taken):
         assert state(made) == before
 
 
-def test_without_a_checkpoint_everything_is_read_in_pages(monkeypatch, taken):
-    """The same state; meanwhile a checkpoint of it is written whenever one is due, so that little waits for one."""
+def test_without_a_checkpoint_everything_is_read_in_pages(monkeypatch, taken, said):
+    """The same state; how far it is it says; a checkpoint is written whenever one is due, so that little waits for one."""
     monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
     monkeypatch.setattr(limits, "REBUILD_PAGE", 2)
     with cluster() as made:
@@ -130,8 +144,10 @@ def test_without_a_checkpoint_everything_is_read_in_pages(monkeypatch, taken):
         before = state(made)
         del made.world.media["ho3"].files[FILE]
         taken.clear()
+        said.clear()
         made.restart_memory()
         assert sorted(taken) == list(range(8)) and state(made) == before
+        assert said[-1].startswith("reads what was learned: entry ") and len(set(said)) > 3
         assert made.stats().checkpoint_seq > 7 - 4
 
 
