@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from hobus.bus.messages.session import TurnResult
 from hobus.bus.tool import MARK, Declared, Invocation
 from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from hobus.launch.cluster import own_config
 from hobus.launch.cluster.vendors import ADDRESSES, vendor_instance
 from hobus.launch.sessions.client_errors import RequestError
 from hobus.launch.sessions.session_client import schema_of
@@ -100,8 +101,8 @@ class Agent(Generic[T]):
             provider, _, model = self.model.partition(":" if self._vendor else "/")
             agent["model"] = {"provider_id": provider, "model_id": model}
         if self._vendor:
-            shipped = json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text())["gateway"]["providers"]["offline"]
-            instance = vendor_instance(self._vendor, shipped["concurrency_max"])
+            places_max = own_config.shipped()["gateway"]["providers"]["offline"]["concurrency_max"]
+            instance = vendor_instance(self._vendor, places_max)
             settings["gateway"] = {"providers": {self._vendor: instance}}
         settings["tools"] = {
             "entry_points": list(dict.fromkeys(map(entry_of_function, self.functions))),
@@ -190,23 +191,28 @@ def _place_of_caller() -> str:
 _BETWEEN = (__file__, dataclasses.__file__, "<string>")
 
 
+_KINDS: Mapping[str, tuple[Any, str]] = {
+    "name": (str, "a text"),
+    "instructions": (str | Path, "a text, or a Path of the file that holds it"),
+    "tools": ((list, tuple), "a list"),
+    "approval": ((list, tuple, Mapping), "a list, or tool -> a function with @tool, or True"),
+    "model": (str | None, "a text"),
+    "budget": (Mapping, "purpose -> the name of a setting of section `budget`, such as session_token_limit"),
+}
+"""What each field is to be, and in words."""
+
+
 def _kind_fault(given: Any) -> str:
     """Which field is of another kind than its annotation says; of an Agent that nobody checked; empty: none."""
-    if not isinstance(given.name, str):
-        return "name: a text"
-    if not isinstance(given.instructions, str | Path):
-        return "instructions: a text, or a Path of the file that holds it"
-    if not isinstance(given.tools, list | tuple) or not isinstance(given.approval, list | tuple | Mapping):
-        return "tools, approval: lists"
-    if any(not callable(tool) and not isinstance(tool, str | Agent) for tool in (*given.tools, *given.approval)):
+    if found := next((one for one in _KINDS if not isinstance(getattr(given, one), _KINDS[one][0])), ""):
+        return f"{found}: {_KINDS[found][1]}"
+    rules = given.approval.values() if isinstance(given.approval, Mapping) else ()
+    if any(not callable(one) and not isinstance(one, str | Agent) for one in (*given.tools, *given.approval)):
         return "tools, approval: functions with @tool, agents, or names"
-    if isinstance(given.approval, Mapping) and any(
-        not callable(one) and one is not True for one in given.approval.values()
-    ):
-        return "approval: tool -> a function with @tool, or True"
-    if not isinstance(given.budget, Mapping) or not all(isinstance(one, str) for one in given.budget.values()):
-        return "budget: purpose -> the name of a setting of section `budget`, such as session_token_limit"
-    return "" if isinstance(given.model, str | None) else "model: a text"
+    if any(not callable(one) and one is not True for one in rules):
+        return f"approval: {_KINDS['approval'][1]}"
+    is_named = all(isinstance(one, str) for one in given.budget.values())
+    return "" if is_named else f"budget: {_KINDS['budget'][1]}"
 
 
 def _rule_fault(rule: Callable[..., Any], tool: Tool) -> str:

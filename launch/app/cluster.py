@@ -28,6 +28,7 @@ class Cluster(ClusterClient):
             self._started = OwnCluster(home, agents)
         try:
             super().__init__(self._started.home.root, timeout_s=timeout_s)
+            self.client.agent_id = agents[0].agent_id if agents else None
         except BaseException:
             self._started.end()
             raise
@@ -68,6 +69,7 @@ class AsyncCluster(AsyncClusterClient):
             await asyncio.to_thread(started.end)
             raise
         made._started = started  # noqa: SLF001 - of this very class
+        made.agent_id = agents[0].agent_id if agents else None
         return made
 
     async def close(self) -> None:

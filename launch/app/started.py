@@ -23,7 +23,7 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
 from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import make_plan
-from hobus.launch.launcher.starting import start_detached
+from hobus.launch.launcher.starting import let_go, start_detached
 from hobus.launch.launcher.stop import stop
 from hobus.launch.launcher.tool_check import OR_REMOVED
 from hobus.launch.launcher.up_already import begun
@@ -196,6 +196,7 @@ class OwnCluster:
             if self._is_ours:
                 self._is_ours = False
                 stop(self.home, quiet=True)
+                let_go(self.home)
         finally:
             if self._temporary is not None:
                 shutil.rmtree(self._temporary, ignore_errors=True)

@@ -26,8 +26,8 @@ from hobus.launch.console.errors import CommandError, next_command, of_os_error
 
 R = TypeVar("R", bound=Message)
 
-_OPEN: set[str] = set()
-"""`<role>/<n>` of the connections that this process holds now."""
+_OPEN: dict[str, object] = {}
+"""`<role>/<n>` of the connections that this process holds now -> whose it is."""
 
 
 def place_of(home: Home, run: RunFile) -> Place:
@@ -55,12 +55,15 @@ async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[
     goodbye, and its token is worth nothing any more. Raises OSError.
     """
     names = (f"{role}/{os.getpid()}{f'.{number}' if number else ''}" for number in count())
-    name = next(name for name in names if name not in _OPEN)
-    instance = f"{name}@{clock.new_id()[:8]}"
-    token = tokens.mint(place.home.run, instance, role, os.getpid())
-    _OPEN.add(name)
-    settings = place.snapshot.config.bus
-    zeromq = ZeroMQ(settings)
+    mine = object()
+    name = next(name for name in names if _OPEN.setdefault(name, mine) is mine)  # of two threads at once one has it
+    instance, settings = f"{name}@{clock.new_id()[:8]}", place.snapshot.config.bus
+    try:
+        token = tokens.mint(place.home.run, instance, role, os.getpid())
+        zeromq = ZeroMQ(settings)
+    except BaseException:
+        _OPEN.pop(name)
+        raise
     peer = Peer(
         None,
         instance=instance,
@@ -82,7 +85,7 @@ async def client_of(place: Place, role: str, *, clock: Clock) -> AsyncGenerator[
         finally:
             zeromq.close()
             tokens.revoke(place.home.run, instance)
-            _OPEN.discard(name)
+            _OPEN.pop(name)
 
 
 def no_token(home: Home, error: OSError) -> CommandError:

@@ -10,6 +10,7 @@ import getpass
 import importlib
 import os
 import signal
+from pathlib import Path
 from typing import IO
 
 from msgspec import Struct
@@ -54,8 +55,8 @@ from hobus.launch.logs.lines import actor_colour
 _LINE_MAX = 400
 _NEXT_COMMANDS = {"talk": "chat", "watch": "tap", "stop": "down"}
 
-_WORDS_OF_OURS: list[IO[bytes]] = []
-"""Pipes whose other ends are held by launchers that are to end with this process; the kernel closes them then."""
+_WORDS_OF_OURS: dict[Path, IO[bytes]] = {}
+"""Home -> the pipe whose other end a launcher holds that is to end with this process; the kernel closes it then."""
 
 
 class Background(Struct, frozen=True):
@@ -125,7 +126,7 @@ def start_detached(  # noqa: PLR0913 - what a start is to be
     except OSError as error:
         raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
     if ends_with_us:
-        _WORDS_OF_OURS.append(launcher.words)
+        _WORDS_OF_OURS[home.root] = launcher.words
     try:
         return _followed(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
     except KeyboardInterrupt:
@@ -140,6 +141,12 @@ def start_detached(  # noqa: PLR0913 - what a start is to be
     finally:
         if not ends_with_us:
             launcher.words.close()
+
+
+def let_go(home: Home) -> None:
+    """The launcher that was to end with this process has ended, or does so now."""
+    if (words := _WORDS_OF_OURS.pop(home.root, None)) is not None:
+        words.close()
 
 
 def _start_launcher(home: Home, options: StartOptions, further: list[str]) -> Background:

@@ -35,7 +35,7 @@ class HobusError(Exception):
     """Whether it is what a turn came to, which the same input brings again."""
 
     def __init__(self, code: str, message: str, *, hint: str = "", retry_after_s: float | None = None) -> None:
-        super().__init__(f"{code}: {message}")
+        super().__init__(f"{code}: {message}{hint and f'; next: {hint}'}")
         self.code = code
         self.message = message
         self.hint = hint

@@ -58,6 +58,9 @@ from hobus.launch.sessions.turns import Watch, process_turn
 class AsyncClusterClient(AsyncSessions):
     """Asks the cluster of one home. Open it with `async with`, or `await AsyncClusterClient.open(home)`."""
 
+    agent_id: str | None = None
+    """Who answers in sessions that it begins, where none is named; None: `host.agent_id`."""
+
     def __init__(self, place: Place, bus: Bus, held: AsyncExitStack, *, timeout_s: float) -> None:
         """Made by `open`."""
         self._place = place
@@ -88,7 +91,7 @@ class AsyncClusterClient(AsyncSessions):
 
     async def start(self, *, agent_id: str | None = None, model: str | None = None) -> str:
         """The id of a new session; `model`: `PROVIDER/MODEL` of its turns."""
-        question = StartSession(agent_id=agent_id, session_config=SessionConfig(model=model))
+        question = StartSession(agent_id=agent_id or self.agent_id, session_config=SessionConfig(model=model))
         ready = await self._bus.request("host", question, expect=SessionReady, timeout_s=self._timeout_s)
         return ready.session_id
 
@@ -146,7 +149,10 @@ class AsyncClusterClient(AsyncSessions):
 
     async def _asked(self, question: Question, said: asyncio.Queue[Piece | None] | None) -> TurnResult:
         turn = question.turn(
-            question.input_id or self._bus.new_id(), session_id=question.session_id, stream=said is not None
+            question.input_id or self._bus.new_id(),
+            session_id=question.session_id,
+            agent_id=None if question.session_id else self.agent_id,
+            stream=said is not None,
         )
 
         def heard(message: Message) -> None:

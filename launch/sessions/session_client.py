@@ -87,10 +87,13 @@ class Question(NamedTuple):
         given = {"output_schema": form, "attention_template": self.template, "model": self.model}
         return {name: value for name, value in given.items() if value is not None}
 
-    def turn(self, input_id: str, *, session_id: str | None = None, stream: bool = False) -> ProcessTurn:
+    def turn(
+        self, input_id: str, *, session_id: str | None = None, agent_id: str | None = None, stream: bool = False
+    ) -> ProcessTurn:
         """As it is sent over the bus; over HTTP it is held against this first. Raises ValidationError, RequestError."""
         return ProcessTurn(
             session_id=session_id,
+            agent_id=agent_id,
             input_id=input_id,
             text=self.text if self.messages is None else told(self.said),
             run_overrides=SessionConfig(**self.overrides) if self.overrides else None,

@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol, TypeVar
 import pytest
 
 from hobus.config.files import ADMIN_CONFIG
+from hobus.config.own_settings import laid_over
 from hobus.launch.app.agent import Agent
 from hobus.launch.app.cluster import Cluster
 from hobus.launch.cluster import own_config
@@ -112,8 +113,11 @@ class ScriptedCluster(Cluster):
         try:
             home = home_of(root / "home")
             given = {"ho2.classify": False, "ho3.enabled": False, **({} if is_real else self._scripted()), **settings}
+            own = dict[str, Any]()
+            for path, value in given.items():
+                own = laid_over(own_config.shipped(), own, path, value)
             with own_config.alone(home):
-                own_config.put(home.config / ADMIN_CONFIG, nested(given))
+                own_config.put(home.config / ADMIN_CONFIG, own)
             if not is_real:
                 agents = [replace(one, model=None) for one in with_replayed(agents, root, self.tool_answers)]
             self._open(home, agents)
@@ -171,15 +175,3 @@ class ScriptedCluster(Cluster):
         self._script.server_close()
         self._directory.cleanup()
         self._owned.close()
-
-
-def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted paths as a document."""
-    document: dict[str, Any] = {}
-    for path, value in settings.items():
-        *folders, name = path.split(".")
-        place = document
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[name] = value
-    return document

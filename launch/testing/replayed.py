@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from inspect import get_annotations, iscoroutinefunction, signature
+from inspect import get_annotations, isawaitable, iscoroutinefunction, signature
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +18,13 @@ from hobus.bus.tool import Invocation
 from hobus.launch.app.agent import Agent, entry_of_function
 from hobus.launch.testing.cassette import key_of
 
-_MODULE = """from hobus.launch.testing.replayed import like
-"""
-_FUNCTION = """
-
-{kind}def {name}(*given, **named):
-    return {wait}{name}.replay({name}, given, named)
-
-
-{name} = like({name}, {entry!r}, {answers!r})
-"""
-
 
 def with_replayed(agents: Sequence[Agent], directory: Path, answers: Path) -> list[Agent]:
     """The agents, whose functions look into this file first; they stand in a module of this directory."""
     functions = {one.__name__: one for agent in agents for one in agent.tools if not isinstance(one, str | Agent)}
-    text = _MODULE
+    text = f"from {__name__} import like\n"
     for name, function in functions.items():
-        is_async = iscoroutinefunction(function)
-        text += _FUNCTION.format(
-            kind="async " if is_async else "", wait="await " if is_async else "", name=name,
-            entry=entry_of_function(function).partition(" = ")[2], answers=str(answers),
-        )  # fmt: skip
+        text += f"{name} = like(__file__, {name!r}, {entry_of_function(function)!r}, {str(answers)!r})\n"
     module = directory / f"replayed_{directory.name.rpartition('-')[2]}.py"  # each test module has its own
     module.write_text(text, encoding="utf-8")
     made = vars(module_of(module))
@@ -60,17 +45,14 @@ def with_replayed(agents: Sequence[Agent], directory: Path, answers: Path) -> li
     ]
 
 
-def like(function: Callable[..., Any], entry: str, answers: str) -> Callable[..., Any]:
-    """The function with all that the tool behind this entry says of itself."""
-    path, _, name = entry.rpartition(":")
-    original = getattr(module_of(Path(path)), name)
-    function.__dict__.update(original.__dict__)
-    function.__doc__, function.__annotations__ = original.__doc__, get_annotations(original, eval_str=True)
+def like(file: str, name: str, entry: str, answers: str) -> Callable[..., Any]:
+    """A function of this file, with all that the tool behind this entry says of itself."""
+    path, _, target = entry.partition(" = ")[2].rpartition(":")
+    original = getattr(module_of(Path(path)), target)
     taken = signature(original, eval_str=True)
-    setattr(function, "__signature__", taken)  # noqa: B010 - no attribute that a checker knows of a function
     seen = Counter[str]()
 
-    def replay(_self: Any, given: Any, named: Any) -> Any:
+    def replay(*given: Any, **named: Any) -> Any:
         said = {
             one: to_jsonable_python(value)
             for one, value in taken.bind(*given, **named).arguments.items()
@@ -81,17 +63,21 @@ def like(function: Callable[..., Any], entry: str, answers: str) -> Callable[...
         if not brought:
             return original(*given, **named)
         seen[key] += 1
-        value = brought[min(seen[key], len(brought)) - 1]
-        return _at_once(value) if iscoroutinefunction(original) else value
+        return brought[min(seen[key], len(brought)) - 1]
 
-    setattr(function, "replay", replay)  # noqa: B010
-    return function
+    async def replay_later(*given: Any, **named: Any) -> Any:
+        value = replay(*given, **named)
+        return await value if isawaitable(value) else value
+
+    made = replay_later if iscoroutinefunction(original) else replay
+    made.__dict__.update(original.__dict__)
+    made.__name__ = made.__qualname__ = name
+    made.__doc__, made.__annotations__ = original.__doc__, get_annotations(original, eval_str=True)
+    made.__code__ = made.__code__.replace(co_filename=file)  # where tool processes import it
+    setattr(made, "__signature__", taken)  # noqa: B010 - no attribute that a checker knows of a function
+    return made
 
 
 @cache
 def _answers(path: str, written_ns: int) -> dict[str, list[Any]]:
     return json.loads(Path(path).read_text(encoding="utf-8")) if written_ns else {}
-
-
-async def _at_once(value: Any) -> Any:
-    return value

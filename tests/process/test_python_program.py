@@ -20,7 +20,7 @@ from bench.cluster import eventually
 from hobus import AsyncCluster, Cluster, HobusError
 from hobus.launch.app.agent import Agent
 from hobus.launch.cluster.home import holder, home_of
-from tests.launch.app.test_agent import weather
+from tests.launch.app.test_agent import is_far, weather
 
 pytestmark = pytest.mark.process
 
@@ -39,7 +39,7 @@ def run(directory: Path, program: str) -> subprocess.Popen[str]:
     env = os.environ | {"TMPDIR": str(directory / "tmp")}
     (directory / "tmp").mkdir()
     return subprocess.Popen(
-        [sys.executable, "app.py"],
+        [sys.executable, "-W", "always::ResourceWarning", "app.py"],
         cwd=directory,
         env=env,
         text=True,
@@ -95,8 +95,12 @@ def test_a_fault_of_the_file_is_told_with_its_place(tmp_path: Path) -> None:
 def test_a_home_is_kept_and_joined(tmp_path: Path) -> None:
     """Its sessions go on with the next cluster; who joins a running one leaves it running, with the same agents alone."""
     home = tmp_path / "home"
-    with Cluster(home, agents=[CLERK]) as cluster:
+    cook = Agent("cook", instructions="Be kind.", tools=[is_far])
+    with Cluster(home, agents=[CLERK, cook]) as cluster:
         first = cluster.ask("use weather for Rome")
+        with Cluster(home, agents=[cook]) as joined:  # the first of its own answers who names none
+            assert joined.ask("use is_far for Tokyo").text == "is_far: true"
+            assert joined.ask("use is_far for Rome", session_id=joined.start()).text == "is_far: false"
         with Cluster(home, agents=[CLERK]) as joined:
             assert joined.ask("use weather for Oslo", session_id=first.session_id).text == 'weather: "Sunny in Oslo"'
         with (
@@ -108,7 +112,7 @@ def test_a_home_is_kept_and_joined(tmp_path: Path) -> None:
         assert cluster.ask("use weather for Bonn").text == 'weather: "Sunny in Bonn"'
     assert holder(home_of(home)) is None
     settings = json.loads((home / "config" / "admin_config.json").read_text())
-    assert settings["host"]["agent_id"] == "CLERK" and len(settings["tools"]["entry_points"]) == 1
+    assert settings["host"]["agent_id"] == "CLERK" and len(settings["tools"]["entry_points"]) == 2
     with Cluster(home) as again:
         assert again.home == home
         assert again.ask("use weather for Kiel", session_id=first.session_id).session_id == first.session_id
@@ -229,15 +233,19 @@ PEERS = ("pydantic_ai", "openai_agents", "langgraph")
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_the_same_program_of_a_peer_runs_and_has_as_many_lines_as_the_page_says(
+def test_the_same_program_of_a_peer_runs_and_is_as_long_as_the_page_says(
     name: str, cluster: Cluster_, tmp_path: Path
 ) -> None:
     """Word for word but for the model's name, which is our door's."""
     pytest.importorskip({"openai_agents": "agents", "langgraph": "langchain"}.get(name, name), reason="extra `clients`")
     program = (ROOT / "bench" / "peers" / "programs" / f"{name}_program.py").read_text()
-    lines = [re.findall(r"^\| [^|]+ \| (\d+) \|", (ROOT / "docs" / "python.md").read_text(), re.MULTILINE)][0]
-    counts = [sum(bool(line.strip()) for line in text.splitlines()) for text in (PROGRAM, program)]
-    assert counts == [int(lines[0]), int(lines[1 + PEERS.index(name)])]
+    page = (ROOT / "docs" / "python.md").read_text()
+    rows = re.findall(r"^\| [^|]+ \| (\d+) \| (\d+) \| (\d+): ", page, re.MULTILINE)
+    for text, row in ((PROGRAM, rows[0]), (program, rows[1 + PEERS.index(name)])):
+        imported = [
+            one for line in re.findall(r"^from \S+ import (.*)", text, re.MULTILINE) for one in line.split(", ")
+        ]
+        assert row == (str(sum(bool(line.strip()) for line in text.splitlines())), "1", str(len(imported)))
     cluster.up("--http", "127.0.0.1:0")
     key = cluster("token create", "--role", "http", "--name", "alice", "--json").json["key"]
     env = os.environ | {

@@ -91,9 +91,6 @@ class ChildToolRunner:
             child.wait()
         self._nursery.close()
 
-    def pids(self) -> list[int]:
-        return [child.pid for child in self._alive if not child.is_spent]
-
     def available(self) -> Sequence[str]:
         """Ids of the tools it can run without having described them, sorted."""
         return self._tools

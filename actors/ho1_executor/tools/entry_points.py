@@ -253,7 +253,7 @@ def _runner(
         value = function(**named)
         if inspect.isawaitable(value):
             value = await value if inspect.iscoroutinefunction(function) else asyncio.run(_awaited(value))
-        with suppress(PydanticSerializationError):  # what is no JSON then is said where it is written
+        with suppress(PydanticSerializationError, ValueError):  # what is no JSON then is said where it is written
             return to_jsonable_python(value)
         return value
 

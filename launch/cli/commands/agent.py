@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hobus.config.assets import BUDGET_SETTINGS, AgentFile
+from hobus.config.assets import BUDGET_SETTINGS, AgentFile, approval_rules, needs_approval
 from hobus.config.files import SHIPPED, SHIPPED_ROOT
 from hobus.config.prompt_contracts import SHIPPED as SHIPPED_CONTRACTS
 from hobus.config.prompt_contracts import contract_id_of
@@ -83,6 +83,7 @@ def _snapshot_of(home: Home) -> Snapshot:
 
 def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
     one: AgentFile = snapshot.agents[name]
+    asks = snapshot.config.tools
     own, chosen = home.config / "agents" / f"{name}.json", snapshot.model_for(one, "synthesize")
     return {
         "agent_id": name,
@@ -97,6 +98,7 @@ def _about(home: Home, name: str, snapshot: Snapshot) -> dict[str, Any]:
         "takes_sampling": one.takes_sampling,
         "output_schema": one.output_schema,
         "tools": list(one.tools),
+        "approval": [each for each in one.tools if needs_approval(asks, each) or approval_rules(asks, each)],
         "providers": list(one.permissions.providers),
         "models": list(one.permissions.models),
         "budget_tokens": {purpose: one.budget_tokens(purpose, snapshot.config.budget) for purpose in BUDGET_SETTINGS},

@@ -152,13 +152,10 @@ def _sources(app: Path) -> Iterable[Path]:
 
 def _looked_at(files: Iterable[Path]) -> dict[Path, tuple[int, int] | None]:
     """When each was written last, and its size; None: it is not there."""
-    found = dict[Path, tuple[int, int] | None]()
-    for path in files:
-        try:
+    found = dict[Path, tuple[int, int] | None].fromkeys(files)
+    for path in found:
+        with suppress(OSError):
             now = path.stat()
-        except OSError:
-            found[path] = None
-        else:
             found[path] = (now.st_mtime_ns, now.st_size)
     return found
 

@@ -167,7 +167,7 @@ def test_a_vendor_s_model_needs_no_provider_of_the_home(vendor: str) -> None:
         ({"name": "admin"}, "'admin': hobus has an agent ADMIN of its own"),
         ({"tools": [Agent("desk", "Be kind.")] * 2}, "DESK is named twice"),
         ({"instructions": None}, "instructions: a text, or a Path"),
-        ({"tools": weather}, "tools, approval: lists"),
+        ({"tools": weather}, "tools: a list"),
         ({"tools": [None]}, "functions with @tool, agents, or names"),
         ({"model": 4}, "model: a text"),
         ({"tools": [plain]}, "plain is no tool; write @tool"),

@@ -3,6 +3,8 @@
 import asyncio
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -45,6 +47,31 @@ def test_a_full_disk_is_said_with_its_path_and_with_what_still_works(home):
         asyncio.run(connect())
     assert str(home.run) in caught.value.message
     assert f"hobus down --home '{home.root}'" in caught.value.hint and "free some space" in caught.value.hint
+
+
+def test_two_threads_that_connect_at_once_have_two_names(home, monkeypatch):
+    """A name belongs to one connection at a time: the second one's token would end the first one's."""
+    named = []
+
+    async def connect():
+        async with connected(Place(home=home, sockets=home.run, snapshot=shipped_snapshot()), "operator"):
+            pass
+
+    def tried():
+        with suppress(CommandError):
+            asyncio.run(connect())
+
+    def mint(_directory, instance, _role, _pid):
+        named.append(instance.partition("@")[0])
+        if len(named) == 1:
+            with ThreadPoolExecutor() as pool:
+                pool.submit(tried).result()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tokens, "mint", mint)
+    tried()
+    tried()
+    assert len(set(named[:2])) == 2 and named[2] == named[0]
 
 
 def test_ps_does_without_the_bus_on_a_full_disk(home):
