@@ -40,7 +40,7 @@ def is_awaited(prompt: Prompt) -> bool:
     return CONSOLIDATION not in prompt.domain_tags and not is_beside(prompt.work_order_id)
 
 
-class Place(Struct, eq=False):
+class LentPlace(Struct, eq=False):
     """What one send has; asked back from one that nobody waits for."""
 
     scope: asyncio.Timeout | None = None
@@ -75,7 +75,7 @@ class Places:
     _call_s: float = 0.0  # mean of those that were answered
     _waiting: FairQueue[asyncio.Future[None], asyncio.Future[None]] = field(init=False)
     _waiting_of: Counter[str] = field(default_factory=Counter[str])
-    _lent: list[Place] = field(default_factory=list[Place])
+    _lent: list[LentPlace] = field(default_factory=list[LentPlace])
     """To calls that nobody waits for, as long as nobody has asked them back."""
 
     def __post_init__(self) -> None:
@@ -106,9 +106,9 @@ class Places:
             self._at_work += 1
 
     @contextmanager
-    def left(self, *, is_awaited: bool = True) -> Generator[Place]:
+    def left(self, *, is_awaited: bool = True) -> Generator[LentPlace]:
         """For the time of one send that has its place: how it ends says what the provider bears."""
-        began, place = self.bus.clock.monotonic(), Place()
+        began, place = self.bus.clock.monotonic(), LentPlace()
         if not is_awaited:
             self._lent.append(place)
         try:

@@ -33,7 +33,7 @@ from hobus.gateway_service.account import BudgetAccount
 from hobus.gateway_service.breakers import Passage
 from hobus.gateway_service.calls import key_conflict
 from hobus.gateway_service.pieces import Pieces
-from hobus.gateway_service.places import Place
+from hobus.gateway_service.places import LentPlace
 from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from hobus.gateway_service.records import Attempt, PackTexts, PromptCall
 
@@ -226,7 +226,7 @@ class Sender(Struct):
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
 
     async def send(  # noqa: PLR0913 - an attempt, and all that lets it pass
-        self, attempt: Attempt, until: float, draft: Draft, passage: Passage, place: Place, *, is_share: bool
+        self, attempt: Attempt, until: float, draft: Draft, passage: Passage, place: LentPlace, *, is_share: bool
     ) -> PromptResponse:
         """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
 
