@@ -77,6 +77,7 @@ def _ho2() -> tuple[Row, ...]:
             sensitive=True,
             about=True,
         ),
+        Row(session.LeaveSession, "ho2", session.SessionView, _OPERATOR),
         Row(session.Consolidate, "ho2", None, frozenset({"host", "ho2"}), "ordered", redeliver=False, low=True),
         # StartSession and EndSession are passed on by the host. A supervisor that finds a session without an owner, or
         # whose agent calls another, asks as the host does.
@@ -142,6 +143,7 @@ def _ledger() -> tuple[Row, ...]:
 
     return (
         Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),
+        Row(ledger.Import, "ledger", ledger.Written, _OPERATOR, sensitive=True),
         Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True, reads=True),
         Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),
         Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, pages=True),

@@ -10,8 +10,9 @@ RuntimeFault                 code, retryable, detail, facts; retry_after_ms and 
 ├── WorkOrderFault           code of bus.messages.work_order.ERROR_CODES
 ├── MemoryFault              unknown_artifact, unknown_events, invalid_overlay, event_conflict, invalid_time (nothing is
 │                            appended)
-├── SessionFault             input_conflict, run_active, session_closed, invalid_input, agent_mismatch, unreadable
-│                            (verdicts: never degrade); moved (retryable): the session is changing hands, ask again
+├── SessionFault             input_conflict, run_active, session_closed, session_left, invalid_input, agent_mismatch,
+│                            unreadable (verdicts: never degrade); moved (retryable): the session is changing hands,
+│                            ask again
 └── ConfigError              names the path of the setting and the fix
 
 Across the wire there is one shape, `Failure(code, retryable, detail)`; `fault_of` turns it back into a class above.
@@ -27,8 +28,8 @@ from hobus.bus.messages.failure import Failure
 
 VERDICT_CODES = frozenset(
     {
-        "input_conflict", "run_active", "session_closed", "invalid_input", "agent_mismatch", "unreadable", "denied",
-        "too_large", "rejected", "cancelled",
+        "input_conflict", "run_active", "session_closed", "session_left", "invalid_input", "agent_mismatch",
+        "unreadable", "denied", "too_large", "rejected", "cancelled",
     }
 )  # fmt: skip
 """Refusals on purpose: a client sees them as outcome `error`; the host never degrades because of one."""
@@ -142,6 +143,7 @@ _BY_CODE: dict[str, type[RuntimeFault]] = {
             "input_conflict",
             "run_active",
             "session_closed",
+            "session_left",
             "invalid_input",
             "agent_mismatch",
             "unreadable",

@@ -15,6 +15,9 @@ from hobus.bus.record.entry import Entry
 
 _NAMED = frozenset(STREAMS)
 TOOK_OVER = "TookOver"
+ELSEWHERE = "elsewhere"
+"""Owner of a session's stream that goes on in another cell; as it, an operator writes what comes from there."""
+_LEFT, _ARRIVED = "SessionLeft", "SessionArrived"
 TURN_DEGRADED = "TurnDegraded"
 """The one entry that anyone may append to a session's stream: unconditional, under its once key."""
 
@@ -58,6 +61,8 @@ def judge(
         return answered("known", known) if known.is_same else refusal(entry, "conflict", head)
     if holder is not None:
         return answered("lost", holder)
+    if head.owner == ELSEWHERE != origin and on_session:
+        return refusal(entry, "tenure_mismatch", head)
     if not is_conditional:
         return None
     expected_tenure = head.tenure + 1 if event_type == TOOK_OVER else head.tenure
@@ -71,7 +76,8 @@ def advance(head: StreamHead, entry: WriteEntry | Entry, origin: str) -> StreamH
     """A session's stream after this entry of `origin` committed to it."""
     if entry.event_type == TOOK_OVER and entry.tenure:
         return StreamHead(entry.submission_id, entry.tenure, origin)
-    return StreamHead(entry.submission_id, head.tenure, head.owner)
+    owner = {_LEFT: ELSEWHERE, _ARRIVED: ""}.get(entry.event_type, head.owner)
+    return StreamHead(entry.submission_id, head.tenure, owner)
 
 
 def answered(outcome: Literal["committed", "known", "lost"], earlier: Earlier) -> Ack:

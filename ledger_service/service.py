@@ -25,6 +25,7 @@ from hobus.bus.port import Bus, Disk
 from hobus.bus.promise import Promise
 from hobus.bus.record.catalog import may_write_entry
 from hobus.config.sections.record import LedgerConfig
+from hobus.ledger_service.admission import ELSEWHERE
 from hobus.ledger_service.full_text import FullText
 from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom
@@ -186,6 +187,14 @@ class LedgerService(Actor):
         decided = ledger.writer.submit(message.entries, call.sender, parts=message.parts, denied=denied)
         decided.then(lambda outcomes: answer.settle(_written(outcomes)))
         self._commit_soon(urgent=message.urgent)
+        return answer
+
+    def on_import(self, message: m.Import, call: Call) -> Promise[m.Written]:  # noqa: ARG002 - operators alone ask
+        """As a write, of whatever another cell's record has of a session. Failures: as of a write."""
+        answer: Promise[m.Written] = Promise()
+        decided = self._open().writer.submit(message.entries, ELSEWHERE, parts=message.parts)
+        decided.then(lambda outcomes: answer.settle(_written(outcomes)))
+        self._commit_soon(urgent=True)
         return answer
 
     async def append(self, entries: list[m.WriteEntry], origin: str, *, urgent: bool = True) -> list[m.Ack]:

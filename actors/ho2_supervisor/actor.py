@@ -36,6 +36,7 @@ from hobus.actors.ho2_supervisor.resources import Resources
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.runs import Runs
 from hobus.actors.ho2_supervisor.session.record import KnownInput
+from hobus.actors.ho2_supervisor.session.reducer import may_not_leave
 from hobus.actors.ho2_supervisor.session_end import append_end
 from hobus.actors.ho2_supervisor.turn import turn, views
 from hobus.actors.ho2_supervisor.turn.verdicts import held_up, is_verdict
@@ -49,6 +50,7 @@ from hobus.bus.messages.session import (
     CommandVerdict,
     Consolidate,
     EndSession,
+    LeaveSession,
     ReadSession,
     SessionClosed,
     SessionCommand,
@@ -62,7 +64,7 @@ from hobus.bus.messages.session import (
 )
 from hobus.bus.messages.streams import StreamWaiting
 from hobus.bus.port import Bus
-from hobus.bus.record.session_facts import SessionStarted
+from hobus.bus.record.session_facts import SessionLeft, SessionStarted
 from hobus.config import limits as config_limits
 from hobus.config.model_choice import choice_fault
 from hobus.config.schema import AdminConfig
@@ -165,7 +167,7 @@ class Supervisor(Actor):
 
     async def _begun(self, message: StartSession, session_id: str, call: Call) -> SessionReady:
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._take_over.owned(session_id)
+            session = await self._owned(session_id)
             if is_new := not session.record.state.is_started:
                 self._start(session, message, call.trace)
             if self._registry.is_running(session_id) or await self._registry.is_durable(session):
@@ -283,6 +285,23 @@ class Supervisor(Actor):
                     session_id=record.session_id, turn_count=record.turn_count, total_tokens=record.total_tokens,
                     cost_usd=record.cost_usd,
                 )  # fmt: skip
+        raise SessionMoved(message.session_id, _KEEPS_MOVING)
+
+    async def leave_session(self, message: LeaveSession, call: Call) -> SessionView:
+        """The session goes on in another cell, durably.
+
+        Raises SessionFault: run_active where something is not done yet, session_left where it went on to a third one.
+        """
+        start = StartSession(session_id=message.session_id, principal=message.principal)
+        for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
+            if (peeked := await self._take_over.peek(message.session_id)).record.state.cell == message.cell:
+                return await self.read_session(ReadSession(session_id=peeked.session_id), call)
+            session = await self._started(message.session_id, start)
+            if may_not_leave(session.record.state):
+                raise SessionFault("run_active", f"session {session.session_id} has something that is not done")
+            session.append(SessionLeft(cell=message.cell, at=session.now()), trace=call.trace)
+            if await self._registry.is_durable(session):
+                self._registry.drop(session)
         raise SessionMoved(message.session_id, _KEEPS_MOVING)
 
     async def command(self, message: SessionCommand, call: Call) -> CommandVerdict:
@@ -421,9 +440,17 @@ class Supervisor(Actor):
                 return await self._found(session_id, start, trace)
         return await self._found(session_id, start, trace)
 
+    async def _owned(self, session_id: str) -> OwnedSession:
+        """As `TakeOver.owned`. Raises SessionFault for a session that went on to another cell: it is read each time."""
+        session = await self._take_over.owned(session_id)
+        if cell := session.record.state.cell:
+            self._registry.drop(session)
+            raise SessionFault("session_left", f"session {session_id} goes on in cell {cell}: ask there")
+        return session
+
     async def _found(self, session_id: str, start: StartSession | None, trace: str) -> OwnedSession:
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._take_over.owned(session_id)
+            session = await self._owned(session_id)
             if session.record.state.is_started:
                 return session
             if start is not None:

@@ -16,6 +16,7 @@ FAILURE_CODES = (
     "not_found", "rejected", "too_large", "unavailable", "erased",
     # verdicts on an input or a session
     "input_conflict", "run_active", "session_closed", "invalid_input", "agent_mismatch", "unreadable", "moved",
+    "session_left",
     # the ledger
     "fenced", "disk_full", "damaged",
     # the gateway

@@ -88,6 +88,13 @@ class Write(Message, wire="ledger.write"):
         return cls(entries=each("entries", written_entry, entries), urgent=urgent, parts=found)
 
 
+class Import(Write, wire="ledger.import"):
+    """Entries of sessions that come from another cell, as they stand there; written as nobody of this cluster.
+
+    A journal goes on where it was left (SessionLeft), or begins; until it has come (SessionArrived) nobody else writes.
+    """
+
+
 class Written(Message, wire="ledger.written"):
     """One ack per entry, in order; of a part that could not be taken at all, its failure stands in their place."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, field
 
 from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
-from hobus.bus.messages.ids import PRINCIPAL_PATTERN, CommandId, InputId, PersonName, RunId, SessionId
+from hobus.bus.messages.ids import PRINCIPAL_PATTERN, CommandId, InputId, PersonName, Principal, RunId, SessionId
 from hobus.bus.messages.work_order import Caller, Callers, Cost, Sampling, ToolChoice, ToolFile, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
@@ -385,6 +385,14 @@ class ReadSession(Message, wire="session.read"):
     """Host, operator, HTTP door -> HO2: what is known of a session."""
 
     session_id: SessionId
+
+
+class LeaveSession(Message, wire="session.leave"):
+    """Operator -> HO2: the session goes on in another cell; nothing more is taken here. Idempotent; `run_active`."""
+
+    session_id: SessionId
+    principal: Annotated[Principal, Meta(description="whose it is, of one that only the host has begun")]
+    cell: Annotated[str, Meta(min_length=1, max_length=40, description="where it goes on")]
 
 
 class SessionCommand(Message, wire="session.command"):

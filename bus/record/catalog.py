@@ -209,6 +209,7 @@ _EVENT_SEARCHED = {
 }
 
 
+_JOURNAL_WRITERS = {"TurnDegraded": ("host",), "SessionArrived": ("operator",)}
 _ONCE = {"TurnDegraded": _is_degraded_turn, "SESSION_START": _starts_session}
 
 
@@ -222,7 +223,7 @@ def _journal() -> list[EntryKind]:
             EntryKind(
                 event_type,
                 SESSION,
-                ("host",) if is_hosts else ("ho2",),
+                _JOURNAL_WRITERS.get(event_type, ("ho2",)),
                 _input_of_session if is_hosts else _order_of_session if is_order else _of_session,
                 said=(cls.__doc__ or "").partition("\n")[0],
                 once=_ONCE.get(event_type, _ends_turn if event_type in RUN_ENDS else None),

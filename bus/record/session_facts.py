@@ -338,6 +338,18 @@ class SessionEnded(SessionFact):
     door: SaidAt = ""
 
 
+class SessionLeft(SessionFact):
+    """The session goes on in another cell; nothing but what comes back from there follows it here."""
+
+    cell: Annotated[str, Meta(description="name of that cell, as its door has it")]
+
+
+class SessionArrived(SessionFact):
+    """All of the journal is in this cell, where the session goes on: supervisors take it over as any other."""
+
+    cell: Annotated[str, Meta(description="name of this cell, as its door has it")]
+
+
 SESSION_FACTS: tuple[type[SessionFact], ...] = tuple(SessionFact.__subclasses__())
 
 RUN_ENDS = frozenset({"RunCompleted", "RunFailed", "RunCancelled"})

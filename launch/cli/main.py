@@ -67,6 +67,7 @@ COMMANDS: dict[str, str] = {
     "worker": "Run a worker for a cluster on another host.",
     "workers": "Run workers on SLURM, Kubernetes or Ray.",
     "keys": "List and revoke keys of workers on other hosts and of HTTP clients.",
+    "cell": "Shard people over several clusters behind one door, and move them.",
     "drill": "Kill a process at an exact moment of a turn, and see what it costs.",
     "simulate": "The whole cluster in virtual time, under seeded faults.",
     "package": "Build, sign, install, upgrade and remove packages of agents.",

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from functools import partial
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -18,6 +19,7 @@ from hobus.bus.limits import DRAIN_MS
 from hobus.bus.port import Bus
 from hobus.config import limits as config_limits
 from hobus.config.recorded import Snapshots
+from hobus.launch.cells import path_of
 from hobus.launch.cluster import console_file
 from hobus.launch.cluster.endpoints import Place, parts_of
 from hobus.launch.http import limits
@@ -29,6 +31,9 @@ from hobus.launch.http.keys import BearerKeys, Ownership, keep_recorded, owner_s
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.server import DoorServer, make_server
 
+if TYPE_CHECKING:
+    from hobus.launch.http.cells import Cells
+
 _log = structlog.get_logger("http")
 
 
@@ -39,6 +44,17 @@ class _Open(NamedTuple):
     server: DoorServer
     serving: asyncio.Task[None]
     recording: asyncio.Task[None]
+    cells: Cells | None
+
+
+def _cells_of(door: Door, path: Path) -> Cells | None:
+    """What passes requests on to other cells; None without a map of them."""
+    if not path.exists():
+        return None
+    from hobus.launch.cells.map import CellMap  # noqa: PLC0415 - with a client, of no use to other doors
+    from hobus.launch.http.cells import Cells  # noqa: PLC0415
+
+    return Cells(door, CellMap(path))
 
 
 class HttpDoor(Actor):
@@ -72,7 +88,8 @@ class HttpDoor(Actor):
             body_timeout_ms=limits.BODY_TIMEOUT_MS,
             console=partial(console_file.told, self._place.home),
         )
-        server = make_server(make_app(door), config, head_timeout_ms=limits.HEAD_TIMEOUT_MS)
+        cells = _cells_of(door, path_of(self._place.home.root))
+        server = make_server(make_app(door, cells), config, head_timeout_ms=limits.HEAD_TIMEOUT_MS)
         serving = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
         recording = asyncio.get_running_loop().create_task(
             keep_recorded(
@@ -82,7 +99,7 @@ class HttpDoor(Actor):
         )  # fmt: skip
         for task in (serving, recording):
             task.add_done_callback(self._ended)
-        self._open = _Open(door, server, serving, recording)
+        self._open = _Open(door, server, serving, recording, cells)
         _log.info("http_door_open", address=address)
 
     async def reconfigure(self, digest: str) -> None:
@@ -128,6 +145,8 @@ class HttpDoor(Actor):
         for task in (self._open.serving, self._open.recording):
             task.cancel()
         await asyncio.gather(self._open.serving, self._open.recording, return_exceptions=True)
+        if self._open.cells is not None:
+            await self._open.cells.close()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """That one of them ends by itself is a fault of this process."""

@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import sha256
 from html import escape
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.json import schema_components
 from pydantic import BaseModel
@@ -36,6 +36,9 @@ from hobus.launch.http.openai_api import door_of
 from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest
 from hobus.launch.http.sessions_api import CommandBody, SessionList, StartBody, TurnBody
 
+if TYPE_CHECKING:
+    from hobus.launch.http.cells import Cells
+
 _SESSION = {
     "name": "session_id", "in": "path", "required": True, "schema": {"type": "string"},
     "description": "the whole id, or the beginning of one: SES-1a2b3c4d",
@@ -51,12 +54,16 @@ _LIMIT = {"name": "limit", "in": "query", "schema": {"type": "integer"}}
 _HOBUS_SESSION = {"name": "X-Hobus-Session", "in": "header", "schema": {"type": "string"}}
 
 
-def make_app(door: Door) -> ASGIApp:
-    """The application, guarded; pages of `http.origins` may call it from a browser (CORS)."""
+def make_app(door: Door, cells: Cells | None = None) -> ASGIApp:
+    """The application, guarded; pages of `http.origins` may call it from a browser (CORS).
+
+    `cells`: passes on what is for other clusters.
+    """
     handlers = [openai_api.of_session(one.handler) if _SESSION in one.parameters else one.handler for one in OPERATIONS]
     routes = [Route(one.path, of, methods=[one.method]) for one, of in zip(OPERATIONS, handlers, strict=True)]
     routes += [Route("/openapi.json", openapi), Route("/docs", docs), Route("/", first_page)]
-    guarded = Guard(Router(routes, redirect_slashes=False), door)  # a path is what it is
+    router = Router(routes, redirect_slashes=False)  # a path is what it is
+    guarded = Guard(router if cells is None else cells.around(router), door)
     if not (origins := door.config.http.origins):
         return guarded
     return CORSMiddleware(

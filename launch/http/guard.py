@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hobus.bus.fair import key_principal
 from hobus.launch.http import limits
 from hobus.launch.http.context import Door
-from hobus.launch.http.keys import HttpKey, person_of
+from hobus.launch.http.keys import PERSON_HEADER, HttpKey, person_of
 from hobus.launch.http.problems import DEFECT, Problem, head_too_large, of_error, whole
 from hobus.launch.http.sse import ClientGone
 
@@ -77,7 +77,7 @@ class Guard:
         principal = ""
         try:
             key = self._let_in(scope)
-            principal = _principal(scope, key) if key else ""
+            key, principal = _who(scope, key) if key else (None, "")
             scope.update(key=key, principal=principal, door=self.door, app=self)
             body.check_length()
             with self.door.bus.on_behalf_of(principal and key_principal(principal)):
@@ -137,6 +137,17 @@ def _principal(scope: Scope, key: HttpKey) -> str:
     headers = Headers(scope=scope)
     user = next(filter(None, map(headers.get, USER_HEADERS)), None)
     return person_of(key.principal, user) if user else key.principal
+
+
+def _who(scope: Scope, key: HttpKey) -> tuple[HttpKey, str]:
+    """The key and the person of a request: of one that another door passes on, those that it names. Raises Problem."""
+    if key.may != "cell":
+        return key, _principal(scope, key)
+    person = Headers(scope=scope).get(PERSON_HEADER, "")
+    shown = key.on_behalf_of(person)
+    if shown is None:
+        raise Problem(400, "invalid_input", f"a key of another door says whose request it is ({PERSON_HEADER})")
+    return shown, person
 
 
 class _RequestBody:

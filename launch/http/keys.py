@@ -50,8 +50,15 @@ def person_of(name: str, user: str) -> str:
     return f"{name}/{user if PRINCIPAL.fullmatch(user) else 'u-' + _hash(user)[:32]}"
 
 
-May = Literal["use", "approve", "metrics"]
-_OPENS = {"use": ".*", "approve": "GET /v1/sessions|POST /v1/sessions/[^/]+/commands", "metrics": "(GET|HEAD) /metrics"}
+PERSON_HEADER = "x-hobus-person"
+"""By which a door that routes says whose request it is (`launch/http/cells.py`)."""
+May = Literal["use", "approve", "metrics", "cell"]
+_OPENS: dict[str, str] = {
+    "use": ".*",
+    "cell": ".*",
+    "approve": "GET /v1/sessions|POST /v1/sessions/[^/]+/commands",
+    "metrics": "(GET|HEAD) /metrics",
+}
 """What a key of this kind opens, by method and path."""
 
 
@@ -74,6 +81,12 @@ class HttpKey(Record):
     def is_over(self, now_us: int) -> bool:
         """Whether its time is."""
         return any(end is not None and end <= now_us for end in (self.expires_at_us, self.ends_at_us))
+
+    def on_behalf_of(self, person: str) -> HttpKey | None:
+        """The key that another door was shown for this person, `<name>` or `<name>/<user>`; None: nobody's name."""
+        name, slash, user = person.partition("/")
+        is_name = PRINCIPAL.fullmatch(name) and (not slash or PRINCIPAL.fullmatch(user))
+        return self.model_copy(update={"principal": name, "may": "use"}) if is_name else None
 
     def opens(self, method: str, path: str) -> bool:
         return re.fullmatch(_OPENS[self.may], f"{method} {path}", re.DOTALL) is not None
@@ -187,13 +200,13 @@ class BearerKeys:
         return None if known is None or known.is_over(now_us) else known
 
 
-def owner_secret(home: Home, *, new_id: Callable[[], str]) -> bytes:
-    """What all doors of this home sign session ids with; made by whoever comes first. Raises OSError."""
+def owner_secret(home: Home, *, new_id: Callable[[], str], given: bytes = b"") -> bytes:
+    """What all doors of this home sign session ids with; made, or `given`, by whoever comes first. Raises OSError."""
     path = home.keys / "http.secret"
     make_private(home.keys)
     mine = path.with_name(f"http.secret.{os.getpid()}")
     if not path.exists():
-        mine.write_bytes((new_id() + new_id()).encode())
+        mine.write_bytes(given or (new_id() + new_id()).encode())
         mine.chmod(0o600)
         with suppress(FileExistsError):
             os.link(mine, path)  # whole, or not at all, and the first one stands

@@ -26,6 +26,8 @@ RECENT_MAX = 256
 """Events of a session kept for all its readers; older ones are read again."""
 KEYS_INTERVAL_MS = 1000
 """Keys created or revoked are recorded so soon at the latest."""
+CELL_CONNECT_S = 5.0
+"""A cell whose door takes no connection in that time is away."""
 PING_MS = 15_000
 """Silence of a stream after which a comment says that it lives."""
 EMBEDDED_MAX = 2048

@@ -27,7 +27,7 @@ STATUS = {
     "PROVIDER_ERROR": 502, "PROVIDER_REFUSED": 502, "PROVIDER_UNUSABLE": 502, "UNKNOWN_OUTCOME": 502,
     "CIRCUIT_OPEN": 503, "UNAVAILABLE": 503, "PROVIDER_TIMEOUT": 504, "DEADLINE_EXCEEDED": 504,
     "no_route": 503, "peer_lost": 503, "unavailable": 503, "disk_full": 503, "moved": 503, "unreadable": 503,
-    "expired": 504, "deadline_exceeded": 504,
+    "session_left": 503, "expired": 504, "deadline_exceeded": 504,
 }  # fmt: skip
 """Code of a fault or of a turn's verdict -> HTTP status; any other is 500."""
 

@@ -4,7 +4,7 @@ import pytest
 
 from bench.ledger_drills.rig import SESSION, append, take_over, write
 from hobus.bus.messages.ledger import STREAMS
-from hobus.ledger_service.admission import Earlier, StreamHead, advance, judge
+from hobus.ledger_service.admission import ELSEWHERE, Earlier, StreamHead, advance, judge
 
 OWNER = "ho2/1@7"
 HEAD = StreamHead("last", 3, OWNER)
@@ -117,3 +117,17 @@ def test_a_taken_once_key_is_answered_with_its_holder():
         ack = _judge(entry, holder=WINNER)
         assert ack is not None
         assert (ack.outcome, ack.sequence, ack.submission_id, ack.origin, ack.event_type) == ("lost", *WINNER[:4])
+
+
+def test_a_session_that_left_takes_what_comes_back_and_nothing_else():
+    """No owner, no take-over and no host write behind SessionLeft; behind SessionArrived the next take-over is anybody's."""
+    left = advance(HEAD, write("left", SESSION, event_type="SessionLeft", prev="last", tenure=3), OWNER)
+    assert left == StreamHead("left", 3, ELSEWHERE)
+    degraded = write("d", SESSION, event_type="TurnDegraded", once="turn:1")
+    for entry, origin in ((append("a", "left", 3), OWNER), (take_over(4, "left"), "ho2/2@8"), (degraded, "host/1@1")):
+        ack = _judge(entry, origin=origin, head=left)
+        assert ack is not None and (ack.outcome, ack.code) == ("refused", "tenure_mismatch")
+        assert _judge(entry, origin=ELSEWHERE, head=left) is None
+    back = advance(left, write("back", SESSION, event_type="SessionArrived", prev="left", tenure=3), ELSEWHERE)
+    assert _judge(take_over(4, "back"), origin="ho2/2@8", head=back) is None
+    assert _judge(append("a", "back", 3), origin=OWNER, head=back) is not None

@@ -50,7 +50,7 @@ class TakeOver:
         session = self.registry.new(session_id)
         for _ in range(self.attempts_max):
             await self.registry.read(session)
-            if not session.record.state.is_started:
+            if not session.record.state.is_started or session.record.state.cell:
                 return session
             session.take_over()
             try:

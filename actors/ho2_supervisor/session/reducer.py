@@ -46,7 +46,7 @@ from hobus.bus.messages.session import Lifecycle
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.session_facts import SessionEvent
 
-_UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt"})
+_UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt", "SessionArrived"})
 """Kinds whose envelope may be older than the state: written by others, or receipts with a fence of their own."""
 
 _IN_FLIGHT = "effects are still in flight"
@@ -56,7 +56,7 @@ _UNSTAMPED = frozenset({"HostCommandReceived", "HostCommandRejected", "StateSnap
 
 def reduce(state: SessionState, event: SessionEvent) -> Reduced:
     """The state after the event, or the same state and why the event does not apply."""
-    after = _envelope_fault(state, event) or _RULES[event.event.kind](state, event.event)
+    after = _cell_fault(state, event) or _envelope_fault(state, event) or _RULES[event.event.kind](state, event.event)
     if type(after) is Rejected:
         return Reduced(state, rejection=after)
     if event.event.kind in _UNSTAMPED:
@@ -64,6 +64,12 @@ def reduce(state: SessionState, event: SessionEvent) -> Reduced:
     at = event.event.at
     stamped = replace(after, updated_at=at, created_at=state.created_at or at)
     return Reduced(stamped, ("run_stops",) if after.lifecycle == "Cancelling" != state.lifecycle else ())
+
+
+def _cell_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
+    if not state.cell or event.event.kind == "SessionArrived":
+        return None
+    return Rejected(f"session_left: the session goes on in cell {state.cell}")
 
 
 def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
@@ -111,6 +117,21 @@ def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
     return replace(
         state, status="closed", pending_follow_up=[], follow_up_by={}, intents=replace(state.intents, active=[])
     )
+
+
+def may_not_leave(state: SessionState) -> bool:
+    """Whether something of the session is not done: a run, a message that waits, a command that is not decided."""
+    return state.run is not None or bool(state.pending_follow_up) or state.received_command is not None
+
+
+def _session_left(state: SessionState, event: events.SessionLeft) -> Verdict:
+    if not state.is_started or may_not_leave(state):
+        return Rejected("run_active: something of the session is not done")
+    return replace(state, cell=event.cell)
+
+
+def _session_arrived(state: SessionState, _event: events.SessionArrived) -> Verdict:
+    return replace(state, cell="") if state.cell else Rejected("the session is here")
 
 
 def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
@@ -439,4 +460,6 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "StateSnapshot": _state_snapshot,
     **dict.fromkeys(("IntentDeclared", "IntentSuperseded", "IntentClosed", "IntentConflict"), _intent),
     "SessionEnded": _session_ended,
+    "SessionLeft": _session_left,
+    "SessionArrived": _session_arrived,
 }

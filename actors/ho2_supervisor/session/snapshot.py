@@ -28,7 +28,7 @@ from hobus.bus.messages.work_order import Exchange, Segment, ToolFile
 from hobus.bus.record.journal import Recorded
 from hobus.bus.record.session_facts import StateSnapshot
 
-VERSION = 14
+VERSION = 15
 """Of the packed record. One of another version is not read; the entries before it are."""
 _TOLD = Decoder(list[tuple[str, int, int]])
 _INFLATES_TIMES = 200
@@ -83,7 +83,13 @@ _AS_THEY_ARE = (
 def is_due(record: SessionRecord, every: int) -> bool:
     """Whether this session rests, and enough was recorded since the newest snapshot that a new one is worth it."""
     state = record.state
-    is_at_rest = state.is_started and state.run_id is None and state.failed is None and state.received_command is None
+    is_at_rest = (
+        state.is_started
+        and not state.cell
+        and state.run_id is None
+        and state.failed is None
+        and state.received_command is None
+    )
     return is_at_rest and record.since_snapshot >= every
 
 

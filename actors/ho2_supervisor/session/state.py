@@ -147,6 +147,7 @@ class SessionState(Struct, frozen=True, array_like=True):
     open_calls: OpenCalls | None = None  # of the newest answered turn
     failed: RunState | None = None  # the newest run, if it ran out of time and nothing came since: it may go on
     intents: Intents = NO_INTENTS
+    cell: str = ""  # where it goes on, since it left; empty: here
 
     @property
     def is_started(self) -> bool:

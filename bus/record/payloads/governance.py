@@ -106,7 +106,7 @@ class HttpKeyCreated(NamedTuple):
     name: Annotated[str, Meta(description="principal that it stands for")]
     at_us: Annotated[int, Meta(description="microseconds since 1970 UTC")]
     expires_at_us: Annotated[int | None, Meta(description="microseconds since 1970 UTC; None: never")]
-    may: Annotated[str, Meta(description="what it opens: use, approve, metrics")]
+    may: Annotated[str, Meta(description="what it opens: use, approve, metrics, cell")]
     replaces: Annotated[str, Meta(description="`key:<fingerprint>` of the key before it; empty: there was none")] = ""
     replaced_until_us: Annotated[int | None, Meta(description="until when that one is good at most")] = None
 

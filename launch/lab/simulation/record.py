@@ -18,6 +18,7 @@ from hobus.bus.record.payload import P, payload_in
 from hobus.bus.record.payloads.memory import OverlayWritten
 from hobus.bus.record.payloads.orders import ContextAssembled
 from hobus.bus.record.session_facts import RUN_ENDS, OrderDispatched
+from hobus.ledger_service.admission import ELSEWHERE
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 _SESSION = "session/"
@@ -148,6 +149,8 @@ class _Owners:
             self._owner[entry.stream] = (entry.tenure, entry.origin)
         is_owners = (entry.tenure, entry.origin) == self._owner.get(entry.stream)
         must(is_owners, f"{entry.submission_id}: a fenced owner wrote ({entry.origin}, tenure {entry.tenure})")
+        if entry.event_type == "SessionLeft":
+            self._owner[entry.stream] = (entry.tenure, ELSEWHERE)
 
 
 class _Degraded:
@@ -176,7 +179,11 @@ class _Memory:
     def step(self, entry: Entry) -> None:
         is_memorys = entry.origin.startswith("ho3/")
         is_its_stream = entry.stream in ("signals", "overlays")
-        must(is_memorys == is_its_stream, f"{entry.submission_id}: memory wrote elsewhere, or somebody else there")
+        is_carried = entry.origin == ELSEWHERE  # from another cell, where memory wrote it
+        must(
+            is_carried or is_memorys == is_its_stream,
+            f"{entry.submission_id}: memory wrote elsewhere, or somebody else there",
+        )
         if entry.event_type == "HO3_SIGNAL":
             self._events.add(entry.submission_id.partition("/")[2])
         elif entry.event_type == "HO3_OVERLAY":

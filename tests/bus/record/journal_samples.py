@@ -156,6 +156,8 @@ SAMPLES: dict[str, SessionFact] = {
         chosen=f"INT-{SESSION}-012", at=at(),
     ),
     "SessionEnded": events.SessionEnded(reason="client", turn_count=3, at=at()),
+    "SessionLeft": events.SessionLeft(cell="b", at=at()),
+    "SessionArrived": events.SessionArrived(cell="b", at=at()),
 }  # fmt: skip
 
 ALL_KINDS = frozenset(cls.kind for cls in SESSION_FACTS)

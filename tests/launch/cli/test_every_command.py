@@ -42,7 +42,7 @@ ALONE = {
     "init", "doctor", "gates", "registry", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke", "keys rotate",
     "provider list", "provider check", "provider add", "config check", "config show", "config diff", "config set",
     "config unset", "config schema", "package build", "package key", "package inspect", "package install", "package upgrade",
-    "package list", "package remove", "package trust add", "package trust list", "package trust remove",
+    "cell add", "cell list", "cell move", "cell remove", "package list", "package remove", "package trust add", "package trust list", "package trust remove",
 }  # fmt: skip
 """They work on a home's files, or on nothing."""
 OF_THE_RECORD = {

@@ -17,7 +17,7 @@ MEMORY = {"memory.read_overlays"} | {
     f"memory.{change}"
     for change in ("deactivate_overlay", "activate_overlay", "confirm_overlay", "update_overlay_weight")
 }
-RECORD = {row.cls.TYPE for row in ROWS if row.service == "ledger"} - {"ledger.search"}
+RECORD = {row.cls.TYPE for row in ROWS if row.service == "ledger"} - {"ledger.search", "ledger.import"}
 """Words are searched across principals: for the operator, and for supervisors in a session of their own."""
 
 

@@ -1,0 +1,229 @@
+"""What a move does in one cell, as its operator: sessions leave, are read, written, and arrive. Each may be done again.
+
+The journal itself says where its session is: SessionLeft is its last entry where it left, and fences everybody out
+there; what is carried is every entry of the session, in every stream, under its own id; SessionArrived opens it where
+it came to. Whatever was done already is known to the record there, and adds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
+
+from hobus.bus.errors import BusError, LedgerError, RuntimeFault
+from hobus.bus.limits import FRAME_BYTES_MAX, INDEX_INTERVAL_MS, RETRY_INTERVAL_MS
+from hobus.bus.messages.ids import KEY_PREFIX, iso_of_us, snapshot_id, us_of_iso
+from hobus.bus.messages.ledger import (
+    Entries,
+    Entry,
+    Found,
+    Import,
+    LedgerStats,
+    Lookup,
+    Query,
+    Read,
+    ReadLedgerStats,
+    WriteEntry,
+    Written,
+    session_stream,
+)
+from hobus.bus.messages.memory import LogSignals, Signal, SignalsLogged
+from hobus.bus.messages.session import LeaveSession, SessionView
+from hobus.bus.port import Bus
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.entry import wire_size
+from hobus.bus.record.journal import pack_event, recorded
+from hobus.bus.record.payloads.memory import ConsolidationFailed, OverlayChange, OverlayWritten, SignalLogged
+from hobus.bus.record.session_facts import RunRequested, SessionArrived, SessionLeft, SessionStarted
+from hobus.launch.sessions.journal import FromLedger, starts_of
+
+_PAGE = 64
+_MEMORY = ("signals", "overlays")
+_WRITTEN = WriteEntry._fields.index("bodies")
+
+
+class CellSide:
+    """One cell, asked over its own bus by an operator."""
+
+    def __init__(self, bus: Bus, *, timeout_s: float) -> None:
+        self._bus = bus
+        self._timeout_s = timeout_s
+
+    async def people(self) -> dict[str, list[str]]:
+        """The sessions of each person who came by a door of this home: `<key>` or `<key>/<user>`."""
+        await self._indexed()
+        found: dict[str, list[str]] = {}
+        async for entry in starts_of(FromLedger(self._bus, timeout_s=self._timeout_s)):
+            said = recorded(entry)
+            begun = said and said.event.event
+            if isinstance(begun, SessionStarted) and begun.principal.startswith(KEY_PREFIX):
+                found.setdefault(begun.principal.removeprefix(KEY_PREFIX), []).append(entry.provenance.session_id)
+        return found
+
+    async def leave(self, session_id: str, person: str, cell: str, *, wait_s: float) -> bool:
+        """It left for that cell: its journal takes nothing here any more. False: it left for another one before.
+
+        Waits for a run that is active. Raises SessionFault(run_active) if that is not over in time, RuntimeFault.
+        """
+        question = LeaveSession(session_id=session_id, principal=f"{KEY_PREFIX}{person}", cell=cell)
+        deadline = self._bus.clock.monotonic() + wait_s
+        while True:
+            try:
+                await self._bus.request(
+                    "ho2", question, expect=SessionView, timeout_s=self._timeout_s, key=session_id, trace=session_id
+                )
+            except RuntimeFault as fault:
+                if fault.code == "session_left":
+                    return False
+                may_pass = fault.retryable or fault.code == "run_active"
+                if not may_pass or self._bus.clock.monotonic() >= deadline:
+                    raise
+                await self._bus.sleep(RETRY_INTERVAL_MS / 1000)
+            else:
+                return True
+
+    async def entries(self, session_id: str) -> AsyncGenerator[list[Entry]]:
+        """Everything that the record has of a session, and the configurations of its runs before it; in pages.
+
+        Raises LedgerError(erased) for a text that is not there: what is carried would not be what was recorded.
+        """
+        await self._indexed()
+        digests: set[str] = set()
+        after = -1
+        while True:
+            question = Query(where={"session_id": session_id}, after=after, limit=_PAGE, with_bodies=True)
+            page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
+            if page.entries:
+                news = {digest for digest in map(_digest, page.entries) if digest} - digests
+                digests |= news
+                of_session = [entry for entry in page.entries if entry.stream not in _MEMORY]
+                yield [*await self._configurations(sorted(news)), *of_session]
+                after = page.entries[-1].sequence
+            if not page.more or not page.entries:
+                return
+
+    async def memory(self, person: str) -> AsyncGenerator[list[Entry]]:
+        """What HO3 has logged of this person: signals, lines, and whatever became of those; in pages."""
+        principal, lines = f"{KEY_PREFIX}{person}", set[str]()
+        for stream in _MEMORY:
+            after, is_more = -1, True
+            while is_more:
+                question = Read(stream=stream, after=after, limit=_PAGE, with_bodies=True)
+                page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
+                yield [entry for entry in page.entries if is_of(principal, entry, lines)]
+                is_more = page.more and bool(page.entries)
+                after = page.entries[-1].sequence if page.entries else after
+
+    async def remember(self, person: str) -> None:
+        """HO3 here goes by what was brought of this person, at the latest when it starts again."""
+        newest = None
+        async for page in self.memory(person):
+            newest = next((entry for entry in reversed(page) if entry.event_type == "HO3_SIGNAL"), newest)
+        if newest is None or not isinstance(said := read_body(newest), SignalLogged):
+            return
+        event_id = newest.submission_id.partition("/")[2]
+        again = Signal(event_id=event_id, session_id=newest.provenance.session_id, **said._asdict())
+        question = LogSignals(agent_id=newest.provenance.agent_id, signals=[again])
+        # Of what the record knows already and it does not, it reads on both streams.
+        with suppress(BusError):
+            await self._bus.request("ho3", question, expect=SignalsLogged, timeout_s=self._timeout_s)
+
+    async def _configurations(self, digests: Sequence[str]) -> list[Entry]:
+        found: list[Entry] = []
+        for digest in digests:  # one may be as large as a page
+            question = Lookup(submission_ids=[snapshot_id(digest)], with_bodies=True)
+            answer = await self._bus.request("ledger", question, expect=Found, timeout_s=self._timeout_s)
+            found += [entry for entry in answer.entries if entry is not None]
+        return found
+
+    async def _indexed(self) -> None:
+        """The index, by which a session's entries are found, shows what was acknowledged until now."""
+        first = stats = await self._stats()
+        while stats.head - stats.index_behind < first.head:
+            await self._bus.sleep(INDEX_INTERVAL_MS / 1000)
+            stats = await self._stats()
+
+    async def _stats(self) -> LedgerStats:
+        return await self._bus.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=self._timeout_s)
+
+    async def bring(self, entries: Sequence[Entry]) -> None:
+        """These stand here, too. Raises LedgerError where one cannot: nothing else than it may have been written."""
+        frame: list[WriteEntry] = []
+        for entry in map(_as_written, entries):
+            if frame and wire_size([*frame, entry]) > FRAME_BYTES_MAX:
+                await self._import(frame)
+                frame = []
+            frame.append(entry)
+        if frame:
+            await self._import(frame)
+
+    async def _import(self, frame: list[WriteEntry]) -> None:
+        while True:
+            try:
+                answer = await self._bus.request(
+                    "ledger", Import(entries=frame), expect=Written, timeout_s=self._timeout_s
+                )
+                break
+            except RuntimeFault as fault:
+                if fault.code != "busy":
+                    raise
+                await self._bus.sleep(RETRY_INTERVAL_MS / 1000)
+        for ack in answer.acks:
+            if not ack.is_first:
+                said = (
+                    f"{ack.submission_id} is not taken there: {ack.outcome} {ack.code}, its journal ends at {ack.head}"
+                )
+                raise LedgerError("conflict", said)
+
+    async def arrive(self, session_id: str, cell: str, *, here: str) -> bool:
+        """The session goes on here, if it left for that cell and all of its journal is here; whether it did now."""
+        question = Read(stream=session_stream(session_id), limit=1, newest_first=True, with_bodies=True)
+        page = await self._bus.request("ledger", question, expect=Entries, timeout_s=self._timeout_s)
+        last = page.entries[0] if page.entries else None
+        said = None if last is None else recorded(last)
+        if last is None or said is None or not isinstance(said.event.event, SessionLeft):
+            return False
+        if said.event.event.cell != cell:
+            return False
+        at_us = us_of_iso(iso_of_us(round(self._bus.now() * 1_000_000)))
+        # Derived from where it left: whoever does it again writes the same id, and adds nothing.
+        submission_id = last.submission_id.replace("SessionLeft:", "SessionArrived:", 1)
+        event = said.event._replace(event=SessionArrived(cell=here, at=iso_of_us(at_us)))
+        await self._import(
+            [
+                WriteEntry(
+                    submission_id, last.stream, "SessionArrived", at_us, provenance=last.provenance,
+                    prev=last.submission_id, tenure=last.tenure, bodies=[pack_event(event, submission_id, at_us)],
+                )
+            ]
+        )  # fmt: skip
+        return True
+
+
+def is_of(principal: str, entry: Entry, lines: set[str]) -> bool:
+    """Whether an entry of memory is this person's; `lines`: ids of theirs that came before it, to which it may add."""
+    match read_body(entry):
+        case OverlayWritten(artifact_id=artifact_id, principal=whose):
+            if whose == principal:
+                lines.add(artifact_id)
+            return whose == principal
+        case OverlayChange(artifact_id=artifact_id):
+            return artifact_id in lines
+        case SignalLogged(principal=whose) | ConsolidationFailed(principal=whose):
+            return whose == principal
+        case _:
+            return False
+
+
+def _as_written(entry: Entry) -> WriteEntry:
+    bodies = [body for body in entry.bodies if body is not None]
+    if len(bodies) != len(entry.body_lengths):
+        raise LedgerError("erased", f"{entry.submission_id} lacks a text: a session with an erased one stays")
+    return WriteEntry._make((*entry[:_WRITTEN], bodies))
+
+
+def _digest(entry: Entry) -> str:
+    """Of the configuration that a run began under; empty: it is no beginning of one."""
+    if entry.event_type != RunRequested.entry_name or (said := recorded(entry)) is None:
+        return ""
+    return said.event.event.config_digest if isinstance(said.event.event, RunRequested) else ""

@@ -1,0 +1,189 @@
+"""Requests of people who are in another cell go on to the door of that cell, as they came, and its answers come back.
+
+The key and the person are judged here; the other door takes this one's word for them (`--may cell`). Without a map of
+cells in the home nothing of this is in a door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from functools import partial
+
+import httpx2
+import structlog
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec.json import Decoder
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hobus.launch.cells.carrying import CellSide
+from hobus.launch.cells.map import Cell, CellMap
+from hobus.launch.http.context import Door
+from hobus.launch.http.keys import PERSON_HEADER, person_of
+from hobus.launch.http.limits import CELL_CONNECT_S
+from hobus.launch.http.problems import Problem
+from hobus.launch.http.sse import ClientGone, disconnected, until_gone
+
+_NAMES_USER = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/embeddings"})
+"""Paths whose body may say for which user it is."""
+_OWN = frozenset({"/v1/models"})
+_BETWEEN_TWO = frozenset(
+    {
+        b"host", b"authorization", b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"te",
+        b"upgrade", b"origin", b"date", b"server", PERSON_HEADER.encode(),
+    }
+)  # fmt: skip
+"""Headers that are about one connection, or about whose request it is there."""
+_log = structlog.get_logger("http")
+
+
+class _Named(Struct):
+    user: str | None = None
+    safety_identifier: str | None = None
+
+
+_NAMED = Decoder(_Named)
+
+
+class Cells:
+    """The application of a door that routes: its own, or another cell's door."""
+
+    _app: ASGIApp
+
+    def __init__(self, door: Door, cells: CellMap, client: httpx2.AsyncClient | None = None) -> None:
+        """`client`: for tests, to doors in this process."""
+        self._door = door
+        self._cells = cells
+        self._client = client or httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CELL_CONNECT_S))
+        self._listing = asyncio.Lock()
+
+    def around(self, app: ASGIApp) -> Cells:
+        """Before this application, which answers those who are in the cluster of its own door."""
+        self._app = app
+        return self
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Raises Problem, RuntimeFault, ClientGone as every application behind the guard."""
+        key = scope.get("key")
+        if key is None or key.may != "use" or scope["path"].startswith(tuple(_OWN)):
+            await self._app(scope, receive, send)
+            return
+        body = await _whole(receive)
+        person = _person_in(scope, body)
+        cell = await self._cell_of(person)
+        if cell.url:
+            with self._door.turn_of(scope["principal"]):
+                await self._pass_on(cell, person, scope, body, receive, send)
+        else:
+            await self._app(scope, _again(body, receive), send)
+
+    async def _cell_of(self, person: str) -> Cell:
+        """Where this person is. Raises Problem while they move."""
+        cells = self._cells.cells()
+        own = next((cell.name for cell in cells.values() if not cell.url), None)
+        async with self._listing:
+            if own is not None and not self._cells.is_listed(own):  # who came before there was a map stays
+                people = await CellSide(self._door.bus, timeout_s=self._door.timeout_s).people()
+                self._cells.list_people(own, list(people))
+        name, is_moving = self._cells.place(person)
+        if is_moving:
+            raise Problem(
+                503, "moving", "the sessions of this person are moving to another cell; ask again",
+                headers={"retry-after": "1"},
+            )  # fmt: skip
+        return self._cells.cells()[name]
+
+    async def _pass_on(  # noqa: PLR0913, PLR0917 - a request, and where it goes
+        self, cell: Cell, person: str, scope: Scope, body: bytes, receive: Receive, send: Send
+    ) -> None:
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in _BETWEEN_TWO]
+        headers += [
+            (b"authorization", f"Bearer {cell.key}".encode()),
+            (PERSON_HEADER.encode(), person.encode()),
+        ]
+        query = scope["query_string"].decode("latin-1")
+        url = f"{cell.url}{scope['raw_path'].decode('latin-1')}{'?' if query else ''}{query}"
+        request = self._client.build_request(scope["method"], url, headers=headers, content=body)
+        follows = scope["method"] == "GET" and scope["path"].endswith("/events")
+        is_begun = False
+
+        async def told() -> None:
+            nonlocal is_begun
+            try:
+                answer = await self._client.send(request, stream=True)
+            except httpx2.TransportError as error:
+                _log.warning("cell_away", cell=cell.name, error=type(error).__name__)
+                raise _away(cell) from None
+            try:
+                if answer.status_code == 401:  # noqa: PLR2004 - this door's key for that one
+                    _log.error("cell_refuses_the_key", cell=cell.name)
+                    raise _away(cell)
+                is_begun = True
+                heads = [(name, value) for name, value in answer.headers.raw if name.lower() not in _BETWEEN_TWO]
+                await send({"type": "http.response.start", "status": answer.status_code, "headers": heads})
+                async for chunk in answer.aiter_raw():
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            finally:
+                await answer.aclose()
+
+        work: Awaitable[None] = until_gone(told(), partial(disconnected, receive))
+        if follows:  # who follows events goes on at another door
+            work = until_gone(work, self._closed)
+        try:
+            await work
+        except ClientGone:
+            if not is_begun:
+                raise
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _closed(self) -> None:
+        await self._door.closing.wait()
+
+    async def close(self) -> None:
+        await self._client.aclose()
+        self._cells.close()
+
+
+def _away(cell: Cell) -> Problem:
+    return Problem(
+        503, "cell_away", f"cell {cell.name}, where this person is, does not answer; ask again",
+        headers={"retry-after": "1"},
+    )  # fmt: skip
+
+
+def _person_in(scope: Scope, body: bytes) -> str:
+    """Whose request it is, as the door of their cell will see it, too."""
+    principal: str = scope["principal"]
+    if scope["path"] not in _NAMES_USER or principal != scope["key"].principal:
+        return principal
+    with suppress(DecodeError, ValidationError):  # what it is, the operation itself will say
+        named = _NAMED.decode(body)
+        if user := named.user or named.safety_identifier:
+            return person_of(principal, user)
+    return principal
+
+
+async def _whole(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """The body that was read, then whatever else comes."""
+    is_told = False
+
+    async def told() -> Message:
+        nonlocal is_told
+        if is_told:
+            return await receive()
+        is_told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return told
