@@ -23,6 +23,9 @@ from hobus.bus.record.ends import order_receipt
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import workers_in
 from hobus.launch.cluster import identity
+from hobus.launch.console import exit_codes
+from tests.actors.ho1_executor.tools.packages import install
+from tests.process.mcp_servers import ROOT, configure, use
 
 pytestmark = pytest.mark.process
 
@@ -43,11 +46,11 @@ class Site:
         self.started.append(worker)
         return worker
 
-    def run(self, name: str, *words: str) -> FarWorker:
+    def run(self, name: str, *words: str, **options: Any) -> FarWorker:
         """`hobus worker run` in the directory of an earlier one; what that one printed is gone."""
         for file in ("out", "err"):
             (self.directory / name / file).unlink()
-        worker = FarWorker(self.directory / name, ["run", *words])
+        worker = FarWorker(self.directory / name, ["run", *words], **options)
         self.started.append(worker)
         return worker
 
@@ -80,6 +83,18 @@ def site(listening: Cluster, tmp_path: Path) -> Iterator[Site]:
     eventually(lambda: not Site(listening, tmp_path, []).remote_rows())
 
 
+def give_up_its_executor(cluster: Cluster) -> None:
+    """It dies as often as its launcher starts it."""
+
+    def is_given_up() -> bool:
+        row = cluster.row("ho1/1")
+        if row.state == "ready":
+            identity.end(row.pid, row.mark, signal.SIGKILL)
+        return row.state == "failed"
+
+    eventually(is_given_up, within_s=60)
+
+
 @pytest.fixture
 def remote_only(make_cluster: Callable[[str], Cluster], tmp_path: Path) -> Iterator[Site]:
     """The same, with its own executor ended for good: only a worker elsewhere can do anything."""
@@ -87,14 +102,7 @@ def remote_only(make_cluster: Callable[[str], Cluster], tmp_path: Path) -> Itera
     config = write_config(tmp_path / "config.json", ("bus.listen", "127.0.0.1:0"), ("launcher.crash_budget", 1))
     with workers(tmp_path / "far") as started:
         cluster.up("--config", str(config))
-
-        def is_given_up() -> bool:
-            row = cluster.row("ho1/1")
-            if row.state == "ready":
-                identity.end(row.pid, row.mark, signal.SIGKILL)
-            return row.state == "failed"
-
-        eventually(is_given_up, within_s=60)
+        give_up_its_executor(cluster)
         yield Site(cluster, tmp_path / "far", started)
 
 
@@ -357,3 +365,77 @@ def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
     assert name not in shown.out
     eventually(lambda: site.cluster.entries("KEY_REVOKED"))
     assert site.cluster("keys revoke", name).code != 0
+
+
+def other_version(directory: Path) -> dict[str, str]:
+    """The environment of a worker whose hobus says that it is another one."""
+    about = directory / "hobus-9.9.9.dist-info" / "METADATA"
+    about.parent.mkdir(parents=True)
+    about.write_text("Metadata-Version: 2.1\nName: hobus\nVersion: 9.9.9\n", encoding="utf-8")
+    return {"PYTHONPATH": f"{directory}:{ROOT}"}
+
+
+def test_a_worker_of_another_version_is_told_what_to_install(site: Site, tmp_path: Path) -> None:
+    """When it joins, and when its software has changed since: one sentence with both versions, exit 5, no peer."""
+    env = other_version(tmp_path / "newer")
+    token = token_of(site.cluster)
+    for worker in (site.join("one", token, env=env), upgraded(site, token, env)):
+        assert worker.ended() == exit_codes.REFUSED
+        assert "bad_version" in worker.said and "9.9.9" in worker.said
+        assert "install the cluster's version of hobus here: hobus --version" in worker.said
+        assert "Traceback" not in worker.said and not site.remote_rows()
+
+
+def upgraded(site: Site, token: str, env: dict[str, str]) -> FarWorker:
+    """One that has joined, has worked, and comes back with that environment."""
+    worker = site.join("two", token).works()
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == 0
+    eventually(lambda: not site.remote_rows())
+    return site.run("two", env=env)
+
+
+PAYS = """
+import os, time
+from hobus import Invocation, tool
+
+@tool(idempotent=False, writes=True)
+def pay(directory: str, *, call: Invocation) -> str:
+    "Pays, once, in two steps."
+    with open(os.path.join(directory, "effects"), "a") as file:
+        file.write(f"{os.getppid()} {call.idempotency_key}\\n")
+        file.flush()
+        time.sleep(60)
+        file.write("done\\n")
+    return "done"
+"""
+
+
+def test_a_pod_killed_without_grace_while_its_tool_writes(cluster: Cluster, tmp_path: Path) -> None:
+    """The call ends in doubt and the answer says so; another worker with that tool, which is idle, never runs it again."""
+    packages = install(tmp_path / "packages", "paying", PAYS, pay="pay")
+    env = {"PYTHONPATH": f"{packages}:{ROOT}"}
+    cluster.env |= env
+    once = {"tools__entry_points": ["pay"], "launcher__crash_budget": 1}
+    cluster.up("--listen", "127.0.0.1:0", *configure(cluster, {}, tools=["pay"], permitted=["pay"], **once))
+    with workers(tmp_path / "far") as started:
+        site = Site(cluster, tmp_path / "far", started)
+        pods = [site.join(name, token_of(cluster), env=env).works() for name in ("one", "two")]
+        give_up_its_executor(cluster)
+        eventually(lambda: "pay" in {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
+        asking = cluster.start_ask(use("pay", directory=str(tmp_path)))
+        effects = tmp_path / "effects"
+        eventually(lambda: effects.exists() and effects.read_text())
+        at_work = [pod for pod in pods if any(child.pid == int(effects.read_text().split()[0]) for child in pod.tree())]
+        for process in at_work[0].tree():  # as `kubectl delete --force` or a host without power: nothing is said
+            process.kill()
+        out, err = asking.communicate(timeout=90)
+        told = json.loads(out)
+        assert told["outcome"] == "success", err
+        (call,) = told["tool_calls"]
+        assert (call["tool_id"], call["code"]) == ("pay", "unknown_outcome")
+        assert "unknown_outcome" in told["response"] or "not known" in told["response"]
+        why = cluster("why", told["session_id"]).out
+        assert "unknown_outcome" in why
+        assert len(effects.read_text().splitlines()) == 1 and len(cluster.entries("TOOL_STARTED")) == 1
+        assert cluster.record_verdict() == "ok"

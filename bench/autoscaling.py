@@ -1,0 +1,283 @@
+"""Autoscaling as deploy/kubernetes asks for it, over gauges of a real cluster: is a busy worker ever cut off?
+
+usage: python -m bench.autoscaling [--record] [--scale 6] [--rounds 3]
+
+`--record` runs a cluster on a slow model under a load that comes and goes, reads `hobus_queued` and `hobus_in_flight` of its
+door each second, and takes from the record when each order was sent and ended. Without it that recording is played to a
+model of Kubernetes' autoscaler (its documented rules: a look every 15 s, a tolerance of a tenth, the window and the policies of
+the ScaledObject) with the threshold, the bounds and the graces of deploy/kubernetes; one second of it stands for `--scale`, so
+that its quiet is longer than the window. Whoever is scaled away is the busiest worker, which is worse than Kubernetes' choice. A
+second row goes by what waits alone, as people do who scale on the length of a queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import re
+import sys
+import time
+import urllib.request
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from bench.cluster import Cluster, cluster
+from bench.report import arguments, machine, markdown
+from hobus.bus.messages.session import ProcessTurn
+from hobus.launch.cluster.client import connected
+from hobus.launch.sessions.turns import process_turn
+
+RECORDING = Path("bench/results/gauges.json")
+KUBERNETES = Path("deploy/kubernetes")
+SETTINGS = {"gateway.providers.offline.latency_ms": 8000, "ho1.orders_max": 64}
+LOAD = ((20, 3), (30, 16), (40, 24), (30, 10), (60, 2), (100, 1), (20, 20), (60, 1))
+"""For so many seconds so many people, each of whom asks again when answered."""
+QUESTION = "what packages are installed?"
+
+LOOK_S, TOLERANCE, STARTS_S = 15, 0.1, 30
+"""Of Kubernetes' autoscaler; and until a pod that was asked for takes orders."""
+UP_PODS, UP_SHARE = 4, 1.0
+"""It may add so many pods, or as many as there are, in each look: its defaults."""
+
+
+class Order(NamedTuple):
+    """One order of the recording, in seconds."""
+
+    sent: float
+    took: float
+
+
+class Rules(NamedTuple):
+    """What deploy/kubernetes says."""
+
+    slots: int
+    least: int
+    most: int
+    window_s: int
+    removes: int  # pods of one policy period
+    period_s: int
+    finish_s: float  # of a worker that is told to end: four fifths of its grace
+
+    @classmethod
+    def shipped(cls) -> Rules:
+        scaled = yaml.safe_load((KUBERNETES / "keda/scaledobject.yaml").read_text(encoding="utf-8"))["spec"]
+        down = scaled["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
+        (policy,) = down["policies"]
+        worker = (KUBERNETES / "base/worker.yaml").read_text(encoding="utf-8")
+        grace = re.search(r"--grace (\d+)s", worker)
+        assert grace is not None
+        return cls(
+            int(scaled["triggers"][0]["metadata"]["threshold"]), scaled["minReplicaCount"], scaled["maxReplicaCount"],
+            down["stabilizationWindowSeconds"], policy["value"], policy["periodSeconds"], int(grace[1]) * 0.8,
+        )  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class Pod:
+    """A worker: from when on it takes orders, until when it may finish them, and when each of its orders ends."""
+
+    ready: float
+    ends: float = math.inf
+    orders: list[float] = field(default_factory=list[float])
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of one way to scale."""
+
+    cut: int = 0  # orders at a worker that was scaled away before they ended
+    busy_removed: int = 0  # workers told to end while they had orders
+    removed: int = 0
+    pods_most: int = 0
+    waited_most_s: float = 0.0
+    pod_hours: float = 0.0
+    gauges: list[int] = field(default_factory=list[int])  # queued and in flight, each second
+
+
+def played(orders: list[Order], rules: Rules, *, by_queue_alone: bool = False) -> Outcome:
+    """The whole of it, second by second. Pure."""
+    outcome, waiting = Outcome(), deque[Order]()
+    pods = [Pod(0.0) for _ in range(rules.least)]
+    wanted, removed_at = deque[tuple[float, int]](), deque[float]()
+    coming = deque(sorted(orders))
+    for now in itertools.count():
+        for pod in pods:
+            if pod.ends <= now:
+                outcome.cut += sum(end > now for end in pod.orders)
+                pod.orders = []
+            pod.orders = [end for end in pod.orders if end > now]
+        pods = [pod for pod in pods if pod.orders or pod.ends == math.inf]
+        while coming and coming[0].sent <= now:
+            waiting.append(coming.popleft())
+        while waiting and (free := [pod for pod in pods if _takes(pod, now, rules)]):
+            order = waiting.popleft()
+            min(free, key=lambda pod: len(pod.orders)).orders.append(now + order.took)
+            outcome.waited_most_s = max(outcome.waited_most_s, now - order.sent)
+        at_work = sum(len(pod.orders) for pod in pods)
+        outcome.gauges.append(len(waiting) + at_work)
+        outcome.pods_most = max(outcome.pods_most, len(pods))
+        outcome.pod_hours += len(pods) / 3600
+        if not coming and not waiting and not at_work and len(pods) == rules.least:
+            return outcome
+        if now % LOOK_S == 0:
+            gauge = len(waiting) + (0 if by_queue_alone else at_work)
+            _scale(pods, gauge, now, rules, wanted, removed_at, outcome)
+    raise AssertionError("counting does not end")
+
+
+def _takes(pod: Pod, now: float, rules: Rules) -> bool:
+    return pod.ready <= now and pod.ends == math.inf and len(pod.orders) < rules.slots
+
+
+def _scale(
+    pods: list[Pod], gauge: int, now: float, rules: Rules, wanted: deque[tuple[float, int]], removed_at: deque[float],
+    outcome: Outcome,
+) -> None:  # fmt: skip
+    """One look of the autoscaler."""
+    there = [pod for pod in pods if pod.ends == math.inf]
+    count = len(there)
+    is_near = abs(1 - gauge / count / rules.slots) <= TOLERANCE
+    desired = max(rules.least, min(rules.most, count if is_near else math.ceil(gauge / rules.slots)))
+    wanted.append((now, desired))
+    while wanted[0][0] < now - rules.window_s:
+        wanted.popleft()
+    while removed_at and removed_at[0] <= now - rules.period_s:
+        removed_at.popleft()
+    if desired > count:
+        more = min(desired - count, max(UP_PODS, math.floor(count * UP_SHARE)))
+        pods += [Pod(now + STARTS_S) for _ in range(more)]
+    fewer = min(count - max(one for _, one in wanted), rules.removes - len(removed_at))
+    for pod in sorted(there, key=lambda pod: -len(pod.orders))[: max(0, fewer)]:
+        outcome.removed += 1
+        outcome.busy_removed += bool(pod.orders)
+        pod.ends = now + rules.finish_s
+        removed_at.append(now)
+
+
+def stretched(orders: list[Order], seconds: float, *, scale: float, rounds: int) -> list[Order]:
+    """The recording so many times, each second of it for `scale`."""
+    return [
+        Order((number * seconds + order.sent) * scale, order.took * scale)
+        for number in range(rounds)
+        for order in orders
+    ]
+
+
+# --- recording --------------------------------------------------------------------------------------------------------
+
+
+async def _load(found: Cluster, began: float) -> None:
+    async with connected(found.place, "door") as door:
+
+        async def person(number: int) -> None:
+            session_id: str | None = None
+            for until, people in zip(itertools.accumulate(seconds for seconds, _ in LOAD), LOAD, strict=True):
+                while number < people[1] and time.monotonic() - began < until:
+                    turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
+                    session_id = (await process_turn(door, turn, timeout_s=120, retry_interval_s=0.2)).session_id
+                await asyncio.sleep(max(0.0, until - (time.monotonic() - began)))
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(max(people for _, people in LOAD)):
+                group.create_task(person(number))
+
+
+async def _gauges(url: str, key: str, began: float, done: asyncio.Event) -> list[tuple[int, int]]:
+    """(queued, in flight) of executors, each second."""
+    told: list[tuple[int, int]] = []
+    request = urllib.request.Request(f"{url}/metrics", headers={"authorization": f"Bearer {key}"})
+
+    def read() -> str:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text: str = answer.read().decode()
+        return text
+
+    while not done.is_set():
+        text = await asyncio.to_thread(read)
+        found = [
+            re.search(rf'^hobus_{name}{{service="ho1"}} (\d+)', text, re.MULTILINE) for name in ("queued", "in_flight")
+        ]
+        told.append((int(found[0][1]) if found[0] else 0, int(found[1][1]) if found[1] else 0))
+        await asyncio.sleep(max(0.0, began + len(told) - time.monotonic()))
+    return told
+
+
+def record() -> dict[str, Any]:
+    """A cluster under load, as its door's gauges and its record tell."""
+    with cluster(SETTINGS, "--http", "127.0.0.1:0") as found:
+        key = found("token create", "--role", "http", "--name", "scraper", "--may", "metrics").out.strip()
+        url, began, began_us = f"http://{found.home.bound(http=True)}", time.monotonic(), time.time() * 1_000_000
+
+        async def both() -> list[tuple[int, int]]:
+            done = asyncio.Event()
+            scraping = asyncio.create_task(_gauges(url, key, began, done))
+            await _load(found, began)
+            done.set()
+            return await scraping
+
+        gauges = asyncio.run(both())
+        sent = {one.submission_id.partition(":")[2]: one.at_us for one in found.entries("WO_DISPATCHED")}
+        ended = {one.submission_id.partition(":")[2]: one.at_us for one in found.entries("OrderEnded")}
+    orders = [
+        [round((at_us - began_us) / 1e6, 2), round((ended[name] - at_us) / 1e6, 2)]
+        for name, at_us in sent.items()
+        if name in ended
+    ]
+    return {"machine": machine(), "seconds": len(gauges), "gauges": gauges, "orders": sorted(orders)}
+
+
+def outcomes(recording: dict[str, Any], *, scale: float, rounds: int) -> dict[str, Outcome]:
+    """By what is scaled."""
+    orders = [Order(*one) for one in recording["orders"]]
+    played_orders = stretched(orders, recording["seconds"], scale=scale, rounds=rounds)
+    rules = Rules.shipped()
+    return {
+        "queued + in flight, as shipped": played(played_orders, rules),
+        "queued alone, nothing waited for": played(
+            played_orders, rules._replace(window_s=0, removes=99), by_queue_alone=True
+        ),
+    }
+
+
+def main() -> int:
+    parser = arguments(__doc__)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--scale", type=float, default=6.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    if given.record:
+        RECORDING.write_text(json.dumps(record(), separators=(",", ":")) + "\n", encoding="utf-8")
+    recording = json.loads(RECORDING.read_text(encoding="utf-8"))
+    rows = [
+        [
+            name,
+            one.pods_most,
+            one.removed,
+            one.busy_removed,
+            one.cut,
+            f"{one.waited_most_s:.0f}",
+            f"{one.pod_hours:.1f}",
+        ]
+        for name, one in outcomes(recording, scale=given.scale, rounds=given.rounds).items()
+    ]
+    head = [
+        "scaled by",
+        "workers at most",
+        "taken away",
+        "of them at work",
+        "orders cut off",
+        "longest wait, s",
+        "worker hours",
+    ]
+    print(markdown(head, rows))
+    return int(rows[0][4] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
