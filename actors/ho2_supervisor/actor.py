@@ -18,6 +18,7 @@ from hobus.actors.ho2_supervisor.admission import (
     admit,
     agent_fault,
     blank_fault,
+    over_fault,
     profile_fault,
     settings_fault,
     template_fault,
@@ -443,9 +444,9 @@ class Supervisor(Actor):
     async def _owned(self, session_id: str) -> OwnedSession:
         """As `TakeOver.owned`. Raises SessionFault for a session that went on to another cell: it is read each time."""
         session = await self._take_over.owned(session_id)
-        if cell := session.record.state.cell:
+        if session.record.state.cell:
             self._registry.drop(session)
-            raise SessionFault("session_left", f"session {session_id} goes on in cell {cell}: ask there")
+            raise over_fault(session.record.state)
         return session
 
     async def _found(self, session_id: str, start: StartSession | None, trace: str) -> OwnedSession:

@@ -49,8 +49,8 @@ def admit(
         if state.failed is not None and state.failed.input_id == input_id and state.status == "open":
             return "go on"
         return "attach" if known.became == "running" else known
-    if state.status == "closed":
-        return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")
+    if state.status == "closed" or state.cell:
+        return over_fault(state)
     active = f"run {state.run_id} answers input {state.run.input_id}" if state.run is not None else ""
     if said_before or active:
         return SessionFault("run_active", f"{said_before or active}; wait until it is over")
@@ -66,6 +66,13 @@ def admit(
             "invalid_input", f"no follow-up was said whose answer {input_id} asks for; name the input otherwise"
         )
     return "begin"
+
+
+def over_fault(state: SessionState) -> SessionFault:
+    """Of a session that takes nothing new here: it goes on in another cell, or has ended."""
+    if not state.cell:
+        return SessionFault("session_closed", f"session {state.session_id} has ended; start another one")
+    return SessionFault("session_left", f"session {state.session_id} goes on in cell {state.cell}: ask there")
 
 
 def blank_fault(settings: SessionConfig | None) -> str:

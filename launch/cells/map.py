@@ -64,6 +64,7 @@ class CellMap:
 
     def open(self, db: sqlite3.Connection) -> None:
         self._db = db
+        db.execute("pragma journal_mode = wal")  # whoever reads, as doors do for each request, waits for nobody
         db.execute("pragma synchronous = full")
         db.executescript(_TABLES)
 

@@ -186,7 +186,8 @@ async def rows_of(  # noqa: PLR0913 - each is a question about a session
             standing = folded.get(session_stream(session_id))
             if standing is None:
                 standing = await (known(session_id) if known else standing_in(journals, session_id))
-            if (is_all or standing.state.status == "open") and is_shown(row := SessionRow.of(start, standing)):
+            is_here = standing.state.status == "open" and not standing.state.cell
+            if (is_all or is_here) and is_shown(row := SessionRow.of(start, standing)):
                 rows.append(row)
             if len(rows) >= limit:
                 break

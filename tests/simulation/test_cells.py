@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -246,16 +247,20 @@ def test_a_run_that_is_not_over_keeps_its_person(cells: Cells):
     """It is paused, and so for ever: the move turns back within its time, and nothing is changed but that it was tried."""
     begun(cells)
     world, operator = cells.clusters["a"].world, cells.clusters["a"].world.client("operator")
-    hold = HostCommand(command_id="hold", issued_at=iso(operator.now()), command=Pause())
-    asking = SessionCommand(session_id=IDS[ALICE], command=hold)
+    tries = count()
+
+    async def held() -> bool:
+        hold = HostCommand(command_id=f"hold-{next(tries)}", issued_at=iso(operator.now()), command=Pause())
+        asking = SessionCommand(session_id=IDS[ALICE], command=hold)
+        return (await operator.request("ho2", asking, expect=CommandVerdict, timeout_s=5)).outcome == "applied"
 
     async def paused() -> None:
         async with asyncio.TaskGroup() as group:
             start = StartSession(session_id=IDS[ALICE], principal=ALICE)
             turn = ProcessTurn(session_id=IDS[ALICE], input_id="in-9", text=QUESTION, start=start)
             group.create_task(cells.doors["a"].request("host", turn, expect=TurnResult, timeout_s=5, key=IDS[ALICE]))
-            while (await operator.request("ho2", asking, expect=CommandVerdict, timeout_s=5)).outcome != "applied":
-                asking.command.command_id += "x"
+            while not await held():
+                pass
 
     world.run(paused())
     with pytest.raises(RuntimeFault, match="run_active"):
