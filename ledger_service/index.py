@@ -80,8 +80,8 @@ _HEADS = " UNION ALL ".join(
 )
 _IS_A_JOURNAL = "(SELECT name >= 'session/' AND name < 'session0' FROM names WHERE id = stream)"
 """Asked row by row from a place on, so that the few newest ones cost no list of all sessions."""
-_NAMES_KEPT = 20_000
-"""Interned names remembered in memory; only speed depends on it."""
+_NAMES_KEPT = 4_096
+"""Interned names remembered in memory, four more with each turn (orders); only speed depends on it."""
 
 _SCHEMA = f"""
 CREATE TABLE segments (first INTEGER PRIMARY KEY, last INTEGER, end INTEGER, chain BLOB);
