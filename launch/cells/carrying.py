@@ -8,7 +8,7 @@ it came to. Whatever was done already is known to the record there, and adds not
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault
 from hobus.bus.limits import FRAME_BYTES_MAX, INDEX_INTERVAL_MS, RETRY_INTERVAL_MS
@@ -48,17 +48,28 @@ class CellSide:
     def __init__(self, bus: Bus, *, timeout_s: float) -> None:
         self._bus = bus
         self._timeout_s = timeout_s
+        self._people: dict[str, list[str]] = {}
+        self._seen = -1  # sequence of the newest session that is known there
 
     async def people(self) -> dict[str, list[str]]:
-        """The sessions of each person who came by a door of this home: `<key>` or `<key>/<user>`."""
+        """The sessions of each person who came by a door of this home: `<key>` or `<key>/<user>`.
+
+        Asked again, it reads those that have begun since.
+        """
         await self._indexed()
-        found: dict[str, list[str]] = {}
-        async for entry in starts_of(FromLedger(self._bus, timeout_s=self._timeout_s)):
-            said = recorded(entry)
-            begun = said and said.event.event
-            if isinstance(begun, SessionStarted) and begun.principal.startswith(KEY_PREFIX):
-                found.setdefault(begun.principal.removeprefix(KEY_PREFIX), []).append(entry.provenance.session_id)
-        return found
+        newest, news = self._seen, list[tuple[str, str]]()
+        async with aclosing(starts_of(FromLedger(self._bus, timeout_s=self._timeout_s))) as starts:
+            async for entry in starts:
+                if entry.sequence <= self._seen:
+                    break
+                newest = max(newest, entry.sequence)
+                begun = (said := recorded(entry)) and said.event.event
+                if isinstance(begun, SessionStarted) and begun.principal.startswith(KEY_PREFIX):
+                    news.append((begun.principal.removeprefix(KEY_PREFIX), entry.provenance.session_id))
+        self._seen = newest  # all that is new, or nothing
+        for person, session_id in news:
+            self._people.setdefault(person, []).append(session_id)
+        return self._people
 
     async def leave(self, session_id: str, person: str, cell: str, *, wait_s: float) -> bool:
         """It left for that cell: its journal takes nothing here any more. False: it left for another one before.

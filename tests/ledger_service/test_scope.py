@@ -20,12 +20,14 @@ JOURNAL = {
     "HostCommandApplied", "HostCommandRejected", "LifecycleChanged", "StepStarted", "WO_DISPATCHED", "OrderEnded",
     "ToolBatchIssued", "ToolReceipt", "LeaseIssued", "TimePassed", "RunCompleted", "RunFailed",
     "RunCancelled", "STATE_SNAPSHOT", "INTENT_DECLARED", "INTENT_SUPERSEDED", "INTENT_CLOSED", "INTENT_CONFLICT",
+    "SessionLeft",
 }  # fmt: skip
 """What the record table names for HO2 on a session's stream."""
 
 RECORD_TABLE = {
     **{(SESSION, name): {"ho2"} for name in JOURNAL},
     (SESSION, "TurnDegraded"): {"host"},
+    (SESSION, "SessionArrived"): {"operator"},
     ("ho2m", "WO_CHAIN_COMPLETE"): {"ho2"},
     ("ho2m", "WO_QUALITY_GATE"): {"ho2"},
     ("ho2m", "ESCALATION"): {"ho2"},

@@ -202,6 +202,8 @@ async def _moved(home: Home, cells: CellMap, who: str, target: Callable[[], str]
         ends = {one.name: one for one in (found[target()], *_ends(cells, who, found))}
         async with AsyncExitStack() as stack:
             sides = {name: await _side(home, one, stack) for name, one in ends.items()}
+            for side in sides.values():
+                await side.people()  # may take a while, in which the door refuses nobody
             one = await made(
                 cells, cells.begin(who, target(), now_us()), sides, wait_s=wait_s, now_us=now_us, said=told
             )
