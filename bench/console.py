@@ -93,16 +93,16 @@ START_S = 900.0
 """The first start on a record that was copied reads every prompt and signal of it."""
 
 
-async def followed(link: str, pages: Sequence[tuple[str, str]], until: asyncio.Event) -> int:
+async def followed(base: str, cookies: httpx2.Cookies, pages: Sequence[tuple[str, str]], until: asyncio.Event) -> int:
     """How often the browsers fetched a page, until the turns are over."""
-    base = link.partition("/sign-in")[0]
-    async with httpx2.AsyncClient(base_url=base, timeout=60, limits=httpx2.Limits(max_connections=100)) as client:
-        await client.get(link)
+    bounds = httpx2.Limits(max_connections=100)
+    async with httpx2.AsyncClient(base_url=base, cookies=cookies, timeout=60, limits=bounds) as client:
         fetched = 0
 
         async def browse(page: str, of: str) -> None:
             nonlocal fetched
             async with client.stream("GET", f"/live?of={of}") as told:
+                assert told.status_code == 200, told
                 async for line in told.aiter_lines():
                     if line == "event: changed":
                         answer = await client.get(page)
@@ -145,6 +145,7 @@ async def turns(cluster: Cluster, session: str) -> float:
 async def load(cluster: Cluster, served: psutil.Process, link: str, session: str) -> dict[str, float]:
     """In windows alone, watched, watched, alone, …, so that what grows with the record is in both alike."""
     pages = (("/", "beats"), ("/sessions", "*"), (f"/sessions/{session}", session), ("/record", "*"))
+    base, cookies = link.partition("/sign-in")[0], httpx2.get(link).cookies
     alone, watched, fetched, console_s = list[float](), list[float](), 0, 0.0
     await turns(cluster, session)
     took_s = 0.0
@@ -153,7 +154,7 @@ async def load(cluster: Cluster, served: psutil.Process, link: str, session: str
             alone.append(await turns(cluster, session))
             continue
         until, before = asyncio.Event(), counted_s([served])
-        browsers = asyncio.create_task(followed(link, pages, until))
+        browsers = asyncio.create_task(followed(base, cookies, pages, until))
         await asyncio.sleep(1)
         begun_at = time.perf_counter()
         watched.append(await turns(cluster, session))
@@ -235,10 +236,10 @@ def paged(home: Path, entries: int, turns: int, rounds: int) -> dict[str, Any]:
     cluster, named, served = cluster_in(home), home.with_name(f"{home.name}.session"), None
     cluster.timeout_s = START_S
     try:
-        if named.exists():
-            cluster.up(settings=PATIENT)
-        else:
+        if not named.exists():
             named.write_text(make(cluster, entries=entries, turns=turns))
+            assert cluster("down").code == 0
+        cluster.up(settings=PATIENT)
         session = named.read_text()
         served = begun("console", "--home", str(home), stdin=subprocess.DEVNULL)
         link = re.search(r"http\S+", served.stdout.readline().decode())[0]

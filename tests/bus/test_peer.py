@@ -351,6 +351,37 @@ class Waking(Actor):
         return Budget(mode="off", scopes=[])
 
 
+class Reading(Actor):
+    """Reads for a while before it is ready, and says how far it is."""
+
+    service = "gateway"
+
+    async def start(self, bus) -> None:
+        self.bus = bus
+
+    def starting(self) -> str:
+        return "reads entry 1 of 2"
+
+    async def ready(self) -> str:
+        await self.bus.sleep(1.0)
+        return ""
+
+
+def test_an_actor_that_is_not_ready_yet_says_how_far_it_is(world: World) -> None:
+    """Also behind its start; and nothing of it once it is ready."""
+
+    async def scenario() -> None:
+        peer, operator = world.start(Reading(), role="gateway"), world.client("operator")
+        await asyncio.sleep(0.6)
+        row = await row_of(world, operator, peer.instance)
+        assert (row.state, row.reason) == ("starting", "reads entry 1 of 2")
+        await asyncio.sleep(1.0)
+        row = await row_of(world, operator, peer.instance)
+        assert (row.state, row.reason) == ("ready", "")
+
+    world.run(scenario())
+
+
 def test_readiness_is_told_at_every_change_and_degraded_actors_serve(world: World) -> None:
     """Starting -> degraded(reason) -> degraded(other) -> ready; asked again until ready, then no more."""
 
