@@ -36,6 +36,7 @@ def test_a_package_of_a_program_is_built_and_installed(
     assert cli.run([*home, "config", "set", "gateway.providers.openai", openai]) == exit_codes.OK
     entry = json.dumps([f"weather = {tmp_path}/packaged_app.py:weather"])
     assert cli.run([*home, "config", "set", "tools.entry_points", entry]) == exit_codes.OK
+    assert cli.run([*home, "config", "set", "tools.approval", '["weather"]']) == exit_codes.OK
     build = [*here, "package", "build", "packaged_app.py", "--key", "my.key"]
     assert cli.run([*build, "--version", "1.2.0", "--framework", "FMWK-321"]) == exit_codes.OK
     said = capsys.readouterr().out
@@ -48,7 +49,7 @@ def test_a_package_of_a_program_is_built_and_installed(
     assert (shown["package_id"], shown["framework_id"], shown["model"]) == (
         "PKG-CLERK-7-001", "FMWK-321", "openai/gpt-5",
     )  # fmt: skip
-    assert shown["tools"] == ["weather"]
+    assert shown["tools"] == shown["approval"] == ["weather"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from hobus import File, Image
 from hobus.actors.ho1_executor.tools.definition import Bounds, written
+from hobus.actors.ho1_executor.tools.entry_points import load
 from hobus.actors.ho1_executor.tools.protocol import pack_frame, result_fields, result_in, unpack_frame
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
@@ -61,3 +63,14 @@ def test_what_else_stands_in_the_value_is_json() -> None:
     told = written([Image(data=PNG), {1}], BOUNDS, "draw").text
     assert told.startswith("draw returned a list that is no JSON; return texts")
     assert told.endswith("(Object of type set is not JSON serializable)")
+
+
+def test_a_value_that_holds_itself_is_told_as_no_json(tmp_path: Path) -> None:
+    """As any other that is none, and not as a tool that broke."""
+    file = tmp_path / "holds_itself.py"
+    file.write_text(
+        "from hobus import tool\n@tool\ndef it() -> object:\n    'It.'\n    a = []\n    a.append(a)\n    return a"
+    )
+    host: Any = None  # it asks for nothing
+    value = asyncio.run(load(f"it = {file}:it").run({}, host))
+    assert written(value, BOUNDS, "it").text.startswith("it returned a list that is no JSON; return texts")
