@@ -32,7 +32,7 @@ PAGES = {
     "protocol": ("bus/PROTOCOL.md",),
     "configuration": ("docs/configuration.md",),
     "begin": tuple(f"docs/{name}.md" for name in (
-        "tutorial", "commands", "api", "your-own-agent", "python", "testing", "faq", "glossary",
+        "tutorial", "commands", "api", "your-own-agent", "python", "testing", "glossary",
     )),
     "use": tuple(f"docs/{name}.md" for name in (
         "chat", "sessions", "tools", "providers", "memory", "attention", "http",
