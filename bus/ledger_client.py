@@ -65,6 +65,7 @@ class _Submitted(Struct, eq=False):
     trace: str
     acks: Promise[list[Ack]]
     is_urgent: bool
+    follows: str = ""
     is_alone: bool = False  # it shares no frame: of one that it is in, nothing may be taken
     size_bytes: int = 0
     outcome: list[Ack] | RuntimeFault | None = None
@@ -99,7 +100,7 @@ class LedgerClient:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def submit(
+    def submit(  # noqa: PLR0913 - how a write leaves
         self,
         entries: Sequence[WriteEntry],
         *,
@@ -107,12 +108,14 @@ class LedgerClient:
         urgent: bool = False,
         at_once: bool = False,
         resting: int = 0,
+        follows: str = "",
     ) -> Promise[list[Ack]]:
         """Pipelines a write; the promise is settled with its acks once it is durable, one per entry.
 
         `urgent`: somebody waits for them; other writes may share frame and sync of a later one.
         `at_once`: nobody waits, but they leave now: a record of what others do next had better have them.
         `resting`: so many at the end stand if each of those before them is first, together with them; else never.
+        `follows`: they stand behind this entry, which another process has on its way; where it does not come, never.
         It is settled with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
         denied), and never before this returns. Raises LedgerError(busy) when `limits.UNACKNOWLEDGED_MAX` entries are
         unacknowledged.
@@ -126,7 +129,7 @@ class LedgerClient:
                 retryable=True,
             )
         acks: Promise[list[Ack]] = Promise()
-        submitted = _Submitted(entries, count, resting, trace, acks, urgent)
+        submitted = _Submitted(entries, count, resting, trace, acks, urgent, follows)
         try:
             submitted.entries = packed = [with_bytes(entry) for entry in entries]
             submitted.size_bytes = wire_size(packed)
@@ -143,13 +146,13 @@ class LedgerClient:
             self._leave_in_time()
         return acks
 
-    async def write(self, entries: Sequence[WriteEntry], *, trace: str = "") -> list[Ack]:
+    async def write(self, entries: Sequence[WriteEntry], *, trace: str = "", follows: str = "") -> list[Ack]:
         """A barrier: the acks, when everything up to this write is durable.
 
         Raises LedgerError(unavailable) after `ledger.outage_wait_ms`; the write stays submitted, its outcome is
         unknown.
         """
-        acks = self.submit(entries, trace=trace, urgent=True)
+        acks = self.submit(entries, trace=trace, urgent=True, follows=follows)
         await self._settled(f"the write of {entries[0].submission_id}")
         return acks.result()
 
@@ -247,9 +250,9 @@ class LedgerClient:
         urgent = [one for one in writes if one.is_urgent]
         trace, is_urgent = (urgent or writes)[0].trace, bool(urgent)
         entries, parts = writes[0].entries, list[Part]()
-        if writes[1:] or writes[0].resting:
+        if writes[1:] or writes[0].resting or writes[0].follows:
             entries = [entry for one in writes for entry in one.entries]
-            parts = [Part(one.count, one.resting) for one in writes]
+            parts = [Part(one.count, one.resting, one.follows) for one in writes]
         message = Write(entries=list(entries), urgent=is_urgent, parts=parts)
         self._frames += 1
         self._urgent_frames += is_urgent

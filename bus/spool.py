@@ -213,13 +213,20 @@ class RecordKeeper:
         """How many records wait on disk."""
         return len(self._spool.waiting)
 
-    def submit(
-        self, entry: WriteEntry, *, keep: bool, urgent: bool = False, at_once: bool = True, behind: str = ""
+    def submit(  # noqa: PLR0913 - how an entry leaves
+        self,
+        entry: WriteEntry,
+        *,
+        keep: bool,
+        urgent: bool = False,
+        at_once: bool = True,
+        behind: str = "",
+        follows: str = "",
     ) -> Promise[list[Ack]]:
         """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`.
 
         `urgent`: somebody waits for the ack. `behind` names a spooled entry: a kept one leaves once that is decided,
-        `at_once` or with the next write.
+        `at_once` or with the next write. `follows`: of one that is not kept, as the ledger client has it.
 
         The promise of a kept entry has the ledger's ack, however often it had to be handed over until then, and no
         fault but MessageTooLarge. That of any other entry has the fault of the write.
@@ -227,7 +234,7 @@ class RecordKeeper:
         if not keep:
             if urgent:
                 self._hand_over_left()
-            return self._hand_over(entry, urgent=urgent)
+            return self._hand_over(entry, urgent=urgent, follows=follows)
         decided: Promise[list[Ack]] = Promise()
         self._kept.setdefault(entry.submission_id, []).append(decided)
         self._silent[entry.submission_id] = entry
@@ -261,10 +268,12 @@ class RecordKeeper:
             _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
         return decided
 
-    def _hand_over(self, entry: WriteEntry, *, urgent: bool = False, at_once: bool = False) -> Promise[list[Ack]]:
+    def _hand_over(
+        self, entry: WriteEntry, *, urgent: bool = False, at_once: bool = False, follows: str = ""
+    ) -> Promise[list[Ack]]:
         self._submitted.add(entry.submission_id)
         try:
-            submitted = self._ledger.submit([entry], urgent=urgent, at_once=at_once)
+            submitted = self._ledger.submit([entry], urgent=urgent, at_once=at_once, follows=follows)
         except LedgerError as fault:
             submitted = Promise[list[Ack]]()
             submitted.settle(fault)

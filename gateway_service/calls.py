@@ -64,6 +64,10 @@ class InFlight(Struct, eq=False):
             self.draft.wait(None)
 
 
+NOTHING_SENT = b""
+"""The digest of no request."""
+
+
 class _Recent(Struct):
     digest: bytes
     attempts: int = 0
@@ -99,7 +103,7 @@ class Calls:
         the call.
         """
         recent = self._recent.get(key)
-        if recent is not None and recent.digest != digest:
+        if recent is not None and recent.digest not in (digest, NOTHING_SENT):
             raise key_conflict(key)
         if recent is not None and recent.response is not None:
             self._recent.move_to_end(key)
@@ -123,6 +127,11 @@ class Calls:
         if (recent := self._recent.get(key)) is not None:
             recent.response = response
 
+    def take_back(self, key: str) -> None:
+        """Nothing was sent under this key, and nothing will be of this request: another one may come."""
+        if (recent := self._recent.get(key)) is not None:
+            recent.digest = NOTHING_SENT
+
     def forget(self, key: str) -> None:
         """The record decided otherwise than this process: the next request of the key reads it there."""
         if key not in self._running:
@@ -139,6 +148,7 @@ class Calls:
         call = self._running[key] = InFlight(key, digest, deadline, Draft())
         if key in self._recent:
             self._recent.move_to_end(key)
+            self._recent[key].digest = digest
         else:
             self._recent[key] = _Recent(digest)
             self._evict()

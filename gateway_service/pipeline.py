@@ -110,6 +110,8 @@ class Pipeline(Struct, frozen=True):
                 asked_by=call,
             )
         except GatewayError as refusal:
+            if prompt.is_dispatching and refusal.retryable:
+                raise
             return refused(self.shared, prompt, refusal, trace=call.trace, is_degraded=is_degraded)
 
     async def _run(self, ask: PromptCall, running: InFlight) -> PromptResponse:
@@ -118,6 +120,10 @@ class Pipeline(Struct, frozen=True):
             response = await self._complete(ask, running)
         except RuntimeFault as error:
             fault = error if isinstance(error, GatewayError) else unavailable(error)
+            if ask.prompt.is_dispatching and fault.code == "UNAVAILABLE" and not running.was_sent:
+                # No answer to remember: its order's record may not stand, and then it comes anew, as it is then.
+                self.shared.calls.take_back(running.key)
+                raise GatewayError(fault.code, fault.detail, retryable=True) from None
             said = refused(self.shared, ask.prompt, fault, running, trace=ask.trace, is_degraded=ask.is_degraded)
             earlier = running.provider_fault if fault.code in _BUDGET_CODES else None
             return said if earlier is None else _with_reason(said, earlier)

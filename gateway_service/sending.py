@@ -19,7 +19,7 @@ from hobus.bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages import transcript
 from hobus.bus.messages.gateway import PromptResponse
-from hobus.bus.messages.ids import entry_id, got_key, parse_iso, sent_key
+from hobus.bus.messages.ids import dispatched_id, entry_id, got_key, parse_iso, sent_key
 from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
 from hobus.bus.messages.work_order import CLASSIFICATION
 from hobus.bus.port import Bus, Provider
@@ -98,7 +98,9 @@ class Sender(Struct):
             raise _no_time(attempt.ask)
         entry = records.sent(attempt, self.packs, at=self.bus.now())
         attempt.is_submitted = True
-        submitted = self.keeper.submit(entry, keep=False, urgent=True)
+        prompt = attempt.ask.prompt
+        follows = dispatched_id(prompt.work_order_id) if prompt.is_dispatching else ""
+        submitted = self.keeper.submit(entry, keep=False, urgent=True, follows=follows)
         try:
             async with asyncio.timeout(wait_s):
                 ack = (await submitted)[0]
@@ -172,7 +174,8 @@ class Sender(Struct):
         if ack.code == "too_large":
             raise _too_large(attempt.ask, "ledger.bodies_max_bytes")
         if ack.outcome == "refused" and ack.code != "conflict":
-            raise GatewayError("UNAVAILABLE", f"the ledger refused PROMPT_SENT:{attempt.name}: {ack.code}")
+            what = f"the ledger refused PROMPT_SENT:{attempt.name}: {ack.code}"
+            raise GatewayError("UNAVAILABLE", what, retryable=ack.code == "unfounded")  # its order's record may be late
         sent, end = await self._find(attempt.name)
         if sent is None:
             raise GatewayError("UNAVAILABLE", f"PROMPT_SENT:{attempt.name} was {ack.outcome} and cannot be found")

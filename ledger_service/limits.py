@@ -35,6 +35,8 @@ EXCERPT_CHARS = 240
 """Of a text that is found: three lines of a terminal."""
 INDEX_WAIT_MS = 100
 """A search waits so long for entries that are not indexed yet: the index trails by less."""
+FOLLOWED_MS = 100
+"""So long, or twice, a write waits for the entry that it follows: that left its writer first, and by one hop less."""
 
 
 def needed_bytes(config: LedgerConfig) -> int:

@@ -30,7 +30,7 @@ from hobus.ledger_service.full_text import FullText
 from hobus.ledger_service.full_text import discard as remove_search
 from hobus.ledger_service.index import Committed, NoRoom
 from hobus.ledger_service.intake import Surroundings, salts
-from hobus.ledger_service.limits import DENIED_INTERVAL_MS, DENIED_MAX, PRINCIPAL_TAILS_MAX, shortage
+from hobus.ledger_service.limits import DENIED_INTERVAL_MS, DENIED_MAX, FOLLOWED_MS, PRINCIPAL_TAILS_MAX, shortage
 from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
 from hobus.ledger_service.scope import READS, Denials, may_read, may_read_entry, searched_by
 from hobus.ledger_service.writer import Outcome
@@ -51,6 +51,7 @@ class LedgerService(Actor):
         self._fault: LedgerError | None = None
         self._commit: asyncio.Handle | None = None  # the next one, once somebody waits for it
         self._lazily: asyncio.TimerHandle | None = None  # the one that writes wait for that nobody waits for
+        self._patience: asyncio.TimerHandle | None = None  # with writes that follow an entry that is not there yet
         self._dirty = asyncio.Event()
         self._unsearched = asyncio.Event()
         self._full_text: FullText | None = None  # off, or not begun yet
@@ -145,6 +146,8 @@ class LedgerService(Actor):
     def stop(self) -> None:
         """Gives files, index and lock back at once, as an exit would."""
         self._forget_commit()
+        if self._patience is not None:
+            self._patience.cancel()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -408,6 +411,15 @@ class LedgerService(Actor):
             self._unsearched.set()
         self._wake_followers()
         if writer.has_work:  # what arrives meanwhile joins the next frame
+            self._commit_soon(urgent=True)
+        if writer.has_early and self._patience is None:
+            self._patience = asyncio.get_running_loop().call_later(FOLLOWED_MS / 1000, self._give_up_early)
+
+    def _give_up_early(self) -> None:
+        """Writes that follow what never came are decided, each after one or two such times."""
+        self._patience = None
+        if self._ledger is not None and self._ledger.writer.has_early:
+            self._ledger.writer.give_up_early()
             self._commit_soon(urgent=True)
 
     def _forget_commit(self) -> None:

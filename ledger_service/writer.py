@@ -56,6 +56,8 @@ class _Pending(Struct):
     outcomes: list[Outcome]  # of the parts that are decided
     acks: list[Ack]  # of the part that is being decided, so far
     first: int = 0  # number of that part's first entry
+    follows: Sequence[str] = ()  # the entries of others that it waits for, until it has waited long enough
+    has_waited: bool = False
 
 
 class Writer:
@@ -76,6 +78,7 @@ class Writer:
         self._intake = Intake(config, tables, files, world)
         self._ledger_at_us = recovered.ledger_at_us
         self._queue: deque[_Pending] = deque()
+        self._early: list[_Pending] = []  # they follow an entry that is not there yet
         self.outstanding = self._outstanding_bytes = 0  # entries that are queued or being written
         self._space_checked_us: int | None = None
         self._mask = files.mask or mask_of(world.draw_salts(1)[0])
@@ -85,6 +88,18 @@ class Writer:
     @property
     def has_work(self) -> bool:
         return bool(self._queue)
+
+    @property
+    def has_early(self) -> bool:
+        """Whether a write waits for an entry of another writer."""
+        return bool(self._early)
+
+    def give_up_early(self) -> None:
+        """Whoever waits for an entry since the last call waits no longer: the next commit decides."""
+        for pending in self._early:
+            if pending.has_waited:
+                pending.follows = ()
+            pending.has_waited = True
 
     def submit(
         self, entries: list[WriteEntry], origin: str, *, parts: Sequence[Part] = (), denied: Container[int] = ()
@@ -100,7 +115,11 @@ class Writer:
             [text for entry in entries for text in (entry.submission_id, entry.once) if text is not None]
         )
         answer: Promise[list[Outcome]] = Promise()
-        pending = _Pending(origin, entries, parts or (Part(count),), denied, answer, hashed, count, size, [], [])
+        follows = [part.follows for part in parts if part.follows]
+        parts = parts or (Part(count),)
+        pending = _Pending(
+            origin, entries, parts, denied, answer, hashed, count, size, [], [], follows=follows
+        )  # fmt: skip
         self._queue.append(pending)
         self.outstanding += count
         self._outstanding_bytes += size
@@ -175,8 +194,9 @@ class Writer:
 
     def fail_all(self, fault: LedgerError) -> None:
         """Answer everything that is queued with this fault."""
-        failed = [*self._queue]
+        failed = [*self._queue, *self._early]
         self._queue.clear()
+        self._early.clear()
         for pending in failed:
             self._gone(pending)
             pending.answer.settle(fault)
@@ -200,8 +220,11 @@ class Writer:
 
     def _gather(self, batch: Batch, finished: list[_Pending]) -> None:
         """Decides writes in the order they came, until the batch is full; those decided entirely are finished."""
-        while self._queue:
+        while self._queue or self._let_in(batch):
             pending = self._queue[0]
+            if pending.follows and self._is_early(pending, batch):
+                self._early.append(self._queue.popleft())
+                continue
             for part in pending.parts[len(pending.outcomes) :]:
                 try:
                     if not self._decide(pending, part, batch):
@@ -214,18 +237,34 @@ class Writer:
                 pending.acks = []
             finished.append(self._queue.popleft())
 
+    def _let_in(self, batch: Batch) -> bool:
+        """Whether any that waited for an entry of another writer need not any more."""
+        ready = [pending for pending in self._early if not self._is_early(pending, batch)]
+        if ready:
+            self._early = [pending for pending in self._early if pending not in ready]
+            self._queue.extend(ready)
+        return bool(ready)
+
+    def _is_early(self, pending: _Pending, batch: Batch) -> bool:
+        return not all(self._stands(entry_id, batch) for entry_id in pending.follows)
+
+    def _stands(self, submission_id: str, batch: Batch) -> bool:
+        """Whether this entry is in the record, or will be with this batch."""
+        return submission_id in batch.numbers or self._tables.by_submission(submission_id) is not None
+
     def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
         """Whether a write is decided up to its end. What rests on others is never parted from them by a full batch."""
         acks, base, first = pending.acks, part.entries - part.resting, pending.first
         entries_max, bytes_max = limits.FRAME_ENTRIES_MAX, limits.FRAME_BYTES_MAX
-        is_founded = True  # asked once: a hostile frame may hold tens of thousands of either kind
+        # Asked once: a hostile frame may hold tens of thousands of either kind.
+        is_founded = not part.follows or self._stands(part.follows, batch)
         for number in range(len(acks), part.entries):
             entry = pending.entries[first + number]
             if number < base:
                 if batch.count >= entries_max or batch.size_bytes >= bytes_max:
                     return False
             elif number == base:
-                is_founded = all(ack.is_first for ack in acks)
+                is_founded = is_founded and all(ack.is_first for ack in acks)
             if first + number in pending.denied:
                 acks.append(refusal(entry, "denied", StreamHead()))
             elif is_founded:

@@ -142,7 +142,7 @@ class Executor(Actor):
         self._at_work[order.wo_id], receipt = at_work, None
         try:
             reserve_s = own_limits.END_RESERVE_MS / 1000
-            job = job_of(self._bus, order, call, is_repeat=is_repeat, reserve_s=reserve_s, due_at=message.due_at)
+            job = job_of(self._bus, message, call, is_repeat=is_repeat, reserve_s=reserve_s)
             call.on_attached(job.draft.repeat)
             with job.draft.watched(call.stream if message.stream else None):
                 receipt = await self._answer(job)
@@ -166,7 +166,7 @@ class Executor(Actor):
         roots = () if agent is None else agent.permissions.paths
         return self._files.read(message.path, roots, min(message.max_bytes, limits.READ_FILE_MAX_BYTES))
 
-    async def _answer(self, job: Job) -> Receipt:
+    async def _answer(self, job: Job) -> Receipt:  # noqa: C901
         if job.is_repeat and (recorded := await self._recorded(job)) is not None:
             self._counters["replayed"] += 1
             return recorded
@@ -183,6 +183,8 @@ class Executor(Actor):
                 raise
             receipt = self._failed(job, "deadline_exceeded", "the order was not done by its deadline")
         except (WorkOrderFault, GatewayError) as fault:
+            if job.is_dispatching and fault.code == "UNAVAILABLE":  # it did nothing, and may not have been dispatched
+                raise GatewayError("UNAVAILABLE", fault.detail, retryable=True) from None
             receipt = self._failed(job, fault.code, fault.detail)
         except StartUnsettled as fault:
             # Nothing was run, but a start may stand: whoever is asked next must find an end, not a start alone.

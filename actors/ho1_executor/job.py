@@ -7,8 +7,8 @@ from msgspec import Struct, field
 from hobus.actors.ho1_executor.receipts import OrderUsage, Stamp, ToolSaid
 from hobus.bus.dispatch import Call
 from hobus.bus.messages.control import HELD_FOR
-from hobus.bus.messages.ids import parse_iso
-from hobus.bus.messages.work_order import WorkOrder
+from hobus.bus.messages.ids import dispatched_id, parse_iso
+from hobus.bus.messages.work_order import ExecuteWorkOrder, WorkOrder
 from hobus.bus.port import Bus
 from hobus.bus.streaming import Draft
 
@@ -24,8 +24,14 @@ class Job(Struct, frozen=True):
     trace: str
     holder: str = ""  # for whom the server of its tool keeps state
     due_at: str | None = None  # when its run ends, as far as its sender knew
+    is_dispatching: bool = False  # its WO_DISPATCHED is on its way into the record
     said: ToolSaid = field(default_factory=ToolSaid)  # for people
     draft: Draft = field(default_factory=Draft)  # what the model says meanwhile
+
+    @property
+    def follows(self) -> str:
+        """The entry that whatever is recorded before an effect stands behind; empty: it is durable."""
+        return dispatched_id(self.order.wo_id) if self.is_dispatching else ""
 
     @property
     def remaining_s(self) -> float:
@@ -43,11 +49,9 @@ class Job(Struct, frozen=True):
         return Stamp(self.bus.instance, self.bus.now(), self.bus.clock.monotonic(), self.trace)
 
 
-def job_of(  # noqa: PLR0913 - what is known of a delivery
-    bus: Bus, order: WorkOrder, call: Call, *, is_repeat: bool, reserve_s: float, due_at: str | None
-) -> Job:
+def job_of(bus: Bus, message: ExecuteWorkOrder, call: Call, *, is_repeat: bool, reserve_s: float) -> Job:
     """The job of a delivery: until its envelope's deadline less a reserve, and no longer than the order allows."""
-    started = bus.clock.monotonic()
+    order, started = message.order, bus.clock.monotonic()
     limit_s = min(call.remaining_s(started, reserve_s=reserve_s), order.constraints.timeout_seconds)
     return Job(
         bus=bus,
@@ -57,7 +61,8 @@ def job_of(  # noqa: PLR0913 - what is known of a delivery
         deadline=started + limit_s,
         trace=call.trace,
         holder=call.key.partition(HELD_FOR)[2] or order.session_id,
-        due_at=due_at,
+        due_at=message.due_at,
+        is_dispatching=message.is_dispatching,
         draft=Draft(
             run=str(order.fence.run_id), step=order.wo_id, attempt=call.attempt, before="retry" if is_repeat else None
         ),

@@ -58,6 +58,11 @@ _AWAY = frozenset({"no_route", "peer_lost"})
 """Faults of a request that nobody was there to take."""
 
 
+_GIVEN_BACK = frozenset({UNKNOWN, "denied"})
+"""Whoever gave the order gives it again, with all of its history; the broker has denied it: this worker was away for a
+moment, and the order is another one's to end. So is one that is dispatching, whose record its giver looks at first."""
+
+
 class Outage(Struct):
     """How long there has been no gateway, as this worker's orders find out; monotonic seconds."""
 
@@ -136,6 +141,7 @@ class ModelStep(Struct, frozen=True):
                 used_tokens=usage.total_tokens,
                 is_streamed=order.wo_type == "synthesize" and job.draft.is_watched,
                 due_at=job.due_at,
+                is_dispatching=job.is_dispatching,
             )
             response = await self._ask(job, prompt)
             usage.add_response(response)
@@ -224,10 +230,8 @@ class ModelStep(Struct, frozen=True):
                     on_stream=job.draft.relay if job.draft.is_watched else None,
                 )
             except RuntimeFault as fault:
-                if fault.code == UNKNOWN:
-                    raise  # whoever gave the order gives it again, with all of its history
-                if fault.code == "denied":
-                    raise  # by the broker: this worker was away for a moment, and the order is another one's to end
+                if fault.code in _GIVEN_BACK or (job.is_dispatching and fault.code == "UNAVAILABLE"):
+                    raise
                 is_away = self.outage.saw(fault.code, self.bus.clock.monotonic())
                 job.draft.take_back("retry")
                 pause_s = fault.pause_s(usual_s, self.bus.clock.random())
@@ -265,6 +269,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     used_tokens: int,
     is_streamed: bool,
     due_at: str | None,
+    is_dispatching: bool = False,
 ) -> Prompt:
     """The complete call number `number` of an order, with the limits of its contract and its own.
 
@@ -294,6 +299,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         structured_output=contract.boundary.structured_output,
         stream=is_streamed,
         due_at=due_at,
+        is_dispatching=is_dispatching,
         idempotency_key=call_key(order.wo_id, number),
     )
 

@@ -16,7 +16,7 @@ from hobus.actors.ho1_executor.receipts import is_claimed, start_entry, start_ke
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition
 from hobus.actors.ho1_executor.tools.outside import ReadText, requests_over
 from hobus.actors.ho1_executor.tools.table import builtin_view
-from hobus.bus.errors import LedgerError, WorkOrderFault
+from hobus.bus.errors import GatewayError, LedgerError, WorkOrderFault
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ledger import Ack, Entry
 from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, ToolFile, WorkOrder
@@ -127,7 +127,8 @@ class ToolStep(Struct, frozen=True):
         order = job.order
         if tool.idempotent and not tool.writes and not job.is_repeat:
             try:
-                self.ledger.submit([start_entry(order, tool, job.stamp(), number=1)], trace=job.trace)
+                start = start_entry(order, tool, job.stamp(), number=1)
+                self.ledger.submit([start], trace=job.trace, follows=job.follows)
             except LedgerError as fault:
                 raise StartUnsettled(fault.code, fault.detail, retryable=fault.retryable) from None
             return None
@@ -149,9 +150,11 @@ class ToolStep(Struct, frozen=True):
         """Whose this try is, durably; a barrier."""
         entry = start_entry(job.order, tool, job.stamp(), number=number)
         try:
-            ack = (await self.ledger.write([entry], trace=job.trace))[0]
+            ack = (await self.ledger.write([entry], trace=job.trace, follows=job.follows))[0]
         except LedgerError as fault:
             raise StartUnsettled(fault.code, fault.detail, retryable=fault.retryable) from None
+        if ack.code == "unfounded":  # nothing stands, and nothing was run
+            raise GatewayError("UNAVAILABLE", f"{job.order.wo_id} is not in the record")
         if ack.outcome == "refused":
             raise StartUnsettled("rejected", f"the ledger refused TOOL_STARTED of {job.order.wo_id}: {ack.code}")
         return ack

@@ -233,6 +233,7 @@ class Driver:
         except (EntryRefused, JournalLost):
             raise
         except RuntimeFault as caught:
+            session.heed()
             fault = caught
         finally:
             task.scope = None

@@ -205,10 +205,18 @@ class Ledger:
         return (await self.service.on_write(Write(entries=list(entries)), call(sender))).acks
 
     async def write_together(
-        self, *writes: list[WriteEntry], resting: int = 0, denied: Container[int] = (), origin: str = "ho2/1@7"
+        self,
+        *writes: list[WriteEntry],
+        resting: int = 0,
+        follows: str = "",
+        denied: Container[int] = (),
+        origin: str = "ho2/1@7",
     ) -> list[Outcome]:
-        """As one frame of independent writes, past the tables; so many entries at the end of the last one rest on it."""
-        parts = [Part(len(entries)) for entries in writes[:-1]] + [Part(len(writes[-1]), resting)]
+        """As one frame of independent writes, past the tables; so many entries at the end of the last one rest on it.
+
+        `follows`: the entry that this last one follows.
+        """
+        parts = [Part(len(entries)) for entries in writes[:-1]] + [Part(len(writes[-1]), resting, follows)]
         entries = [entry for one in writes for entry in one]
         answer = self.service._open().writer.submit(entries, origin, parts=parts, denied=denied)
         self.service._commit_soon(urgent=True)

@@ -97,6 +97,13 @@ class Prompt(Message, wire="gateway.prompt"):
     due_at: Annotated[
         Timestamp | None, Meta(description="a chain of models shares the time until then; None: its deadline")
     ] = None
+    is_dispatching: Annotated[
+        bool,
+        Meta(
+            description="its order's WO_DISPATCHED is on its way into the record: nothing of it leaves the cluster "
+            "before that stands"
+        ),
+    ] = False
     idempotency_key: Annotated[str, Meta(description="`<wo_id>#<n>`: one recorded answer per key")]
     budget_mode: Annotated[Literal["enforce", "warn", "off"] | None, Meta(description="None: the configured mode")] = (
         None

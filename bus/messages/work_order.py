@@ -316,3 +316,10 @@ class ExecuteWorkOrder(Message, wire="wo.execute"):
     attempt: Annotated[int, Meta(ge=1, description="which delivery by the sender")]
     stream: Annotated[bool, Meta(description="send deltas before the receipt")] = False
     due_at: Annotated[Timestamp | None, Meta(description="when its run ends; None: nobody waits for it")] = None
+    is_dispatching: Annotated[
+        bool,
+        Meta(
+            description="its WO_DISPATCHED is on its way into the record: nothing of it leaves the cluster before that "
+            "stands"
+        ),
+    ] = False

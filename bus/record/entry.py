@@ -100,6 +100,13 @@ class Part(NamedTuple):
             "only if each of those is first (committed or known); else they are refused as unfounded",
         ),
     ] = 0
+    follows: Annotated[
+        str,
+        Meta(
+            description="submission id of an entry, of whatever writer, that stands before them: the write waits a "
+            "moment for it, and is unfounded where it does not come; empty: it follows none"
+        ),
+    ] = ""
 
 
 class Ack(NamedTuple):

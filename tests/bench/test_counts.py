@@ -15,10 +15,10 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
     "ledger_writes": (8, 12),
-    "commits": (6, 9),
+    "commits": (4, 6),
     "entries": (16, 26),
     "record_bytes": (15_544, 22_320),
-    "wire_bytes": (76_619, 110_344),
+    "wire_bytes": (76_830, 110_755),
     "validations": (18, 29),
     "model_copies": (38, 46),
 }

@@ -179,7 +179,13 @@ class Ledger:
         self.is_full = False
 
     def submit(
-        self, entries: list[WriteEntry], *, trace: str = "", urgent: bool = False, at_once: bool = False
+        self,
+        entries: list[WriteEntry],
+        *,
+        trace: str = "",
+        urgent: bool = False,
+        at_once: bool = False,
+        follows: str = "",
     ) -> Promise[list[Ack]]:
         if self.is_full:
             raise LedgerError("busy", "full", retryable=True)

@@ -20,7 +20,7 @@ from hobus.bus import limits as bus_limits
 from hobus.bus.errors import BusError, LedgerError
 from hobus.bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
 from hobus.bus.sim.disk import SimDisk
-from hobus.ledger_service import limits
+from hobus.ledger_service import limits, service
 
 
 async def _stats(ledger):
@@ -151,6 +151,42 @@ async def test_what_rests_on_others_is_never_in_a_later_batch(monkeypatch: pytes
         (acks,) = await ledger.write_together([write(f"e{n}") for n in range(6)], resting=2)
         assert [ack.sequence for ack in acks] == list(range(6))
         assert (await _stats(ledger)).commits == 2  # of two entries, and of two with the two that rest on all of them
+
+
+async def test_what_follows_an_entry_of_another_writer_waits_for_it_and_stands_behind_it():
+    """In the same batch, if it can; who writes meanwhile is answered; one that follows what stands waits for nothing."""
+    async with running(SimDisk(medium())) as ledger:
+        early = asyncio.ensure_future(ledger.write_together([write("effect"), write("with it")], follows="cause"))
+        await ledger.write(write("meanwhile"))
+        assert not early.done()
+        [cause] = await ledger.write(write("cause"))
+        (acks,) = await early
+        assert [ack.sequence - cause.sequence for ack in acks] == [1, 2]
+        commits = (await _stats(ledger)).commits
+        assert commits == 2
+        (again,) = await ledger.write_together([write("another")], follows="cause")
+        assert again[0].outcome == "committed"
+
+
+async def test_what_follows_an_entry_that_never_comes_is_unfounded(monkeypatch: pytest.MonkeyPatch):
+    """After its time, and it alone: what shares its frame stands; nothing of it is there when the entry comes late."""
+    monkeypatch.setattr(service, "FOLLOWED_MS", 0)
+    async with running(SimDisk(medium())) as ledger:
+        beside, refused = await ledger.write_together([write("beside")], [write("effect")], follows="cause")
+        assert [ack.outcome for ack in beside] == ["committed"]
+        assert [(ack.outcome, ack.code) for ack in refused] == [("refused", "unfounded")]
+        await ledger.write(write("cause"))
+        assert await ledger.lookup("effect") == [None]
+
+
+async def test_a_ledger_that_stops_leaves_nobody_waiting_for_an_entry(monkeypatch: pytest.MonkeyPatch):
+    """Whoever follows one is told to go to the next ledger, as everybody is."""
+    monkeypatch.setattr(service, "FOLLOWED_MS", 60_000)
+    async with running(SimDisk(medium())) as ledger:
+        early = asyncio.ensure_future(ledger.write_together([write("effect")], follows="cause"))
+        await ledger.write(write("meanwhile"))
+    with pytest.raises(LedgerError, match="stopped"):
+        await early
 
 
 async def test_whether_others_stand_is_asked_once_however_many_entries_rest_on_them(monkeypatch):

@@ -284,21 +284,33 @@ class OwnedSession:
         """Queue an entry of another stream that stands only if everything appended so far does; it is no barrier."""
         self._following.append(entry)
 
-    def flush(self, *, urgent: bool = False) -> None:
+    def leave(self) -> bool:
+        """What is queued is on its way now, and whoever acts on it sees to it that it stands first.
+
+        False where that is not to be had: the next barrier says why, or waits for a take-over.
+        """
+        self.flush(at_once=True)
+        return self._lost is None and self._taking_over is None
+
+    def flush(self, *, urgent: bool = False, at_once: bool = False) -> None:
         """What is queued is on its way; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
         if self._lost is not None or self._taking_over is not None:
             return
         self._queue_earlier()
         if not self._unsent:
             return
-        self.barriers += urgent
+        self.barriers += urgent or at_once
         entries, self._unsent = self._unsent, []
         following: list[WriteEntry] = []
         if [entry for entry in entries if entry.prev is not None]:  # refused, if anything before them in the stream was
             following, self._following = self._following, []
         try:
             submitted = self._client.submit(
-                [*entries, *following], trace=entries[0].trace, urgent=urgent, resting=len(following)
+                [*entries, *following],
+                trace=entries[0].trace,
+                urgent=urgent,
+                at_once=at_once,
+                resting=len(following),
             )
         except LedgerError as fault:
             self._lose(self._journal_lost(fault))
@@ -325,6 +337,11 @@ class OwnedSession:
         if not self._unsent:  # what was said to follow after the last append had left
             following, self._following = self._following, []
             self._follow(following)
+
+    def heed(self) -> None:
+        """Raises as a barrier does where an append is known to be refused: an order may have failed by that alone."""
+        if self._lost is not None:
+            raise self._lost
 
     @property
     def is_lost(self) -> bool:

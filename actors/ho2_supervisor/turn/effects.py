@@ -39,6 +39,8 @@ class OpenOrder(Struct):
     order: WorkOrder
     attempt: int
     receipt: Receipt | None = None
+    is_dispatching: bool = False
+    """Its WO_DISPATCHED is on its way into the record."""
 
 
 First = Callable[[Receipt], None]
@@ -61,6 +63,7 @@ class Effects:
         self._refs: dict[str, str] = {}  # text that an order has brought -> where it stands
         self._composed: dict[str, Sequence[TextPart]] = {}  # text -> its parts
         self._told: set[str] = set()  # those of them that begin with the lines of older turns
+        self._is_admitted = False  # an order of this drive stands in the record
         self._session = task.session
         self._task = task
         self._memo = memo
@@ -72,7 +75,7 @@ class Effects:
             self._session.append(event, bodies=bodies, trace=self._task.trace)
 
     async def order(self, planned: WorkOrder) -> Receipt:
-        """The receipt of this order, recorded once; dispatched only after that is durable."""
+        """The receipt of this order, recorded once; nothing comes of it before that is durable."""
         pending = await self.pending(planned)
         await self.dispatch([pending])
         return await self.finish(pending)
@@ -134,15 +137,25 @@ class Effects:
         return OpenOrder(await self._expanded(order), attempt)
 
     async def dispatch(self, pending: Sequence[OpenOrder]) -> None:
-        """Barrier: WO_DISPATCHED is durable before anything is sent. Nothing to wait for if all were ended before."""
-        if None in [one.receipt for one in pending]:
+        """WO_DISPATCHED is on its way before the order is, which says so: what it does stands behind that.
+
+        The first one is durable, and with it that the run was requested and is this owner's: another may have answered.
+        Nothing to record if all were ended before.
+        """
+        if None not in [one.receipt for one in pending]:
+            return
+        if self._is_admitted and self._session.leave():
+            for one in pending:
+                one.is_dispatching = True
+        else:
             await self._session.barrier()
+            self._is_admitted = True
 
     async def finish(self, pending: OpenOrder, first: First | None = None) -> Receipt:
         """The order's receipt, in the journal with the next write."""
         receipt, own_text = pending.receipt, list[bytes]()
         if receipt is None:
-            receipt, own_text = order_codec.with_own_text(await self._sent(pending.order, pending.attempt))
+            receipt, own_text = order_codec.with_own_text(await self._sent(pending))
         if first is not None:
             first(receipt)
         if pending.receipt is None:
@@ -226,11 +239,13 @@ class Effects:
         )
         return OpenOrder(order, 1)
 
-    async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
+    async def _sent(self, pending: OpenOrder) -> Receipt:
         """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
+        order, first_attempt = pending.order, pending.attempt
         session, task, bus = self._session, self._task, self._resources.bus
         call, agents = order.tool_call, self._resources.snapshot.agents
         if call is not None and may_call(agents[order.agent_id], call.tool_id, agents):
+            await session.barrier()  # the other session does not know of it
             receipt = await agent_calls.receipt_of(
                 bus, order, call, session.record.state, attempt=first_attempt, trace=task.trace
             )
@@ -240,6 +255,7 @@ class Effects:
         sent = pool.receipt_of(
             bus, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
             holder=self._holder(order), due_at=session.record.state.deadline_at, told=session.told,
+            dispatched=session.barrier if pending.is_dispatching else None,
         )  # fmt: skip
         try:
             receipt = await (self._in_time(sent) if is_beside(order.wo_id) else sent)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
+from typing import Any
+
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.limits import ORDER_ATTEMPTS_MAX
 from hobus.bus.errors import RuntimeFault
@@ -34,11 +37,13 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
     draft: Draft | None = None,
     due_at: str | None = None,
     told: Told | None = None,
+    dispatched: Callable[[], Coroutine[Any, Any, None]] | None = None,
 ) -> Receipt:
     """The pool's receipt, asked for again while that may help; pieces of an answer go to `draft` if it is watched.
 
     `holder`: for whom a tool's server keeps state, if the order is a call of one. `told`: what the gateway has of its
-    history; only the first attempt relies on that.
+    history; only the first attempt relies on that. `dispatched`: its record is on its way; returns when that stands,
+    and raises if it never will. An attempt that failed may have failed by that.
 
     Raises RuntimeFault when nobody answers within the order's time-out; with the fact IN_DOUBT if any attempt had it.
     """
@@ -57,7 +62,10 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
         try:
             receipt = await bus.request(
                 HO1,
-                ExecuteWorkOrder(order=given, attempt=attempt, stream=watched is not None, due_at=due_at),
+                ExecuteWorkOrder(
+                    order=given, attempt=attempt, stream=watched is not None, due_at=due_at,
+                    is_dispatching=dispatched is not None,
+                ),
                 expect=Receipt, timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=trace,
                 key=_key_of(order, holder),
                 on_stream=None if watched is None else watched.relay,
@@ -65,6 +73,9 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
         except RuntimeFault as refusal:
             fault = refusal
             is_in_doubt = is_in_doubt or refusal.facts.get(IN_DOUBT) is True
+            if dispatched is not None:
+                await dispatched()
+                dispatched = None
             if not refusal.retryable:
                 break
             await bus.sleep(refusal.pause_s(limits.ORDER_RETRY_INTERVAL_MS / 1000, clock.random()))

@@ -13,11 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused
 from hobus.actors.ho2_supervisor.session.commands import DENIED
 from hobus.actors.ho2_supervisor.turn import chain, pool, work_orders
 from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
+from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import ToolBatchId, held_id, position_of, work_order_id
 from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
 from hobus.bus.record.session_facts import LifecycleChanged, ToolBatchIssued
@@ -57,6 +59,11 @@ def _questions(tools: ToolsConfig, call: ToolCall) -> list[ToolCall]:
 def _is_harmless(receipt: Receipt) -> bool:
     """Whether a rule said false: one that failed lets no call pass."""
     return receipt.output_result is not None and receipt.output_result.text.text == "false"
+
+
+def _first(group: BaseExceptionGroup[Exception]) -> Exception:
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found
 
 
 class _CallBatch(Struct, frozen=True):
@@ -114,12 +121,15 @@ class _CallBatch(Struct, frozen=True):
                 )  # fmt: skip
                 pending[call.call_id] = await effects.pending(planned)
         await effects.dispatch(list(pending.values()))
-        async with asyncio.TaskGroup() as group:
-            tasks = {
-                call.call_id: group.create_task(self._finish(pending[call.call_id]))
-                for call in calls
-                if call.call_id in pending
-            }
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    call.call_id: group.create_task(self._finish(pending[call.call_id]))
+                    for call in calls
+                    if call.call_id in pending
+                }
+        except* (AppendRefused, RuntimeFault) as lost:  # their journal is: the first one says why
+            raise _first(lost) from None
         return {
             call.call_id: tasks[call.call_id].result() if call.call_id in tasks else self._denied(call)
             for call in calls

@@ -42,7 +42,7 @@ class LedgerOnPaper:
     bodies: dict[str, bytes] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
 
-    async def write(self, entries: Sequence[WriteEntry], *, trace: str = "") -> list[Ack]:
+    async def write(self, entries: Sequence[WriteEntry], *, trace: str = "", follows: str = "") -> list[Ack]:
         """A barrier."""
         submitted = self.submit(entries, trace=trace)
         await self.flush()
@@ -59,7 +59,13 @@ class LedgerOnPaper:
         return [Ack(outcome="committed", sequence=1, submission_id=entry.submission_id, origin="ho1/1@a")]
 
     def submit(
-        self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False, at_once: bool = False
+        self,
+        entries: Sequence[WriteEntry],
+        *,
+        trace: str = "",
+        urgent: bool = False,
+        at_once: bool = False,
+        follows: str = "",
     ) -> Promise[list[Ack]]:
         """Not waited for; nor does its arrival depend on who waits for it."""
         promise: Promise[list[Ack]] = Promise()

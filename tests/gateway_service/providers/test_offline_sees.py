@@ -107,7 +107,7 @@ async def test_nothing_that_no_model_is_sent_changes_an_answer(name: str) -> Non
         "structured_output", "stream", "tool_choice", "sampling",
     }  # fmt: skip
     changed = {field for field in Prompt.__struct_fields__ if getattr(hidden, field) != getattr(wanted, field)}
-    assert changed | on_the_wire | {"due_at"} == set(Prompt.__struct_fields__)
+    assert changed | on_the_wire | {"due_at", "is_dispatching"} == set(Prompt.__struct_fields__)
     assert await said(hidden) == await said(wanted)
 
 
