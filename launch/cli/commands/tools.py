@@ -13,10 +13,11 @@ from hobus.bus.paging import read_tools
 from hobus.config.assets import approval_rules, needs_approval, why_withheld
 from hobus.config.called_agents import description_of, may_call
 from hobus.config.tool_faults import is_meant
-from hobus.launch.cli.commands.options import Output, with_json
+from hobus.launch.cli.commands.options import Family, Output, with_json
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.console.output import cell, note, say, table
 
 if TYPE_CHECKING:
@@ -26,10 +27,19 @@ _WORKERS_SHOWN = 8
 Row = dict[str, Any]
 
 
-@click.command()
+@click.group(cls=Family, invoke_without_command=True, elsewhere={"call": "tool_call"})
 @with_json
 def tools(*, home: Home) -> Output:
-    """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing."""
+    """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing.
+
+    `hobus tools call` runs one.
+    """
+    ctx = click.get_current_context()
+    if ctx.invoked_subcommand is not None:
+        if ctx.params["_as_json"]:
+            raise UsageFault(f"--json stands behind the subcommand: hobus tools {ctx.invoked_subcommand} … --json")
+        ctx.find_root().obj = {**(ctx.find_root().obj or {}), "home": str(home.root)}  # holds for it, too
+        return Output(None, lambda: None)
     place = cluster_of(home)
     told = asyncio.run(tools_of(place))
     rows, sources = tool_rows(told, place.snapshot), source_rows(told, place.snapshot)

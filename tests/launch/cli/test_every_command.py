@@ -56,7 +56,7 @@ OF_A_CLUSTER = {
     "session steer": ["SES-12345678", "x"], "session followup": ["SES-12345678", "x"], "session pause": ["SES-12345678"],
     "session resume": ["SES-12345678"], "session cancel": ["SES-12345678"], "session approve": ["SES-12345678"],
     "session deny": ["SES-12345678"], "session end": ["SES-12345678"], "tap": [],
-    "request": ["broker", "broker.read_peers"], "tools": [], "memory signals": [], "memory overlays": [],
+    "request": ["broker", "broker.read_peers"], "tools": [], "tools call": ["list_tools", "{}"], "memory signals": [], "memory overlays": [],
     "memory gate": ["tool:x"], "memory deactivate": ["ART-1", "--reason", "x"],
     "memory activate": ["ART-1", "--reason", "x"], "memory confirm": ["ART-1"], "memory reject": ["ART-1"], "memory review": [],
     "memory weight": ["ART-1", "1", "--reason", "x"], "memory stats": [], "budget": [], "breaker": [],
@@ -240,7 +240,7 @@ def test_a_listing_for_programs_is_an_object_with_a_named_list(path, record, cap
 def test_every_command_that_lists_or_shows_has_json():
     """By their names, and those that show something under another one."""
     showing = {"list", "show", "check", "diff", "replay", "verify", "tail", "signals", "overlays", "gate", "stats"}
-    alone = {"ps", "logs", "tools", "cost", "budget", "breaker", "doctor", "ask", "chat", "tap"}
+    alone = {"ps", "logs", "tools", "tools call", "cost", "budget", "breaker", "doctor", "ask", "chat", "tap"}
     shows = {path for path in COMMANDS if path.split()[-1] in showing or path in alone}
     assert {path for path in shows if not takes_json(path)} == set()
 

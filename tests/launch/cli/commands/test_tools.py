@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+
+import pytest
 
 from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
 from hobus.config.sections.tools import StdioServer
+from hobus.launch.cli.commands.tool_call import checked_arguments
 from hobus.launch.cli.commands.tools import source_rows, tool_rows
 from hobus.launch.cluster.home import home_of
+from hobus.launch.console.errors import UsageFault
 from hobus.launch.console.finding import DoctorFinding
 from hobus.launch.launcher.tool_check import running
 
@@ -103,3 +108,21 @@ def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
         ("tools of s", "gone (at ho1/1, ho1/2)"),
         ("tools of t", "rejected: x: bad (at ho1/1)"),
     ]
+
+
+def test_arguments_of_a_call_are_checked_and_a_default_need_not_be_written():
+    """As where a model leaves it out."""
+    schema = {
+        "properties": {"a": {"type": "integer", "default": 1}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    }
+    tool = row("x", writes=False).model_copy(update={"parameters": json.dumps(schema)})
+    known = Tools(epoch="e", tools=[tool], sources=[])
+    assert checked_arguments("x", '{"b": 2}', known) == {"a": 1, "b": 2}
+    for name, text, said in (
+        ("x", "{}", r"required, missing b$"),
+        ("x", "21", "are not a JSON object: 21"),
+        ("y", "{}", "there is no tool y; there are x"),
+    ):
+        with pytest.raises(UsageFault, match=said):
+            checked_arguments(name, text, known)

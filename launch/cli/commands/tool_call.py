@@ -1,0 +1,129 @@
+"""`hobus tools call`: one tool, called in a turn that the offline model answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import click
+
+from hobus.bus.clock import SystemClock
+from hobus.bus.json_text import object_in
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, Tools
+from hobus.bus.messages.ids import session_id_of, shown_session
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.config.json_schema import validator_of
+from hobus.config.schema_defaults import with_defaults
+from hobus.launch.cli.commands.cluster_options import (
+    known_agent,
+    known_wishes,
+    seconds_to_wait,
+    with_agent,
+    with_cluster,
+)
+from hobus.launch.cli.commands.options import DURATION, Output, with_json
+from hobus.launch.cli.commands.tools import tools_of
+from hobus.launch.cli.outcome import RUN_WAITING, exit_code_of
+from hobus.launch.cluster.endpoints import Place
+from hobus.launch.console import exit_codes
+from hobus.launch.console.errors import CommandError, UsageFault, next_here
+from hobus.launch.console.output import as_json, note_coloured, note_lines, say
+from hobus.launch.sessions.notifications import Noticed, follow, in_shell
+from hobus.launch.sessions.turns import beside, words_of
+from hobus.launch.sessions.watched_turn import ROLE, answer_of
+
+_OFFLINE = "offline/offline-rules-1"
+"""The model that calls the tool it is told to, and says what that brought; no network, no tokens."""
+_REFUSALS = frozenset({"denied", "tool_not_permitted"})
+
+
+def checked_arguments(tool_id: str, text: str, tools: Tools) -> dict[str, Any]:
+    """The arguments of a call of this tool. Raises UsageFault that says what is wrong with them."""
+    word = next((one for one in tools.tools if one.tool_id == tool_id), None)
+    if word is None:
+        known = ", ".join(one.tool_id for one in tools.tools) or "none"
+        raise UsageFault(f"there is no tool {tool_id}; there are {known}", hint=next_here("tools"))
+    arguments = object_in(text, depth_max=PARAMETERS_DEPTH_MAX)
+    if arguments is None:
+        raise UsageFault(
+            f"the arguments are not a JSON object: {text[:80]}", hint=f"{next_here(f'tools call {tool_id}')} '{{}}'"
+        )
+    schema = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX) or {}
+    arguments = with_defaults(schema, arguments)
+    if faults := validator_of(schema).faults(arguments):
+        said = "; ".join(str(one) for one in faults)
+        raise UsageFault(f"the arguments do not fit {tool_id}: {said}", hint=f"its schema is {json.dumps(schema)}")
+    return arguments
+
+
+@click.command("call")
+@click.argument("tool_id", metavar="NAME")
+@click.argument("arguments", metavar="[JSON]", default="{}")
+@with_agent
+@click.option("--timeout", "timeout_s", type=DURATION, help="How long to wait, e.g. 90 or 2m.")
+@click.option("--input-id", metavar="ID", help="Idempotency key of this call; the same key never runs it twice.")
+@with_json
+@with_cluster
+def call(  # noqa: PLR0913 - one per option
+    *, place: Place, tool_id: str, arguments: str, agent: str | None, timeout_s: float | None, input_id: str | None
+) -> Output:
+    """Call one tool as its agent would; JSON `-` reads standard input, without it {} is given.
+
+    It is a turn in which the offline model makes this call: permissions and approvals hold, it is in the record, and it
+    never runs twice. The result is printed. Exit code 0 for a result, 1 if the tool failed, 5 if the call was refused,
+    4 while it waits for an approval.
+    """
+    agent = known_agent(agent, place.snapshot, running_in=place.home)
+    text = words_of(sys.stdin.read() if arguments == "-" else arguments)
+    given = checked_arguments(tool_id, text, asyncio.run(tools_of(place)))
+    overrides = known_wishes(None, _OFFLINE, place.snapshot, agent=agent)
+    wait_s = seconds_to_wait(timeout_s, place.snapshot.config, default_ms=place.snapshot.config.host.turn_timeout_ms)
+    input_id = input_id or SystemClock().new_id()
+    words = f"use {tool_id} {json.dumps(given, ensure_ascii=False)}"
+    turn = ProcessTurn(input_id=input_id, text=words, agent_id=agent, run_overrides=overrides)
+    result = asyncio.run(_called(place, turn, wait_s))
+    code = next((one.code for one in result.tool_calls), "") or result.code or ""
+    if result.outcome == "success" and not result.tool_calls:
+        code = "not_called"
+    value = _value(result.response.removeprefix(f"{tool_id}: "))
+    document = {
+        "tool_id": tool_id, "arguments": given, "ok": not code, "code": code, "value": None if code else value,
+        "message": result.response if code else "", "elapsed_ms": result.elapsed_ms, "session_id": result.session_id,
+        "input_id": input_id,
+    }  # fmt: skip
+    exit_code = _exit_code(result, code)
+
+    def show() -> None:
+        if code:
+            hint = f"the same again with --input-id {input_id}" if code == RUN_WAITING else ""
+            raise CommandError(f"{code}: {result.response}", hint=hint, exit_code=exit_code)
+        say(value if isinstance(value, str) else as_json(value, indent=1))
+        note_coloured(f"{tool_id} · {result.elapsed_ms} ms · {shown_session(result.session_id)}", "bright_black")
+
+    return Output(document, show, exit_code)
+
+
+async def _called(place: Place, turn: ProcessTurn, timeout_s: float) -> TurnResult:
+    """The turn's answer; meanwhile it is told when it waits for an approval. Raises RuntimeFault, CommandError."""
+    session_id = session_id_of(ROLE, turn.input_id)
+    noticed = Noticed(session_id, says=in_shell)
+    answer = answer_of(place, turn, timeout_s=timeout_s)
+    return await beside(answer, follow(place, session_id, turn.input_id, noticed, note_lines))
+
+
+def _value(text: str) -> Any:
+    """JSON where it is that, else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _exit_code(result: TurnResult, code: str) -> int:
+    if result.outcome != "success":
+        return exit_code_of(result)
+    if not code:
+        return exit_codes.OK
+    return exit_codes.REFUSED if code in _REFUSALS else exit_codes.FAILED
