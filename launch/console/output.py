@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, is_dataclass
@@ -159,6 +159,19 @@ def note(*parts: str) -> None:
         unheard(to_stderr=True)
 
 
+def told_on_the_way(monotonic: Callable[[], float], what: str, total: int | None = None) -> Callable[[int], None]:
+    """What takes how far long work is, and tells it on stderr every two seconds, where a person looks."""
+    said_at = monotonic()
+
+    def at(count: int) -> None:
+        nonlocal said_at
+        if is_terminal(sys.stderr) and monotonic() - said_at >= _TOLD_EVERY_S:
+            said_at = monotonic()
+            note(f"{what} {thousands(count)}" + (f" of {thousands(total)}" if total else ""))
+
+    return at
+
+
 def say_prose(begin: str, text: str, colour: str | None = None, *, bold: bool = False, to_stderr: bool = False) -> None:
     """Like `say` and `note`, of what is read and not copied: a terminal gets rows that end between words.
 
@@ -189,6 +202,7 @@ def _rows(text: str, margin: int, stream: object) -> list[str]:
 
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
+_TOLD_EVERY_S = 2.0
 _PROSE_CELLS = 20
 """With less room than that, words are broken wherever the terminal breaks them."""
 

@@ -33,6 +33,7 @@ from hobus.launch.console.output import (
     say_zone,
     styled,
     table,
+    told_on_the_way,
     zone,
 )
 from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, LedgerRow, ledger_filter
@@ -148,7 +149,7 @@ def verify(*, home: Home) -> Output:
         note(said)
     from hobus.ledger_service.verify import verify_directory  # noqa: PLC0415 - of this one command
 
-    report = verify_directory(home.ledger)
+    report = verify_directory(home.ledger, told_on_the_way(SystemClock().monotonic, "entries verified:"))
     code = exit_codes.OK if report.fault is None else exit_codes.INTEGRITY
     return Output(verdict_of(report), lambda: _show_report(report), code, indent=None)
 

@@ -23,6 +23,7 @@ from hobus.launch.console.output import (
     say,
     styled,
     thousands,
+    told_on_the_way,
 )
 from hobus.launch.lab.simulation import faults
 from hobus.launch.lab.simulation.many import SeedOptions, SeedTally, quiet, run_seeds
@@ -168,8 +169,10 @@ def _show_many(seeds: range, wanted: SeedOptions, jobs: int, *, as_json_: bool) 
     is_interrupted = False
     try:
         with closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts:
+            tell = told_on_the_way(clock.monotonic, "seeds run:", len(seeds))
             for verdict, cpu_s in verdicts:
                 tally.add(verdict, cpu_s)
+                tell(tally.seeds)
                 if not verdict.holds:
                     note(f"seed {verdict.seed}: {verdict.broken}")
                     note(f"  replay it: {_replay(verdict.seed, wanted)}")

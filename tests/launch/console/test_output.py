@@ -147,3 +147,16 @@ def test_an_error_that_is_its_own_context_s_cause_is_looked_through_once():
     assert not is_interrupt(ExceptionGroup("outer", [second]))
     first.__cause__ = KeyboardInterrupt()
     assert is_interrupt(second)
+
+
+def test_long_work_says_how_far_it_is_to_a_person_alone(monkeypatch, capsys):
+    """Every two seconds at most."""
+    now = iter([0.0, 1.0, 2.5, 2.5, 3.0, 5.0, 5.0])
+    monkeypatch.setattr("hobus.launch.console.output.is_terminal", lambda _stream: True)
+    at = output.told_on_the_way(now.__next__, "entries verified:", 9_000)
+    for count in (1_000, 2_000, 3_000, 4_000):
+        at(count)
+    assert capsys.readouterr().err == "entries verified: 2,000 of 9,000\nentries verified: 4,000 of 9,000\n"
+    monkeypatch.setattr("hobus.launch.console.output.is_terminal", lambda _stream: False)
+    at(5_000)
+    assert capsys.readouterr().err == ""
