@@ -77,10 +77,10 @@ def _open_files() -> DoctorFinding:
     return ok("open files", f"at most {'any number' if hard < 0 else hard} per process")
 
 
-def configuration(home: Home) -> tuple[DoctorFinding, Snapshot | None]:
-    """Whether everything governed loads, and what it is."""
+def configuration(home: Home, run: RunFile | None) -> tuple[DoctorFinding, Snapshot | None]:
+    """Whether everything governed loads, and what it is; of a cluster that runs, with the file that it was given."""
     try:
-        snapshot = load_snapshot(layers_of(home))
+        snapshot = load_snapshot(layers_of(home, _given(home, run)))
     except RuntimeFault as fault:
         fix = next_command("config check", home.root)
         return fail("configuration", fault.detail, fix), None
@@ -91,13 +91,17 @@ def configuration(home: Home) -> tuple[DoctorFinding, Snapshot | None]:
     return ok("configuration", f"{own}; digest {snapshot.digest[:19]}"), snapshot
 
 
-def gates(home: Home, *, is_loaded: bool) -> list[DoctorFinding]:
+def _given(home: Home, run: RunFile | None) -> Path | None:
+    return None if run is None else config_changed.given_file(home, run)
+
+
+def gates(home: Home, run: RunFile | None, *, is_loaded: bool) -> list[DoctorFinding]:
     """One for each thing that a gate says, with its mend, else one for all; nothing where nobody knows what is there.
 
     Of a configuration that does not load `configuration` tells what G2 and G3 would.
     """
     try:
-        found = findings_in(home)
+        found = findings_in(home, config_file=_given(home, run))
     except ConfigError:
         return []
     told: list[DoctorFinding] = []

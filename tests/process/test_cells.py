@@ -144,6 +144,7 @@ def test_people_in_two_clusters_and_one_who_moves(make_cluster):
     assert a("session replay", talk.session_id).code == 0
     assert a("cell remove", "b").code == 0
     with Client(url, key, user=users["b"]) as client:
+        eventually(client.sessions)  # the index is some tenths of a second behind
         assert ASKED in client.ask("what did I ask before?", session_id=client.sessions()[0].session_id).response
 
 

@@ -52,7 +52,8 @@ def test_modules_of_our_folders_names_disturb_no_process(cluster: Cluster, stran
         "127.0.0.1:0",
     )
     assert "double: 42" in cluster.ask(use("double", number=21))["response"]
-    assert cluster("doctor").code == 0
+    told = cluster("doctor")
+    assert told.code == 0, told.out + told.err
     with workers(tmp_path / "far") as started:
         shutil.copytree(strangers, tmp_path / "far" / "one")
         started.append(FarWorker(tmp_path / "far" / "one", ["join", token_of(cluster)], env=cluster.env))

@@ -25,7 +25,7 @@ for task in $(seq "$count"); do
 done
 echo "Submitted batch job $job" """,
     "squeue": 'for file in "$JOBS"/*; do [ -e "$file" ] && kill -0 "$(cat "$file")" 2>/dev/null && echo "${file##*/} R"; done; true',
-    "scancel": 'for word in "$@"; do case $word in --*) ;; *) pkill -TERM -g "$(cat "$JOBS/$word")" -f "hobus worker";; esac; done',
+    "scancel": 'for word in "$@"; do case $word in --*) ;; *) pkill -TERM -g "$(cat "$JOBS/$word")" -f "hobus worker";; esac; done; true',
     "srun": 'exec "$@"',
 }
 

@@ -91,6 +91,10 @@ class ChildToolRunner:
             child.wait()
         self._nursery.close()
 
+    def pids(self) -> list[int]:
+        """Of its processes that take calls."""
+        return [child.pid for child in self._alive if not child.is_spent]
+
     def available(self) -> Sequence[str]:
         """Ids of the tools it can run without having described them, sorted."""
         return self._tools

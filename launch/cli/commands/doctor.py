@@ -30,13 +30,13 @@ from hobus.launch.launcher import tool_check
 def doctor(*, home: Home) -> Output:
     """Check python, libzmq, home, disk, sockets, clock, configuration and the running cluster; exit 1 if one fails."""
     clock = SystemClock()
-    settings, snapshot = checkup.configuration(home)
     of_cluster, run = checkup.cluster(home)
+    settings, snapshot = checkup.configuration(home, run)
     of_tools = tool_check.configured(snapshot.config) if snapshot is not None else []
     found = [
         *checkup.machine(),
         settings,
-        *checkup.gates(home, is_loaded=snapshot is not None),
+        *checkup.gates(home, run, is_loaded=snapshot is not None),
         *of_tools,
         *checkup.place(home, snapshot, clock),
         *of_cluster,

@@ -50,11 +50,11 @@ def test_a_configuration_with_faults_is_told_whole(tmp_path):
     home = home_of(tmp_path)
     home.config.mkdir()
     (home.config / "admin_config.json").write_text(json.dumps({"bus": {"beat_interval_ms": 0}}))
-    finding, snapshot = checkup.configuration(home)
+    finding, snapshot = checkup.configuration(home, None)
     assert finding.verdict == "fail" and snapshot is None and "bus.beat_interval_ms" in finding.detail
     assert "hobus config check" in finding.fix
     (home.config / "admin_config.json").unlink()
-    finding, snapshot = checkup.configuration(home)
+    finding, snapshot = checkup.configuration(home, None)
     assert finding.verdict == "ok" and snapshot is not None
 
 
@@ -136,7 +136,7 @@ def test_what_a_gate_says_has_its_own_mend(tmp_path):
     """File, reason and mend together, however many there are."""
     home = home_of(tmp_path)
     clerk(home.config, spec_id="SPEC-GHOST-001", dependencies=["PKG-GHOST-001"])
-    told = [one for one in checkup.gates(home, is_loaded=True) if one.check == "gate G1"]
+    told = [one for one in checkup.gates(home, None, is_loaded=True) if one.check == "gate G1"]
     assert len(told) == 3 and all(one.verdict == "fail" and "\n" not in one.detail for one in told)
     (missing,) = [one for one in told if "there is no package PKG-GHOST-001" in one.detail]
     assert missing.fix == "install it first, or remove it here"
