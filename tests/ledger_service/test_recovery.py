@@ -27,6 +27,7 @@ from hobus.ledger_service.opening import INDEX, open_ledger
 from hobus.ledger_service.reader import read_entries
 from hobus.ledger_service.recovery import recover
 from hobus.ledger_service.segment import SegmentFiles, segment_name
+from hobus.ledger_service.source import Damage
 from hobus.ledger_service.verify import verify_directory
 
 FIRST = f"segments/{segment_name(0)}"
@@ -239,6 +240,20 @@ async def test_a_missing_segment_refuses_the_start():
         assert refused.value.code == "damaged"
         device.files[missing] = kept
     assert _recovered(device) == (23, None)
+
+
+async def test_a_torn_end_refuses_the_start_where_an_empty_segment_follows():
+    """A segment is complete before the next one begins: half a batch there is damage, not a batch in flight."""
+    device = medium()
+    await _filled(device, batches=12, segment_bytes=2_048)
+    *_, before, last = sorted(name for name in device.files if name.endswith(".seg"))
+    device.files[last].content[:] = bytes(len(device.files[last].content))
+    assert _recovered(device)[1] is None
+    content = device.files[before].content
+    written = len(bytes(content).rstrip(b"\0"))
+    content[written - 40 : written] = bytes(40)
+    with pytest.raises(Damage, match="no whole batch begins here, but a later segment exists"):
+        _recovered(device)
 
 
 async def _on_disk(path, count: int = 40) -> None:
