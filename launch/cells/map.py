@@ -155,7 +155,8 @@ class CellMap:
                 return move
             source, step = self.cell_of(person) or target, "leaving"
             if source == target:
-                source, step = self.came_from(person) or target, "sweeping"
+                before = self.came_from(person)  # whose cell may be gone since
+                source, step = before if before in self.cells() else target, "sweeping"
             row = (person, source, target, step, now_us)
             self._db.execute("insert into moves values (null, ?, ?, ?, ?, ?, null)", row)
         return Move(*row)

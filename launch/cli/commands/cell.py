@@ -52,7 +52,7 @@ def _cell_in(cells: CellMap, name: str) -> Cell:
 
 @cell.command()
 @click.argument("name")
-@click.option("--url", required=True, metavar="URL", help="Where the door of that cell answers: http://10.0.0.8:8420.")
+@click.option("--url", metavar="URL", help="Where the door of that cell answers: http://10.0.0.8:8420.")
 @click.option(
     "--at",
     "directory",
@@ -67,17 +67,29 @@ def _cell_in(cells: CellMap, name: str) -> Cell:
     help="Of a cell elsewhere: its key for this door (there: hobus token create --role http --name front --may cell).",
 )
 @with_home
-def add(*, home: Home, name: str, url: str, directory: Path | None, key_file: Path | None) -> None:
+def add(*, home: Home, name: str, url: str | None, directory: Path | None, key_file: Path | None) -> None:
     """Add a cell, or change its address; people who are new begin there from now on, in their share.
 
-    Of a cell elsewhere copy keys/http.secret of this home to that one before its door opens.
+    Of a cell elsewhere copy keys/http.secret of this home to that one before its door opens. `hobus cell add here`
+    takes this home's own cluster back, once it was removed.
     """  # fmt: skip
-    if not _NAME.fullmatch(name) or name == _OWN or not re.fullmatch(r"https?://[^/?#]+/?", url):
-        raise UsageFault("expected a name of a-z, 0-9 and -, which is not `here`, and http://HOST:PORT")
+    if name == _OWN and not (url or directory or key_file):
+        with closing(_map_of(home)) as cells:
+            cells.put(Cell(_OWN, "", "", ""))
+        say("cell here: this home's own cluster")
+        return
+    if not _NAME.fullmatch(name) or name == _OWN:
+        raise UsageFault(f"{name[:80]!r}: expected a name of a-z, 0-9 and -, which is not `here`")
+    if url is None or not re.fullmatch(r"https?://[^/?#]+/?", url):
+        raise UsageFault(f"--url: expected http://HOST:PORT, not {(url or 'nothing')[:80]!r}")
     if (directory is None) == (key_file is None):
-        raise UsageFault("--at DIR of a cell on this machine, --key-file FILE of one elsewhere")
+        raise UsageFault("--at DIR of a cell on this machine, or --key-file FILE of one elsewhere")
     if directory and home_of(directory).root == home.root:
-        raise UsageFault("that is this home itself, which is the cell `here`")
+        raise UsageFault("--at: that is this home itself, which is the cell `here`")
+    if directory and directory.exists() and not directory.is_dir():
+        raise UsageFault(f"--at: {directory} is no directory")
+    url = url.rstrip("/")
+    _demand_new(home, name, url, None if directory is None else home_of(directory))
     clock = SystemClock()
     try:
         key = _key_at(home, home_of(directory), clock) if directory else _text(key_file)
@@ -85,12 +97,29 @@ def add(*, home: Home, name: str, url: str, directory: Path | None, key_file: Pa
         with closing(CellMap(path_of(home.root))) as cells:
             if is_first:
                 cells.put(Cell(_OWN, "", "", ""))
-            cells.put(Cell(name, url.rstrip("/"), str(home_of(directory).root) if directory else "", key))
+            cells.put(Cell(name, url, str(home_of(directory).root) if directory else "", key))
     except OSError as error:
         raise of_os_error(error, doing="the cell cannot be added") from error
     say(f"cell {name} at {url}")
     if is_first:
-        note("doors route once they have started anew:", next_command("restart http/1", home.root))
+        note("doors route once they have started anew: ", next_command("restart http/1", home.root))
+
+
+def _demand_new(home: Home, name: str, url: str, at: Home | None) -> None:
+    """Raises UsageFault for a cell that has another name already, or people where it would not be any more."""
+    if not path_of(home.root).exists():
+        return
+    with closing(CellMap(path_of(home.root))) as cells:
+        known = cells.cells()
+        same = next((one for one in known.values() if one.url == url or (at and one.home == str(at.root))), None)
+        if same is not None and same.name != name:
+            raise UsageFault(f"that is the cell {same.name} already", hint=next_command("cell list", home.root))
+        people = len(cells.people(name)) if name in known else 0
+    if people and at is not None and str(at.root) != known[name].home and not at.ledger.is_dir():
+        there = known[name].home or known[name].url
+        raise UsageFault(
+            f"--at: {at.root} has no record, and the sessions of the {people} people of {name} are in {there}"
+        )
 
 
 def _text(path: Path | None) -> str:
@@ -137,7 +166,7 @@ def list_cells(*, home: Home) -> Output:
             ],
         )
         for one in moves:
-            note(f"{one['person']} is on the way from {one['from']} to {one['to']} ({one['step']}):",
+            note(f"{one['person']} is on the way from {one['from']} to {one['to']} ({one['step']}): ",
                  next_command(f"cell move {one['person']} {one['to']}", home.root))  # fmt: skip
 
     return Output({"cells": rows, "moves": moves}, show)
@@ -174,10 +203,14 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
 def remove(*, home: Home, name: str, wait: str) -> None:
     """Remove a cell: nobody new begins there, whoever is there moves to the others, then it is gone from the map."""
     with closing(_map_of(home)) as cells:
-        cells.put(_cell_in(cells, name)._replace(is_open=False))
-        others = [one.name for one in cells.cells().values() if one.is_open]
+        leaving = _cell_in(cells, name)
+        others = [one.name for one in cells.cells().values() if one.is_open and one.name != name]
         if not others:
-            raise UsageFault(f"no other cell takes people who are new: {name} is the last one")
+            raise UsageFault(
+                f"no other cell takes people who are new: {name} is the last one",
+                hint=next_command("cell add NAME --url URL --at DIR", home.root),
+            )
+        cells.put(leaving._replace(is_open=False))
         for who in cells.people(name):
             asyncio.run(_moved(home, cells, who, lambda who=who: cell_for(who, others), seconds_of(wait, "--wait")))
         if not cells.drop(name):

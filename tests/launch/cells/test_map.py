@@ -87,6 +87,10 @@ def test_a_move_to_where_the_person_is_sweeps_where_they_came_from(path):
         move = found.advance(move, 2)
     again = found.begin("alice", "b", 3)
     assert (again.source, again.target, again.step) == ("a", "b", "sweeping")
+    found.advance(again, 4)
+    assert found.drop("a")
+    nothing_left = found.begin("alice", "b", 5)
+    assert (nothing_left.source, nothing_left.step) == ("b", "sweeping"), "where they came from is no cell any more"
 
 
 @given(st.lists(st.sampled_from(["one", "other"]), max_size=12))
