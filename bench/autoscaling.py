@@ -1,10 +1,9 @@
 """Autoscaling as deploy/kubernetes asks for it, over gauges of a real cluster: is a busy worker ever cut off?
 
-usage: python -m bench.autoscaling [--record] [--scale 6] [--rounds 3]
+usage: python -m bench.autoscaling [--scale 6] [--rounds 3]
 
-`--record` runs a cluster on a slow model under a load that comes and goes, reads `hobus_queued` and `hobus_in_flight` of its
-door each second, and takes from the record when each order was sent and ended. Without it that recording is played to a
-model of Kubernetes' autoscaler (its documented rules: a look every 15 s, a tolerance of a tenth, the window and the policies of
+The recording (bench/results/gauges.json) is of a cluster on a slow model under a load that came and went: `hobus_queued` and
+`hobus_in_flight` of its door each second, and from its record when each order was sent and ended. It is played to a model of Kubernetes' autoscaler (its documented rules: a look every 15 s, a tolerance of a tenth, the window and the policies of
 the ScaledObject) with the threshold, the bounds and the graces of deploy/kubernetes; one second of it stands for `--scale`, so
 that its quiet is longer than the window. Whoever is scaled away is the busiest worker, which is worse than Kubernetes' choice. A
 second row goes by what waits alone, as people do who scale on the length of a queue.
@@ -12,14 +11,11 @@ second row goes by what waits alone, as people do who scale on the length of a q
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import json
 import math
 import re
 import sys
-import time
-import urllib.request
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,19 +23,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from bench.cluster import Cluster, cluster
-from bench.report import arguments, machine, markdown
-from hobus.bus.messages.session import ProcessTurn
-from hobus.launch.cluster.client import connected
-from hobus.launch.sessions.turns import process_turn
+from bench.report import arguments, markdown
 
 RECORDING = Path("bench/results/gauges.json")
 KUBERNETES = Path("deploy/kubernetes")
-SETTINGS = {"gateway.providers.offline.latency_ms": 8000, "ho1.orders_max": 64}
-LOAD = ((20, 3), (30, 16), (40, 24), (30, 10), (60, 2), (100, 1), (20, 20), (60, 1))
-"""For so many seconds so many people, each of whom asks again when answered."""
-QUESTION = "what packages are installed?"
-
 LOOK_S, TOLERANCE, STARTS_S = 15, 0.1, 30
 """Of Kubernetes' autoscaler; and until a pod that was asked for takes orders."""
 UP_PODS, UP_SHARE = 4, 1.0
@@ -167,69 +154,6 @@ def stretched(orders: list[Order], seconds: float, *, scale: float, rounds: int)
     ]
 
 
-# --- recording --------------------------------------------------------------------------------------------------------
-
-
-async def _load(found: Cluster, began: float) -> None:
-    async with connected(found.place, "door") as door:
-
-        async def person(number: int) -> None:
-            session_id: str | None = None
-            for until, people in zip(itertools.accumulate(seconds for seconds, _ in LOAD), LOAD, strict=True):
-                while number < people[1] and time.monotonic() - began < until:
-                    turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
-                    session_id = (await process_turn(door, turn, timeout_s=120, retry_interval_s=0.2)).session_id
-                await asyncio.sleep(max(0.0, until - (time.monotonic() - began)))
-
-        async with asyncio.TaskGroup() as group:
-            for number in range(max(people for _, people in LOAD)):
-                group.create_task(person(number))
-
-
-async def _gauges(url: str, key: str, began: float, done: asyncio.Event) -> list[tuple[int, int]]:
-    """(queued, in flight) of executors, each second."""
-    told: list[tuple[int, int]] = []
-    request = urllib.request.Request(f"{url}/metrics", headers={"authorization": f"Bearer {key}"})
-
-    def read() -> str:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            text: str = answer.read().decode()
-        return text
-
-    while not done.is_set():
-        text = await asyncio.to_thread(read)
-        found = [
-            re.search(rf'^hobus_{name}{{service="ho1"}} (\d+)', text, re.MULTILINE) for name in ("queued", "in_flight")
-        ]
-        told.append((int(found[0][1]) if found[0] else 0, int(found[1][1]) if found[1] else 0))
-        await asyncio.sleep(max(0.0, began + len(told) - time.monotonic()))
-    return told
-
-
-def record() -> dict[str, Any]:
-    """A cluster under load, as its door's gauges and its record tell."""
-    with cluster(SETTINGS, "--http", "127.0.0.1:0") as found:
-        key = found("token create", "--role", "http", "--name", "scraper", "--may", "metrics").out.strip()
-        url, began, began_us = f"http://{found.home.bound(http=True)}", time.monotonic(), time.time() * 1_000_000
-
-        async def both() -> list[tuple[int, int]]:
-            done = asyncio.Event()
-            scraping = asyncio.create_task(_gauges(url, key, began, done))
-            await _load(found, began)
-            done.set()
-            return await scraping
-
-        gauges = asyncio.run(both())
-        sent = {one.submission_id.partition(":")[2]: one.at_us for one in found.entries("WO_DISPATCHED")}
-        ended = {one.submission_id.partition(":")[2]: one.at_us for one in found.entries("OrderEnded")}
-    orders = [
-        [round((at_us - began_us) / 1e6, 2), round((ended[name] - at_us) / 1e6, 2)]
-        for name, at_us in sent.items()
-        if name in ended
-    ]
-    return {"machine": machine(), "seconds": len(gauges), "gauges": gauges, "orders": sorted(orders)}
-
-
 def outcomes(recording: dict[str, Any], *, scale: float, rounds: int) -> dict[str, Outcome]:
     """By what is scaled."""
     orders = [Order(*one) for one in recording["orders"]]
@@ -245,12 +169,9 @@ def outcomes(recording: dict[str, Any], *, scale: float, rounds: int) -> dict[st
 
 def main() -> int:
     parser = arguments(__doc__)
-    parser.add_argument("--record", action="store_true")
     parser.add_argument("--scale", type=float, default=6.0)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    if given.record:
-        RECORDING.write_text(json.dumps(record(), separators=(",", ":")) + "\n", encoding="utf-8")
     recording = json.loads(RECORDING.read_text(encoding="utf-8"))
     found = outcomes(recording, scale=given.scale, rounds=given.rounds)
     head = ["scaled by", "workers at most", "taken away", "of them at work", "orders cut off", "longest wait, s"]

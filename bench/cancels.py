@@ -1,9 +1,8 @@
-"""R8: how fast a cancel reaches a tool that runs: `python -m bench.cancels [--cancels 200] [--way command] [--write]`.
+"""R8: how fast a cancel reaches a tool that runs: `python -m bench.cancels [--cancels 200] [--write]`.
 
 A turn is brought to the middle of a tool that would charge a card in a second (bench/outside_tools); then it is
-cancelled, and the clock stops when the tool's process is dead (its pidfd). Two ways: `command`, the operator's Cancel to
-the session (`session.command`), all the way through HO2; `order`, HO2's part alone left out: the requester of an order
-takes it back on the bus. After each cancelled turn the session is asked the next question; in the end the outside is
+cancelled by the operator's Cancel to the session, all the way through HO2, and the clock stops when the tool's process is
+dead (its pidfd). After each cancelled turn the session is asked the next question; in the end the outside is
 looked at: no card was charged. Cancels of a provider's call, and deadlines: `bench.gateway stops`.
 """
 
@@ -14,38 +13,32 @@ import os
 import select
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from bench.builders import order
 from bench.cluster import Cluster, cancelled, temporary
 from bench.outside import Outside, asking_for, with_outside
-from bench.report import arguments, concluded, markdown, percentile, percentiles
+from bench.report import arguments, judged, percentile
 from hobus.bus.messages.ids import session_id_of
 from hobus.bus.messages.session import ProcessTurn, TurnResult
-from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt, ToolCall
 from hobus.bus.port import Bus
 from hobus.launch.cluster.client import connected
-from hobus.launch.cluster.endpoints import Place
 from hobus.launch.sessions.turns import process_turn
 
-WAYS = ("command", "order")
 TOOL = "charge_late"
 GOAL_MS = 50
 LIMIT_S = 20.0
-STOPPED = ("error cancelled", "taken back")
-"""How a turn, and an order, end that were cancelled."""
+STOPPED = "error cancelled"
+"""How a turn ends that was cancelled."""
 RESULTS = Path("bench/results/cancels.json")
 
 
 @dataclass(slots=True)
 class Row:
-    """Cancels of one way."""
+    """All the cancels."""
 
-    way: str
     reached_ms: list[float] = field(default_factory=list[float])
     answered_ms: list[float] = field(default_factory=list[float])  # until whoever asked has control back
     outcomes: dict[str, int] = field(default_factory=dict[str, int])
@@ -61,15 +54,12 @@ class Row:
     @property
     def faults(self) -> list[str]:
         """What must not be."""
-        name = self.way
-        found = [f"{name}: p99 {p99} ms"] if (p99 := percentile(self.reached_ms, 99)) > GOAL_MS else []
-        found += [f"{name}: {self.effects} cards charged"] if self.effects else []
-        found += (
-            [f"{name}: {self.asked_next - self.usable} sessions unusable"] if self.usable != self.asked_next else []
-        )
-        otherwise = {what: count for what, count in self.outcomes.items() if what not in STOPPED}
-        found += [f"{name}: {count} answered as {what}" for what, count in sorted(otherwise.items())]
-        return found if self.record == "ok" else [*found, f"{name}: the record: {self.record}"]
+        found = [f"p99 {p99} ms"] if (p99 := percentile(self.reached_ms, 99)) > GOAL_MS else []
+        found += [f"{self.effects} cards charged"] if self.effects else []
+        found += [f"{self.asked_next - self.usable} sessions unusable"] if self.usable != self.asked_next else []
+        otherwise = {what: count for what, count in self.outcomes.items() if what != STOPPED}
+        found += [f"{count} answered as {what}" for what, count in sorted(otherwise.items())]
+        return found if self.record == "ok" else [*found, f"the record: {self.record}"]
 
 
 @contextmanager
@@ -86,32 +76,23 @@ def _up() -> Iterator[tuple[Cluster, Outside]]:
             cluster.end()
 
 
-def measure(way: str, count: int) -> Row:
+def measure(count: int) -> Row:
     """So many cancels, one after the other, in a cluster of their own."""
-    row = Row(way)
+    row = Row()
     with _up() as (cluster, outside):
         asyncio.run(_cancel_all(cluster, outside, row, count))
         time.sleep(1.5)  # what was not stopped has its effect by now
         row.effects = len(outside.effects(TOOL))
         assert cluster("down").code == 0
-        if way == "command":
-            row.record = cluster.record_verdict()
+        row.record = cluster.record_verdict()
     return row
 
 
 async def _cancel_all(cluster: Cluster, outside: Outside, row: Row, count: int) -> None:
     place = cluster.place
-    async with (
-        connected(place, "door") as door,
-        connected(place, "operator") as operator,
-        connected(place, "ho2") as supervisor,
-    ):
+    async with connected(place, "door") as door, connected(place, "operator") as operator:
         for number in range(count):
-            seen = _Seen(outside)
-            if row.way == "command":
-                await _by_command(door, operator, seen, row, f"in-{number}")
-            else:
-                await _by_order(supervisor, place, seen, row, number)
+            await _cancel(door, operator, _Seen(outside), row, f"in-{number}")
 
 
 class _Seen:
@@ -140,7 +121,7 @@ class _Seen:
         return died[1]
 
 
-async def _by_command(door: Bus, operator: Bus, seen: _Seen, row: Row, input_id: str) -> None:
+async def _cancel(door: Bus, operator: Bus, seen: _Seen, row: Row, input_id: str) -> None:
     """A turn, cancelled by its operator; then the next one in the same session."""
     session_id = session_id_of("door", input_id)
     async with asyncio.TaskGroup() as group:
@@ -166,67 +147,11 @@ async def _asked(door: Bus, turn: ProcessTurn, timeout_s: float) -> tuple[TurnRe
     return result, time.time()
 
 
-async def _by_order(supervisor: Bus, place: Place, seen: _Seen, row: Row, number: int) -> None:
-    """An order as HO2 sends it, taken back by its requester."""
-    session_id = session_id_of("door", f"order-{number}")
-    changed: dict[str, Any] = {
-        "wo_id": f"WO-{session_id}-1.1.1", "session_id": session_id, "config_digest": place.snapshot.digest,
-        "constraints": {"timeout_seconds": LIMIT_S, "tools_allowed": [TOOL]},
-        "tool_call": ToolCall(call_id="001", tool_id=TOOL, arguments={}),
-    }  # fmt: skip
-    wanted = order("tool_call", **changed)
-    asking = asyncio.create_task(_ordered(supervisor, wanted))
-    await seen.is_at_work()
-    reached = asyncio.create_task(seen.is_reached())
-    await asyncio.sleep(0)
-    at = time.time()
-    asking.cancel()
-    row.reached_ms.append(round((await reached - at) * 1000, 2))
-    row.count(await asking)
-
-
-async def _ordered(supervisor: Bus, wanted: Any) -> str:
-    try:
-        receipt = await supervisor.request(
-            "ho1", ExecuteWorkOrder(order=wanted, attempt=1), expect=Receipt, timeout_s=LIMIT_S,
-            message_id=wanted.wo_id, key=TOOL,
-        )  # fmt: skip
-    except asyncio.CancelledError:
-        return "taken back"
-    return receipt.state
-
-
-def table(rows: Sequence[Row]) -> str:
-    """As people read it."""
-    return markdown(
-        ("cancelled by", "cancels", "reached, ms p50 / p99 / max", "client's answer, ms p50 / p99",
-         "answered as", "cards charged", "next turn answered"),
-        [
-            (
-                row.way, len(row.reached_ms), percentiles(row.reached_ms, 50, 99, 100),
-                percentiles(row.answered_ms, 50, 99) if row.answered_ms else "", told(row.outcomes), row.effects,
-                f"{row.usable} of {row.asked_next}" if row.asked_next else "",
-            )
-            for row in rows
-        ],
-    )  # fmt: skip
-
-
-def told(outcomes: Mapping[str, int]) -> str:
-    """How often what."""
-    return ", ".join(f"{count} {what}" for what, count in sorted(outcomes.items()))
-
-
 def main() -> None:
     parser = arguments(__doc__, write=True)
-    parser.add_argument("--cancels", type=int, default=200, help="of each row")
-    parser.add_argument("--way", choices=WAYS)
+    parser.add_argument("--cancels", type=int, default=200)
     given = parser.parse_args()
-    rows = [measure(way, given.cancels) for way in ([given.way] if given.way else WAYS)]
-    wrong = [fault for row in rows for fault in row.faults]
-    figures = {"rows": [asdict(row) for row in rows]}
-    how = f"goal: p99 {GOAL_MS} ms"
-    sys.exit(concluded(given, table(rows), wrong, results=RESULTS, figures=figures, name="cancels", how=how))
+    sys.exit(judged(given, [measure(given.cancels)], results=RESULTS, name="cancels", how=f"goal: p99 {GOAL_MS} ms"))
 
 
 if __name__ == "__main__":

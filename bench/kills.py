@@ -25,7 +25,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -36,7 +35,7 @@ import psutil
 
 from bench.cluster import Cluster, eventually, temporary
 from bench.outside import Outside, asking_for, with_outside
-from bench.report import arguments, concluded, markdown
+from bench.report import arguments, concluded, rows_table
 from hobus.bus.messages.ledger import Entry
 from hobus.launch.cluster import identity
 from hobus.launch.lab.simulation.record import ENDS, answer_text, answers_of, call_of
@@ -246,44 +245,6 @@ def faults_of(cell: Cell) -> list[str]:
     return [what for what, is_so in wanted.items() if not is_so]
 
 
-# --- the table ------------------------------------------------------------------------------------------------------
-
-
-def table(cells: list[Cell]) -> str:
-    """The matrix as people read it; both forms of the tool in one row."""
-    columns = (
-        "killed", "at", "outcome", "same again", "ms from kill to answer", "model calls (lost)",
-        "keyed: effects (runs)", "unkeyed: effects (runs)", "unkeyed: reported", "record",
-    )  # fmt: skip
-    found = {(cell.process, cell.point, cell.tool): cell for cell in cells}
-    return markdown(columns, [_row(found, *key) for key in dict.fromkeys((cell.process, cell.point) for cell in cells)])
-
-
-def _row(found: Mapping[tuple[str, str, str], Cell], process: str, point: str) -> tuple[str, ...]:
-    pair = [found[key] for tool in TOOLS if (key := (process, point, tool)) in found]
-    keyed, unkeyed = (found.get((process, point, tool)) for tool in TOOLS)
-    return (
-        process,
-        point,
-        _each(f"{one.outcome} {one.code}".strip() for one in pair),
-        _each("yes" if one.same_again else "NO" for one in pair),
-        ", ".join(str(one.answered_after_ms) for one in pair),
-        _each(f"{one.prompts} ({one.prompts_unknown})" for one in pair),
-        _effects(keyed),
-        _effects(unkeyed),
-        (unkeyed.tool_code or "done") if unkeyed else "",
-        _each(one.record for one in pair),
-    )
-
-
-def _each(values: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(values))
-
-
-def _effects(cell: Cell | None) -> str:
-    return "" if cell is None else f"{cell.effects} ({cell.tool_runs})"
-
-
 def main() -> None:
     parser = arguments(__doc__, write=True)
     parser.add_argument("--process", help="some of them, by comma")
@@ -299,7 +260,7 @@ def main() -> None:
     wrong = [f"{cell.process} at {cell.point}, {cell.tool}: {what}" for cell in cells for what in faults_of(cell)]
     figures = {"thinking_ms": THINKING_MS, "cells": [asdict(cell) for cell in cells]}
     how = f"each model call thinks {THINKING_MS} ms; {given.jobs} cells at a time"
-    sys.exit(concluded(given, table(cells), wrong, results=RESULTS, figures=figures, name="kills", how=how))
+    sys.exit(concluded(given, rows_table(cells), wrong, results=RESULTS, figures=figures, name="kills", how=how))
 
 
 def run_in_temporary(process: str, point: str, tool: str) -> Cell:

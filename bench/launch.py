@@ -1,9 +1,9 @@
-"""P18 and P19: a cluster's start, its gates, one restart per role, `hobus --help` and quick commands, an idle cluster's memory.
+"""P18 and P19: a cluster's start, one restart per role, `hobus --help` and quick commands, an idle cluster's memory.
 
 usage: python -m bench.launch [--rounds 7] [--json FILE]
 
 Beside each figure stands its limit from the same run: as many bare Python processes started one by one (each has said a
-word before the next one starts), the same with the bus's imports, and `python -c pass`. A restart is measured from SIGKILL
+word before the next one starts), and `python -c pass`. A restart is measured from SIGKILL
 to the moment at which the run file shows another incarnation as ready, looked at every half millisecond. Every kill counts
 as the first of a healthy process (`launcher.healthy_after_ms` is 1 in here), as in a life that lasts longer than a bench.
 Memory is the kernel's PSS (a shared page counts once), of launcher, zygote, every process and every tool process.
@@ -28,26 +28,7 @@ from bench.report import arguments, machine, write_json
 from hobus.launch.launcher.children import environment
 from hobus.launch.logs.lines import read_line
 
-GOALS = {"ready_s": 0.5, "restart_ms": 100.0, "help_s": 0.1, "command_cpu_s": 0.4, "pss_mb": 150.0, "gates_ms": 100.0}
-IMPORTS = "import zmq, msgpack, pydantic, structlog, asyncio"
-GATES = """
-import sys, time
-import hobus.launch.process.main
-from pathlib import Path
-from hobus.config.gates.layer import layers_on_disk
-from hobus.launch.cluster.home import home_of
-from hobus.launch.cluster.installed import layers_of
-from hobus.launch.launcher import gates
-from hobus.launch.launcher.options import StartOptions
-from hobus.launch.launcher.plan import look_at
-home = home_of(Path(sys.argv[1]))
-view = look_at(home, StartOptions())
-began_at = time.perf_counter()
-layers_on_disk(layers_of(home), max_bytes=None)  # as the plan did: the bytes of every file, hashed
-gates.demand(home, view)
-print(1000 * (time.perf_counter() - began_at))
-"""
-"""What a launcher does between reading the configuration and its first order: in an interpreter that has loaded as much."""
+GOALS = {"ready_s": 0.5, "restart_ms": 100.0, "help_s": 0.1, "command_cpu_s": 0.4, "pss_mb": 150.0}
 SETTLE_S = 3.0
 LOOK_S = 0.0005
 PATIENCE_S = 30.0
@@ -73,9 +54,9 @@ def cpu_of(argv: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def one_by_one(count: int, imports: str) -> float:
+def one_by_one(count: int) -> float:
     """Seconds until the last of so many bare Python processes has said a word, each started after the other's."""
-    code = f"{imports}\nprint('up', flush=True)\ninput()"
+    code = "print('up', flush=True)\ninput()"
     processes: list[subprocess.Popen[bytes]] = []
     began_at = time.perf_counter()
     for _ in range(count):
@@ -110,12 +91,6 @@ def ready_after(cluster: Cluster) -> float:
     ]
     ready = {line.record["member"]: line.at for line in reversed(lines) if line.record.get("now") == "ready"}
     return max(ready.values()) - cluster.run().started_at
-
-
-def gates_ms(home: Path) -> float:
-    """Milliseconds of all gates over the shipped files, as a start runs them in an empty home."""
-    done = subprocess.run(python("-c", GATES, str(home)), check=True, capture_output=True, env=environment())
-    return float(done.stdout)
 
 
 def restart(cluster: Cluster, actor: str) -> float:
@@ -182,8 +157,7 @@ def measure(rounds: int) -> dict[str, Any]:
                 restarts.setdefault(row.role, []).append(restart(cluster, row.actor))
                 time.sleep(0.3)
             downs.append(timed(python("-m", "hobus", "down", "--home", str(cluster.home.root))))
-            bare.append(one_by_one(count, ""))
-        judged = [gates_ms(directory / "empty") for _ in range(rounds * 3)]
+            bare.append(one_by_one(count))
     helps = [timed(python("-m", "hobus", "--help")) for _ in range(rounds * 3)]
     passes = [timed([sys.executable, "-c", "pass"]) for _ in range(rounds * 3)]
     return {
@@ -194,9 +168,7 @@ def measure(rounds: int) -> dict[str, Any]:
         "up_wait_s": spread(walls, 3),
         "down_s": spread(downs, 3),
         "limit_bare_processes_s": spread(bare, 3),
-        "limit_with_imports_s": round(one_by_one(count, IMPORTS), 3),
         "restart_ms": {role: spread(values, 1) for role, values in restarts.items()},
-        "gates_ms": spread(judged, 1),
         "help_s": spread(helps, 3),
         "command_cpu_s": {one: spread(values, 3) for one, values in quick.items()},
         "limit_python_pass_s": spread(passes, 3),
@@ -214,10 +186,8 @@ def show(result: dict[str, Any]) -> None:
     print(f"`hobus up --wait` as a whole                  {result['up_wait_s']}")
     print(f"`hobus down`                                  {result['down_s']}")
     print(f"limit: {count} bare processes one by one            {result['limit_bare_processes_s']}")
-    print(f"the same with the bus's imports, once         {result['limit_with_imports_s']}")
     for role, values in result["restart_ms"].items():
         print(f"restart of {role:8} ms                      {values}   goal {GOALS['restart_ms']}")
-    print(f"all gates at a start, shipped files, ms       {result['gates_ms']}   goal {GOALS['gates_ms']} ms")
     print(f"`hobus --help`                                {result['help_s']}   goal {GOALS['help_s']} s")
     for name, values in result["command_cpu_s"].items():
         print(f"`hobus {name}`, processor time".ljust(46), f"{values}   goal {GOALS['command_cpu_s']} s")

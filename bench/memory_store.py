@@ -28,17 +28,6 @@ import psutil
 
 from bench.builders import shipped_snapshot
 from bench.memory_eval.worlds import DAY_US
-from bench.memory_habits import (
-    AGENT,
-    EVENTS_PER_SESSION,
-    VOCABULARY,
-    artifact_of,
-    event_ids_of,
-    labels_of,
-    name_of,
-    session_of,
-    signal_of,
-)
 from bench.peers.environment import python_or_exit
 from bench.report import arguments, goal_row, machine, markdown, measured_on, percentile, say_machine, write_json
 from bench.turn import LANGGRAPH
@@ -51,10 +40,15 @@ from hobus.bus import collector
 from hobus.bus.clock import SystemClock
 from hobus.bus.disk import RealDisk
 from hobus.bus.dispatch import Call
-from hobus.bus.messages.ids import LOCAL
+from hobus.bus.messages.ids import LOCAL, artifact_id
 from hobus.bus.messages.ledger import Write
+from hobus.bus.messages.memory import Artifact, GateResult, Labels, Signal
 from hobus.ledger_service.service import LedgerService
 
+AGENT = "ADMIN"
+EVENTS_PER_SESSION = 3
+_SESSION = "00000000-0000-5000-8000-{:012d}"
+VOCABULARY = shipped_snapshot().config.classify_labels
 SIGNALS, ALIVE = 2000, 100
 DAYS = 350
 _HABIT_DAYS = 60
@@ -63,6 +57,64 @@ _WRITES_PER_SESSION = 40
 _FIRST_NEW_SESSION = 1_000_000
 GOALS = {"read": 5.0, "write": 1.5, "held_mb": 150}
 OURS, PEER = "ours", "LangGraph"
+
+
+# --- what a memory is filled with
+
+
+def name_of(number: int) -> str:
+    """The signal of a habit."""
+    return f"tool:t{number}"
+
+
+def session_of(number: int) -> str:
+    return _SESSION.format(number)
+
+
+def event_id_of(name: str, session_id: str, run: int) -> str:
+    return f"EVT-{session_id}-{run}-{name}"
+
+
+def event_ids_of(name: str, count: int) -> list[str]:
+    """So many events of a habit, a few in each session."""
+    return [
+        event_id_of(name, session_of(place // EVENTS_PER_SESSION), place % EVENTS_PER_SESSION + 1)
+        for place in range(count)
+    ]
+
+
+def signal_of(name: str, session_id: str, run: int, at_us: int) -> Signal:
+    """One event."""
+    return Signal(
+        event_id=event_id_of(name, session_id, run), signal_id=name, principal=LOCAL, session_id=session_id,
+        at=timestamp_of(at_us),
+    )  # fmt: skip
+
+
+def labels_of(number: int) -> Labels:
+    """What a turn is about that asks for this one's: one label of each kind."""
+    domain, task = VOCABULARY.domain, VOCABULARY.task
+    return Labels(domain=[domain[number % len(domain)]], task=[task[number % len(task)]])
+
+
+def artifact_of(number: int, event_ids: Sequence[str], at_us: int) -> Artifact:
+    """What was learned of a habit then."""
+    name, at = name_of(number), timestamp_of(at_us)
+    domain, task = VOCABULARY.domain, VOCABULARY.task
+    return Artifact(
+        artifact_id=artifact_id(LOCAL, [name], at_us, model="m", prompt_pack_version="1"), principal=LOCAL, artifact_type="task_pattern",
+        labels=Labels(domain=[domain[number % len(domain)]], task=[task[number // len(domain) % len(task)]]),
+        weight=(number % 100 + 1) / 100, scope="agent", created_at_event_ts=at, consolidation_event_ts=at,
+        expires_at_event_ts=timestamp_of(at_us + 90 * DAY_US), window_start=timestamp_of(at_us - 1), window_end=at,
+        context_line=f"User habit {number}: often inspects part {number % 977} of the package structure.",
+        source_signal_ids=[name], source_event_ids=list(event_ids),
+        gate_snapshot=GateResult(
+            signal_id=name, crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed"
+        ),
+    )  # fmt: skip
+
+
+# --- the two sides
 
 
 class _Bus:

@@ -33,7 +33,7 @@ from bench.charges import charges_of
 from bench.cluster import Cluster, eventually, temporary
 from bench.following import follow
 from bench.outside import asking_for, with_outside
-from bench.report import arguments, concluded, machine, pairs
+from bench.report import arguments, cell, concluded, machine, pairs
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn
@@ -258,33 +258,6 @@ def looked_at(
     return storm
 
 
-def told(storm: Storm) -> str:
-    """The storm as people read it."""
-    by_role = ", ".join(f"{role} {count}" for role, count in storm.kills.items())
-    turns = ", ".join(f"{count} {outcome}" for outcome, count in sorted(storm.turns.items()))
-    rows = (
-        ("kills", f"{sum(storm.kills.values())} in {storm.seconds:.0f} s ({by_role})"),
-        ("turns meanwhile", f"{sum(storm.turns.values())} in {storm.sessions} sessions: {turns}"),
-        ("time of a turn as the client sees it", f"p50 {storm.p50_s} s, slowest {storm.slowest_s} s"),
-        ("of these answered only when asked again", str(storm.answered_when_asked_again)),
-        ("turns lost", str(len(storm.lost))),
-        ("turns answered twice", str(len(storm.answered_twice))),
-        ("answers given that the record lacks", str(len(storm.not_in_the_record))),
-        ("model answers used and not recorded as such", f"{len(storm.told_unrecorded)} (see below)"),
-        *((f"{tool_id}: calls", _charged(storm.charges[tool_id])) for tool_id in storm.charges),
-        ("charged twice, or not as the record says", str(len(storm.wrongly_charged))),
-        ("the record", f"{storm.entries} entries, invariants and verifier: {storm.record}"),
-    )
-    return pairs(rows)
-
-
-def _charged(found: dict[str, int]) -> str:
-    return (
-        f"{found['calls']}: {found['completed']} completed, {found['in_doubt']} in doubt and reported, "
-        f"{found['otherwise']} otherwise; begun {found['runs']} times, {found['effects']} effects"
-    )
-
-
 def main() -> None:
     parser = arguments(__doc__, write=True)
     parser.add_argument("--kills", type=int, default=1000)
@@ -299,10 +272,10 @@ def main() -> None:
         directory.mkdir(parents=True, exist_ok=given.keep is None)
         storm = run_storm(directory, **asked, only=given.only)
     how = f"each model call thinks {THINKING_MS} ms"
-    figures = {"machine": machine(), **asdict(storm)}
-    sys.exit(
-        concluded(given, told(storm), storm.faults, results=RESULTS, figures=figures, name="random kills", how=how)
-    )
+    figures = asdict(storm)
+    shown = pairs((name.replace("_", " "), cell(value)) for name, value in figures.items())
+    figures = {"machine": machine(), **figures}
+    sys.exit(concluded(given, shown, storm.faults, results=RESULTS, figures=figures, name="random kills", how=how))
 
 
 if __name__ == "__main__":

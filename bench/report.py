@@ -8,6 +8,7 @@ import math
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +26,28 @@ def markdown(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 def pairs(rows: Iterable[tuple[str, object]]) -> str:
     """A table of names and values, without a header."""
     return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def rows_table(rows: Sequence[Any]) -> str:
+    """A column for each field of these rows (dataclasses, or one mapping each), as `cell` has it."""
+    found = [asdict(row) if is_dataclass(row) else row for row in rows]
+    names = list(dict.fromkeys(name for row in found for name in row))
+    return markdown(
+        [name.replace("_", " ") for name in names], [[cell(row.get(name)) for name in names] for row in found]
+    )
+
+
+def cell(value: Any) -> str:
+    """A value in a table: many times as p50 / p99 / max, counts by what was counted."""
+    match value:
+        case dict():
+            return ", ".join(f"{name} {cell(one)}" for name, one in sorted(value.items()))
+        case [float(), *_]:
+            return percentiles(value, 50, 99, 100)
+        case list():
+            return ", ".join(map(cell, value))
+        case _:
+            return "" if value is None else str(value)
 
 
 def put_between(name: str, how: str, table: str, document: Path = DOCUMENT) -> None:
@@ -125,7 +148,7 @@ def concluded(
     how: str = "",
     document: Path = DOCUMENT,
 ) -> int:
-    """Prints the table and what must not be; with `--write` keeps the figures, and the table under its name.
+    """Print the table and what must not be; with `--write` keeps the figures, and the table under its name.
 
     The exit code: 1 where there is a fault. Figures that name their machine are kept as they are.
     """
@@ -135,3 +158,10 @@ def concluded(
         if name:
             put_between(name, how, shown, document)
     return 1 if faults else 0
+
+
+def judged(given: argparse.Namespace, rows: Sequence[Any], *, results: Path, name: str, how: str = "") -> int:
+    """`concluded` of rows that know their `faults`, a column for each of their fields."""
+    faults = [fault for row in rows for fault in row.faults]
+    figures = {"rows": [asdict(row) for row in rows]}
+    return concluded(given, rows_table(rows), faults, results=results, figures=figures, name=name, how=how)

@@ -21,12 +21,12 @@ import statistics
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.cluster import Cluster, eventually, head_of, next_entry
 from bench.cluster import cluster as a_cluster
-from bench.report import arguments, concluded, markdown
+from bench.report import arguments, judged
 from hobus.actors.session_host.limits import RESERVE_SHARE_MAX
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
@@ -178,22 +178,6 @@ def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]],
     )
 
 
-def table(rows: list[Row]) -> str:
-    """The rows as people read them."""
-    columns = (
-        "HO2 is", "turns", "answered, marked degraded", "ms p50, slowest", "HO2's time-out + one gateway call",
-        "later than that", "one answer in the record, none of HO2's after it", "same answer afterwards",
-    )  # fmt: skip
-    cells = [
-        (
-            row.way, row.turns, f"{row.degraded} ({row.degraded / row.turns:.0%})", f"{row.p50_ms}, {row.slowest_ms}",
-            f"{row.bound_ms} ms", row.over_bound, row.turns - row.answers_wrong, row.turns - row.changed_afterwards,
-        )
-        for row in rows
-    ]  # fmt: skip
-    return markdown(columns, cells)
-
-
 def main() -> None:
     parser = arguments(__doc__, write=True)
     parser.add_argument("--turns", type=int, default=50)
@@ -203,10 +187,8 @@ def main() -> None:
     for way in [given.way] if given.way else WAYS:
         rows.append(run_way(way, given.turns))
         print(rows[-1], file=sys.stderr, flush=True)
-    wrong = [fault for row in rows for fault in row.faults]
-    figures = {"thinking_ms": THINKING_MS, "rows": [asdict(row) for row in rows]}
     how = f"each model call thinks {THINKING_MS} ms; a client waits {CLIENT_S:g} s; {SLACK_MS} ms of slack"
-    sys.exit(concluded(given, table(rows), wrong, results=RESULTS, figures=figures, name="supervisor away", how=how))
+    sys.exit(judged(given, rows, results=RESULTS, name="supervisor away", how=how))
 
 
 if __name__ == "__main__":

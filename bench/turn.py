@@ -8,8 +8,7 @@ the two sides taking turns. The first row is measured with `ho2.classify` and `h
 third model call that the peer does not make, and it has no memory of habits to read and log; the second row is the turn as
 shipped, three calls and memory against the peer's two calls.
 
-Then, per turn: calls and frames on the bus, ledger commits (= syncs), entries and bytes by event, CPU by process, and the
-times between the records of a turn. LangGraph gets an environment of its own in a cache directory (`bench/peers`), and
+Then, per turn: ledger commits (= syncs), entries and bytes by event, and CPU by process. LangGraph gets an environment of its own in a cache directory (`bench/peers`), and
 runs in one process without a bus, supervision, budgets or an audit record: that is what it is, not a handicap.
 """
 
@@ -17,13 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +30,12 @@ from bench.report import arguments, machine, measured_on, percentile, say_machin
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
-from hobus.bus.zeromq.context import ZeroMQ
-from hobus.bus.zeromq.tap import TapReader
 from hobus.launch.cluster.client import connected
 from hobus.ledger_service.reader import EntryFilter, read_entries
 
 QUESTION = "what packages are installed?"
 HISTORY, MEASURED = 10, 10
 GOAL = 1.5
-RAW_BYTES = 4096
 LANGGRAPH = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2")
 ROWS = (
     (
@@ -128,39 +122,6 @@ async def our_round(door: Bus) -> tuple[str, list[float]]:
     return first.session_id, [(await ask(door, first.session_id))[1] for _ in range(MEASURED)]
 
 
-async def frames_of_one_turn(found: Cluster, door: Bus, session_id: str) -> dict[str, int]:
-    """Frames that the broker delivered during one turn, by type; lanes are not the broker's."""
-    settings = found.place.snapshot.config.bus
-    zeromq = ZeroMQ(settings)
-    reader = TapReader(zeromq, found.place.tap)
-    await reader.is_heard()
-    await ask(door, session_id)
-    await asyncio.sleep(0.3)
-    reader.close()
-    types: dict[str, int] = {}
-    async for batch in reader.batches():
-        for record in batch.records:
-            if record.verdict == "delivered":
-                types[record.type] = types.get(record.type, 0) + 1
-    zeromq.close()
-    return types
-
-
-def raw_append_us(directory: Path, count: int = 300) -> float:
-    """p50 of writing and syncing 4 KB at a time into a file that was filled with zeros before."""
-    taken: list[float] = []
-    with (directory / "raw").open("wb", buffering=0) as file:
-        file.write(bytes(RAW_BYTES * count))
-        os.fsync(file.fileno())
-        data = os.urandom(RAW_BYTES)
-        for number in range(count):
-            began = time.perf_counter()
-            os.pwrite(file.fileno(), data, number * RAW_BYTES)
-            os.fdatasync(file.fileno())
-            taken.append(time.perf_counter() - began)
-    return statistics.median(taken) * 1e6
-
-
 # --- one row ----------------------------------------------------------------------------------------------------------
 
 
@@ -186,7 +147,6 @@ async def measure(found: Cluster, rounds: int, python: Path | None, directory: P
         after = await ledger_stats(operator)
         if peer is not None:
             peer.close()
-        types = await frames_of_one_turn(found, door, session_id)
     turns = rounds * (HISTORY + MEASURED)
     entries = turns_of(list(read_entries(found.home.ledger, EntryFilter(session=session_id))))[
         HISTORY : HISTORY + MEASURED
@@ -199,12 +159,9 @@ async def measure(found: Cluster, rounds: int, python: Path | None, directory: P
         "syncs_per_turn": round((after.syncs - before.syncs) / turns, 1),
         "entries_per_turn": round((after.entries - before.entries) / turns, 1),
         "bytes_per_turn": round((after.bytes_written - before.bytes_written) / turns),
-        "calls_per_turn": sum(types.values()) // 2,
-        "frames_by_type": types,
         "cpu_ms_per_turn": round(sum(by_process.values()), 1),
         "cpu_ms_by_process": by_process,
         "body_bytes_by_event": bytes_by_event(entries),
-        "where_ms": where_time_goes(entries),
         "texts_bytes": {name: len(text.encode()) for name, text in texts.items()},
     }
 
@@ -254,18 +211,6 @@ def bytes_by_event(turns: Sequence[Sequence[Entry]]) -> dict[str, str]:
     return {name: f"{len(sizes) / len(turns):.1f} x {statistics.mean(sizes):.0f} B" for name, sizes in rows}
 
 
-def where_time_goes(turns: Sequence[Sequence[Entry]]) -> dict[str, float]:
-    """Median milliseconds between consecutive records of a turn, by the ledger's own times."""
-    gaps: dict[str, list[float]] = {}
-    for turn in turns:
-        seen: dict[str, int] = {}
-        for earlier, entry in pairwise(turn):
-            seen[entry.event_type] = number = seen.get(entry.event_type, 0) + 1
-            step = f"{earlier.event_type} -> {entry.event_type}" + (f" ({number})" if number > 1 else "")
-            gaps.setdefault(step, []).append((entry.ledger_at_us - earlier.ledger_at_us) / 1000)
-    return {step: round(statistics.median(values), 2) for step, values in gaps.items() if len(values) * 2 >= len(turns)}
-
-
 # --- one run ----------------------------------------------------------------------------------------------------------
 
 
@@ -275,8 +220,7 @@ def run(rounds: int, python: Path | None) -> dict[str, Any]:
     for name, changes in ROWS:
         with cluster(changes) as found, tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
             row = asyncio.run(measure(found, rounds, python, Path(directory)))
-            raw_us = raw_append_us(Path(directory))
-        rows.append({"row": name, **row, "raw_append_p50_us": round(raw_us)})
+        rows.append({"row": name, **row})
     return {"measured_on": measured_on(before), "rounds": rounds, "goal": GOAL, "rows": rows}
 
 

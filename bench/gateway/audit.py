@@ -18,14 +18,14 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.cluster import Cluster, eventually
 from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import TIRELESS, Books, ask, call_of, cluster_of, kill_gateway
 from bench.gateway.servers import served
-from bench.report import concluded, markdown
+from bench.report import judged
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.ids import session_id_of
 from hobus.launch.cluster.client import connected
@@ -147,30 +147,6 @@ async def _until_killed(
     return told
 
 
-def table(rows: list[Row]) -> str:
-    """A row per point."""
-    columns = (
-        "killed when", "kills", "calls the provider counted", "PROMPT_RECEIVED", "failed", "unknown outcome (of these counted)",
-        "answers given (of these unknown)", "difference",
-    )  # fmt: skip
-    return markdown(
-        columns,
-        [
-            (
-                POINTS[row.point][1],
-                row.kills,
-                row.compared.counted,
-                row.compared.answered,
-                row.compared.failed,
-                f"{row.compared.unknown} ({row.compared.unknown_reached})",
-                f"{row.told} ({row.compared.told_and_unknown})",
-                row.compared.difference,
-            )
-            for row in rows
-        ],
-    )
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """How many kills, and where."""
     parser.add_argument("--kills", type=int, default=20, help="of each row")
@@ -182,8 +158,5 @@ def run(given: argparse.Namespace) -> int:
     rows: list[Row] = []
     for point in given.point or POINTS:
         rows.append(measure(point, given.kills))
-        print(table(rows[-1:]), file=sys.stderr, flush=True)
-    wrong = [fault for row in rows for fault in row.faults]
-    figures = {"rows": [asdict(row) for row in rows]}
-    goal = "goal: difference 0"
-    return concluded(given, table(rows), wrong, results=RESULTS, figures=figures, name="gateway audit", how=goal)
+        print(rows[-1], file=sys.stderr, flush=True)
+    return judged(given, rows, results=RESULTS, name="gateway audit", how="goal: difference 0")

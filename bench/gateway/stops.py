@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from bench.cancels import GOAL_MS
 from bench.cluster import Cluster, cancelled
 from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
 from bench.gateway.servers import Request, served
-from bench.report import machine, markdown, percentile, percentiles, put_between, write_json
+from bench.report import judged, percentile
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.ids import session_id_of
@@ -47,7 +46,7 @@ TURN_DEADLINES_S = (1.0, 2.0, 4.0)
 RESERVE_MS = 200
 """`gateway.fallback_reserve_ms`: what each model that may still be asked keeps of the call's time."""
 LIMIT_S = 30.0
-RESULTS = Path("bench/results/gateway_stops.json")
+RESULTS = Path("bench/results")
 
 
 @dataclass(slots=True)
@@ -258,49 +257,6 @@ async def _turned(door: Bus, name: str, deadline_s: float) -> str:
     return f"{result.outcome} {result.code or ''}".strip()
 
 
-# --- the tables -------------------------------------------------------------------------------------------------------
-
-
-def cancels_table(rows: list[Cancels]) -> str:
-    """A row per way and point."""
-    return markdown(
-        ("taken back", "while the provider was silent", "calls", "reached, ms p50 / p99 / max", "still open"),
-        [
-            (
-                row.way,
-                HANGS[row.at],
-                len(row.reached_ms) + row.open,
-                percentiles(row.reached_ms, 50, 99, 100),
-                row.open,
-            )
-            for row in rows
-        ],
-    )
-
-
-def deadlines_table(rows: list[Deadlines]) -> str:
-    """A row per deadline."""
-    columns = (
-        "asked", "deadline d, ms", "the chain's last model", "calls", "latest after d, ms", "answered as",
-        "calls of the three models",
-    )  # fmt: skip
-    return markdown(
-        columns,
-        [
-            (
-                row.what,
-                row.deadline_ms,
-                "answers" if row.last == "whole" else "hangs",
-                len(row.late_ms),
-                max(row.late_ms),
-                ", ".join(f"{count} {told}" for told, count in sorted(row.outcomes.items())),
-                ", ".join(str(count) for count in row.models.values()),
-            )
-            for row in rows
-        ],
-    )
-
-
 def add_options(parser: argparse.ArgumentParser) -> None:
     """How many of each."""
     parser.add_argument("--cancels", type=int, default=200, help="of each row; 0: none")
@@ -309,27 +265,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """0 where every row reaches its goal."""
-    wrong: list[str] = []
+    is_wrong = 0
     if given.cancels:
         cancels = asyncio.run(measure_cancels(given.cancels))
-        wrong += _told(cancels_table(cancels), cancels, "cancels", f"goal: p99 {GOAL_MS} ms", given.write)
+        how = f"goal: p99 {GOAL_MS} ms"
+        is_wrong |= judged(given, cancels, results=RESULTS / "gateway_cancels.json", name="gateway cancels", how=how)
     if given.calls:
         deadlines: list[Deadlines] = []
         for what, spans in (("prompt", DEADLINES_S), ("turn", TURN_DEADLINES_S)):
             for last in (CHAIN[-1], "whole"):
                 deadlines += measure_deadlines(given.calls, what, last, spans)
-        goal = f"goal: answered by d + {GOAL_MS} ms"
-        wrong += _told(deadlines_table(deadlines), deadlines, "deadlines", goal, given.write)
-    return 1 if wrong else 0
-
-
-def _told(table: str, rows: list[Cancels] | list[Deadlines], name: str, goal: str, is_written: bool) -> list[str]:
-    """The faults of these rows, which are printed, and written where that is wanted."""
-    wrong = [fault for row in rows for fault in row.faults]
-    print(table, *wrong, sep="\n", flush=True)
-    if is_written:
-        found = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-        found[name] = {**machine(), "faults": wrong, "rows": [asdict(row) for row in rows]}
-        write_json(RESULTS, found)
-        put_between(f"gateway {name}", goal, table)
-    return wrong
+        how = f"goal: answered by d + {GOAL_MS} ms"
+        is_wrong |= judged(
+            given, deadlines, results=RESULTS / "gateway_deadlines.json", name="gateway deadlines", how=how
+        )
+    return is_wrong

@@ -27,7 +27,7 @@ import psutil
 from bench.cluster import Cluster, cluster
 from bench.hostile.enrol import enrolled
 from bench.hostile.fuzzer import How, Words
-from bench.report import machine, markdown, percentile, put_between
+from bench.report import machine, percentile, put_between, rows_table
 from bench.turn import QUESTION
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.limits import BODY_MAX_BYTES, RECORD_INTERVAL_MS, RETRY_INTERVAL_MS
@@ -266,28 +266,11 @@ def _not_answered(name: str, asked: dict[str, Any]) -> list[str]:
     return [f"{name}: {count} polite turns {what}" for what, count in asked["outcomes"].items() if what != "success"]
 
 
-def line_of(row: dict[str, Any], alone: dict[str, Any]) -> list[object]:
-    """One line of the table."""
-    refusals = sum(count for what, count in row["told"].items() if not what.startswith(("bus.beat", "bus.welcome")))
-    bad = sum(count for what, count in row["beside"]["outcomes"].items() if what != "success")
-    return [
-        row["target"], f"{row['sent']:,}", f"{row['cut_off']} of {row['lives']}", f"{refusals:,}",
-        f"{sum(row['recorded'].values()):,}", len(row["died"]), sum(row["defects"].values()), row["beside"]["turns"],
-        bad, f"{alone['p50_ms']} / {alone['p99_ms']}", f"{row['beside']['p50_ms']} / {row['beside']['p99_ms']}",
-    ]  # fmt: skip
-
-
-COLUMNS = (
-    "attacked", "frames", "cut off, of its lives", "answers to it", "recorded", "processes that died", "errors logged",
-    "polite turns", "lost or degraded", "alone p50 / p99 ms", "beside p50 / p99 ms",
-)  # fmt: skip
-
-
 def write(result: dict[str, Any]) -> None:
     """Into the document and beside the other results."""
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
-    lines = (line_of(row, result["alone"]) for row in result["rows"])
-    put_between("fuzz", f"seed {result['seed']}, at most {result['rate']:g} frames a second", markdown(COLUMNS, lines))
+    shown = rows_table([{"target": "nobody", "beside": result["alone"]}, *result["rows"]])
+    put_between("fuzz", f"seed {result['seed']}, at most {result['rate']:g} frames a second", shown)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -21,9 +21,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +33,7 @@ import structlog
 
 from bench.charges import charges_of
 from bench.cluster import temporary
-from bench.report import arguments, machine, markdown, put_between, write_json
+from bench.report import arguments, machine, put_between, rows_table, write_json
 from bench.storms.plan import Plan, plans
 from bench.storms.running import DEADLINE_S, PEOPLE, THINKING_MS, Seen, Weather
 from bench.storms.verdict import Row, grown, storm_of
@@ -81,32 +81,21 @@ def _line(seen: Seen) -> str:
 
 
 def table(storms: Sequence[dict[str, Any]]) -> str:
-    """By kind, as people read it."""
-    columns = (
-        "faults", "storms", "questions", "answered at once: success, degraded", "asked again", "lost, twice",
-        "s from fault or question to the answer: p50, slowest", "s until all ran: slowest",
-        "model calls lost", "in doubt, reported", "charged wrongly", "left without an owner",
-    )  # fmt: skip
+    """By kind: sums of what is counted, the most of what is timed."""
     kinds = dict.fromkeys(storm["kind"] for storm in storms)
-    return markdown(columns, [_cells(kind, [storm for storm in storms if storm["kind"] == kind]) for kind in kinds])
+    return rows_table([_of_kind(kind, [storm for storm in storms if storm["kind"] == kind]) for kind in kinds])
 
 
-def _cells(kind: str, storms: Sequence[dict[str, Any]]) -> tuple[object, ...]:
-    def total(name: str) -> int:
-        return sum(one[name] if isinstance(one[name], int) else len(one[name]) for one in storms)
-
-    def outcomes(name: str) -> int:
-        return sum(one["outcomes"].get(name, 0) for one in storms)
-
-    anew = total("asked_anew")
-    return (
-        kind, len(storms), sum(sum(one["outcomes"].values()) for one in storms), f"{outcomes('success')}, {outcomes('degraded')}",
-        f"{total('asked_again')}{f' ({anew} of a cluster started again)' if anew else ''}",
-        f"{total('lost')}, {total('twice')}",
-        f"{statistics.median(one['p50_s'] for one in storms)}, {max(one['slowest_s'] for one in storms)}",
-        max(one["whole_after_s"] for one in storms), total("model_calls_lost"), total("in_doubt"),
-        total("wrongly_charged"), total("undriven"),
-    )  # fmt: skip
+def _of_kind(kind: str, storms: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    row: dict[str, Any] = {"kind": kind, "storms": len(storms)}
+    for name, value in storms[0].items():
+        if isinstance(value, float):
+            row[name] = max(one[name] for one in storms)
+        elif isinstance(value, int):
+            row[name] = sum(one[name] for one in storms)
+        elif isinstance(value, list):
+            row[name] = sum(len(one[name]) for one in storms)
+    return row | {"outcomes": dict(sum((Counter(one["outcomes"]) for one in storms), Counter()))}
 
 
 def main() -> None:

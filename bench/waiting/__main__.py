@@ -18,19 +18,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from bench.report import arguments, machine, markdown, measured_on, put_between, say_machine, write_json
+from bench.report import arguments, machine, measured_on, put_between, rows_table, say_machine, write_json
 from bench.waiting.rows import ROWS, SMALL, Row, Sizes
 
 DOCUMENT, RESULTS = Path("bench/results/speed.md"), Path("bench/results/waiting.json")
-_SHOWN = (
-    ("took_s", "{} s"), ("right", "{} right"), ("degraded", "{} degraded"), ("refused", "{} refused"),
-    ("whole", "{} whole"), ("p50_s", "p50 {} s"), ("first_words_p50_s", "first words {} s"), ("model_s", "the model alone {} s"),
-    ("kb_per_waiting", "{} KB a turn"), ("cpu_ms_per_turn", "CPU {} ms a turn"), ("cpu_ms_per_piece", "CPU {} ms a piece"),
-    ("goodput", "goodput {}/s"), ("refused_after_s", "refused after {} s"), ("afterwards_s", "afterwards {} s"),
-    ("later_s", "{} s later"), ("model_calls", "{} model calls"), ("after_it_is_back_s", "the last {} s after it is back"),
-)  # fmt: skip
 
 
 def measure(names: Sequence[str], sizes: Sizes, *, has_peer: bool) -> list[Row]:
@@ -38,33 +30,9 @@ def measure(names: Sequence[str], sizes: Sizes, *, has_peer: bool) -> list[Row]:
     found: list[Row] = []
     for name in names:
         for row in ROWS[name](sizes, has_peer=has_peer):
-            print(
-                f"{row.row}: {row.what}: {_figures(row.ours)}; missed: {row.missed or 'nothing'}",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(row, file=sys.stderr, flush=True)
             found.append(row)
     return found
-
-
-def table(rows: Sequence[Row]) -> str:
-    """Ours beside the peer's, and what was missed."""
-    lines = [
-        (
-            row.row,
-            row.what,
-            _figures(row.ours),
-            _figures(row.peer) or "; ".join(row.notes),
-            row.goal,
-            f"**missed: {'; '.join(row.missed)}**" if row.missed else "reached",
-        )
-        for row in rows
-    ]
-    return markdown(("", "what", "hobus", "peer", "goal", ""), lines)
-
-
-def _figures(said: dict[str, Any]) -> str:
-    return ", ".join(form.format(said[name]) for name, form in _SHOWN if said.get(name))
 
 
 def main() -> int:
@@ -80,12 +48,12 @@ def main() -> int:
     rows = measure(names, SMALL if given.small else Sizes(), has_peer=not (given.no_peer or given.small))
     measured = measured_on(before)
     say_machine(measured)
-    print(table(rows))
+    print(rows_table(rows))
     result = {"measured_on": measured, "rows": [asdict(row) for row in rows]}
     write_json(given.json, result)
     if given.write:
         write_json(RESULTS, result)
-        put_between("waiting", "one key, a new cluster each row", table(rows), DOCUMENT)
+        put_between("waiting", "one key, a new cluster each row", rows_table(rows), DOCUMENT)
     return 1 if any(row.missed for row in rows) else 0
 
 

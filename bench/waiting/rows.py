@@ -1,4 +1,4 @@
-"""What is measured: turns, tools and streams that wait, overload, and an outage."""
+"""What is measured: turns, tools and streams that wait, and overload."""
 
 from __future__ import annotations
 
@@ -52,11 +52,10 @@ class Sizes:
     gap_ms: float = 25.0
     overload_s: float = 60.0
     overload_models_s: tuple[float, ...] = (0.05, 5.0)
-    outage_s: float = 20.0
 
 
 SMALL = Sizes(
-    turns=(8,), model_s=0.3, tools=4, streams=(8,), pieces=20, overload_s=3.0, overload_models_s=(0.05,), outage_s=2.0,
+    turns=(8,), model_s=0.3, tools=4, streams=(8,), pieces=20, overload_s=3.0, overload_models_s=(0.05,),
 )  # fmt: skip
 
 
@@ -391,37 +390,4 @@ async def _capacity(ask: Ask, alone_s: float, seconds: float) -> float:
         best, clients = max(best, rate), clients * 4
 
 
-# --- an outage of the provider ---------------------------------------------------------------------------------------
-
-
-def outage(sizes: Sizes, *, has_peer: bool) -> Iterator[Row]:
-    """A turn a second, and the provider away for a while."""
-    del has_peer
-    with provider(0.2) as model, doored(model.settings()) as (_found, door):
-        asyncio.run(door.ask("hello"))
-        before = model.calls()
-
-        async def arriving() -> tuple[list[Heard], float]:
-            number = round(sizes.outage_s) + 5
-            asked: list[asyncio.Task[Heard]] = []
-            back_at = 0.0
-            for at in range(number):
-                if at == 2:
-                    await asyncio.to_thread(model.kill)
-                if at == 2 + round(sizes.outage_s):
-                    await asyncio.to_thread(model.start)
-                    back_at = time.monotonic()
-                asked.append(asyncio.create_task(door.ask(f"hello {at}")))
-                await asyncio.sleep(1)
-            heard = await asyncio.gather(*asked)
-            return heard, max(one.ended_at for one in heard) - back_at
-
-        heard, after_s = asyncio.run(arriving())
-        ours = said_of(heard, max(one.took_s for one in heard)) | {"after_it_is_back_s": round(after_s, 1)}
-        ours["model_calls"] = model.calls() - before
-    row = Row("outage", f"provider away for {sizes.outage_s:g} s, a turn a second", ours, goal="none fails")
-    row.must(ours["right"] == ours["asked"], f"{ours['asked'] - ours['right']} of {ours['asked']} not right")
-    yield row
-
-
-ROWS = {"turns": turns, "tools": tools, "streams": streams, "overload": overload, "outage": outage}
+ROWS = {"turns": turns, "tools": tools, "streams": streams, "overload": overload}

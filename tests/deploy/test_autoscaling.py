@@ -14,7 +14,7 @@ SHIPPED = Rules.shipped()
 
 @pytest.fixture(scope="module")
 def recording() -> dict[str, Any]:
-    """As the last `--record` wrote it."""
+    """Six minutes of a real cluster."""
     found: dict[str, Any] = json.loads(RECORDING.read_text(encoding="utf-8"))
     return found
 
