@@ -25,12 +25,10 @@ CREATE TABLE signals (
 CREATE INDEX fresh_signals ON signals (whose, newest_us);
 CREATE TABLE events (
     signal INTEGER, at_us INTEGER, event_id TEXT, seq INTEGER, session_id TEXT, principal TEXT,
-    evidence REAL, is_open INTEGER, PRIMARY KEY (signal, at_us, event_id)
+    evidence REAL, is_open INTEGER, own REAL, PRIMARY KEY (signal, at_us, event_id)
 ) WITHOUT ROWID;
 CREATE INDEX events_by_id ON events (event_id);
-CREATE TABLE sessions (
-    signal INTEGER, session_id TEXT, at_us INTEGER, own REAL, PRIMARY KEY (signal, session_id)
-) WITHOUT ROWID;
+CREATE INDEX events_of_session ON events (signal, session_id, at_us);
 CREATE TABLE presence (
     whose TEXT, hour INTEGER, first_seq INTEGER, PRIMARY KEY (whose, hour)
 ) WITHOUT ROWID;
@@ -64,7 +62,7 @@ CREATE TABLE failures (
 CREATE INDEX failures_of ON failures (whose, signal_id, at_us);
 """
 """`whose`: a principal, or `*` for everybody; `presence` has the hours of their events. `signals` has the level after
-the newest event, and `artifacts` and `subjects` say how each artifact stands now."""
+the newest event, `events` the one after each and what its session had added by then, and `artifacts` and `subjects` say how each artifact stands now."""
 
 
 class DatabaseFailed(LedgerError):

@@ -12,7 +12,7 @@ is remembered beside them.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from math import inf, log2
 from typing import NamedTuple
@@ -70,17 +70,24 @@ def raised(before: Level, session: Added | None, at_us: int, config: Ho3Config) 
     return Level(evidence, before.is_open or evidence >= config.gate_high), Added(at_us, following)
 
 
-def trace(events: Iterable[tuple[int, str]], hours: Hours, config: Ho3Config) -> tuple[list[Level], dict[str, Added]]:
-    """The level after each of these (time, session), in their order; and what each session has added in the end."""
-    levels: list[Level] = []
-    sessions: dict[str, Added] = {}
-    level, since_us = NOTHING, 0
+def trace(
+    events: Iterable[tuple[int, str]],
+    hours: Hours,
+    config: Ho3Config,
+    before: tuple[int, Level] | None = None,
+    added_before: Callable[[str], Added | None] = lambda _: None,
+) -> Iterator[tuple[Level, float]]:
+    """Of each of these (time, session), in their order: the level after it, and what its session has added by then.
+
+    `before`: the newest event ahead of them and its level; `added_before`: what a session had added ahead of them.
+    """
+    added: dict[str, Added] = {}
     for at_us, session_id in events:
-        before = faded(level, present_us(hours, since_us, at_us), config) if levels else NOTHING
-        level, sessions[session_id] = raised(before, sessions.get(session_id), at_us, config)
-        since_us = at_us
-        levels.append(level)
-    return levels, sessions
+        level = NOTHING if before is None else faded(before[1], present_us(hours, before[0], at_us), config)
+        session = added.get(session_id) or added_before(session_id)
+        level, added[session_id] = raised(level, session, at_us, config)
+        yield level, added[session_id].own
+        before = at_us, level
 
 
 def reach_us(config: Ho3Config) -> float:

@@ -76,11 +76,30 @@ class Present(NamedTuple):
     """Whether levels that stand here follow from nothing that was appended later."""
 
 
+class _Unsettled(NamedTuple):
+    """A signal with an event that came behind later ones: its levels are traced anew."""
+
+    whose: str | None
+    since_us: int
+    until_us: int
+    """Behind it levels follow from the one before alone, as they did."""
+
+
 _COLUMNS = "signal, event_count, session_count, newest_us, newest_seq, evidence, is_open"
 _KNOWN = f"SELECT {_COLUMNS} FROM signals WHERE whose = ? AND signal_id = ?"
 _FRESH = f"SELECT signal_id, {_COLUMNS} FROM signals WHERE whose = ? AND newest_us >= ?"
 _LEVEL_BY_TIME = f"SELECT at_us, evidence, is_open FROM events WHERE signal = ? AND at_us <= ? {_NEWEST_FIRST} LIMIT 1"
-_INSERT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_INSERT = "INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADDED = (
+    "SELECT at_us, own FROM events WHERE signal = ? AND session_id = ? AND at_us < ? "
+    "ORDER BY at_us DESC, event_id DESC LIMIT 1"
+)
+_LATER = (
+    "SELECT count(*), count(DISTINCT CASE WHEN NOT EXISTS (SELECT 1 FROM events AS earlier WHERE "
+    "earlier.signal = ?1 AND earlier.session_id = events.session_id AND earlier.at_us <= ?2) THEN session_id END) "
+    "FROM events WHERE signal = ?1 AND at_us > ?2"
+)
+"""Events behind a time, and sessions that have no others."""
 _COUNT = (
     "UPDATE signals SET event_count = event_count + 1, session_count = ?, newest_us = max(newest_us, ?), "
     "newest_seq = max(newest_seq, ?), evidence = ?, is_open = ? WHERE signal = ?"
@@ -109,38 +128,39 @@ class SignalTable:
     def __init__(self, config: Ho3Config, database: Database) -> None:
         self._config = config
         self._database = database
-        self._unsettled: dict[int, str | None] = {}
-        """Signals with an event that came behind later ones, and whose they are: their levels are traced anew."""
+        self._unsettled: dict[int, _Unsettled] = {}
 
     def settle(self) -> None:
         """Levels stand as all events say, in whatever order they came."""
-        for number, whose in self._unsettled.items():
-            self._database.run(_LEVEL, *self._trace_anew(whose, number), number)
+        for number, about in self._unsettled.items():
+            self._database.run(_LEVEL, *self._trace_anew(number, about), number)
         self._unsettled.clear()
 
     def insert(self, whose: str | None, fact: Fact, event_id: str) -> bool:
         """Whether an event of a principal's signal, or of everybody's, was new here; it may be older than others."""
         known = self._known((whose, fact.about)) or self._new((whose, fact.about))
-        session = known.number, fact.session_id
-        before = self._database.row("SELECT at_us, own FROM sessions WHERE signal = ? AND session_id = ?", *session)
+        before = self._database.row(_ADDED, known.number, fact.session_id, LAST_SEQUENCE)
         level = self._faded(
             whose, Level(known.evidence, known.is_open), known.newest_us, PointInTime(fact.at_us, LAST_SEQUENCE)
         )
         level, added = raised(level, before and Added(*before), fact.at_us, self._config)
         principal = fact.principal if whose is None else None
-        event = known.number, fact.at_us, event_id, fact.seq, fact.session_id, principal, *level
+        event = known.number, fact.at_us, event_id, fact.seq, fact.session_id, principal, *level, added.own
         if not self._database.run(_INSERT, *event):
             return False
         session_count = known.session_count + (before is None)
-        shortens = self._shortens_an_absence(whose, fact)
-        self._database.run("INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)", *session, *added)
-        if fact.at_us <= known.newest_us:
-            self._unsettled[known.number] = whose
+        if fact.at_us <= known.newest_us or known.number in self._unsettled:
+            self._unsettle(known.number, whose, fact.at_us, max(fact.at_us, before[0] if before else 0))
         self._database.run(_COUNT, session_count, fact.at_us, fact.seq, *level, known.number)
-        if shortens:
+        if self._shortens_an_absence(whose, fact):
             around = name_of(whose), fact.at_us, known.number, fact.at_us
-            self._unsettled |= dict.fromkeys((number for (number,) in self._database.rows(_AROUND, *around)), whose)
+            for (number,) in [(known.number,), *self._database.rows(_AROUND, *around)]:
+                self._unsettle(number, whose, fact.at_us, LAST_SEQUENCE)
         return True
+
+    def _unsettle(self, number: int, whose: str | None, since_us: int, until_us: int) -> None:
+        there = self._unsettled.get(number, (whose, since_us, until_us))
+        self._unsettled[number] = _Unsettled(whose, min(since_us, there[1]), max(until_us, there[2]))
 
     def _shortens_an_absence(self, whose: str | None, fact: Fact) -> bool:
         """Note that somebody was there; whether that makes more of the time between two known hours count."""
@@ -168,22 +188,37 @@ class SignalTable:
         rows = self._database.rows(f"{_HOURS} AND hour >= ? ORDER BY hour", name_of(whose), *found)
         return [hour for (hour,) in rows]
 
-    def _trace_anew(self, whose: str | None, number: int) -> Level:
-        """Note the level after each event; the last one."""
+    def _trace_anew(self, number: int, about: _Unsettled) -> Level:
+        """Note the levels that are others now; the last one."""
+        whose, since_us, until_us = about
         rows = self._database.rows(
-            "SELECT at_us, session_id, event_id FROM events WHERE signal = ? ORDER BY at_us, event_id", number
+            "SELECT at_us, session_id, event_id, evidence, is_open, own FROM events "
+            "WHERE signal = ? AND at_us >= ? ORDER BY at_us, event_id",
+            number,
+            since_us,
         )
-        hours = self._hours(whose, PointInTime(rows[-1][0], LAST_SEQUENCE), rows[0][0])
-        levels, sessions = trace(((at_us, session_id) for at_us, session_id, _ in rows), hours, self._config)
+        newest = self._database.row(_LEVEL_BY_TIME, number, since_us - 1)
+        before = newest and (newest[0], Level(newest[1], newest[2]))
+        hours = self._hours(whose, PointInTime(rows[-1][0], LAST_SEQUENCE), newest[0] if newest else since_us)
+
+        def added_before(session_id: str) -> Added | None:
+            found = newest and self._database.row(_ADDED, number, session_id, since_us)
+            return found and Added(*found)
+
+        changed: list[tuple[object, ...]] = []
+        level = NOTHING
+        traced = trace((row[:2] for row in rows), hours, self._config, before, added_before)
+        for row, (level, own) in zip(rows, traced, strict=False):
+            if row[3:] != (*level, own):
+                changed.append((*level, own, number, row[0], row[2]))
+            elif row[0] > until_us:
+                level = Level(*rows[-1][3:5])
+                break
         self._database.run_many(
-            "UPDATE events SET evidence = ?, is_open = ? WHERE signal = ? AND at_us = ? AND event_id = ?",
-            [(*level, number, row[0], row[2]) for level, row in zip(levels, rows, strict=True)],
+            "UPDATE events SET evidence = ?, is_open = ?, own = ? WHERE signal = ? AND at_us = ? AND event_id = ?",
+            changed,
         )
-        self._database.run_many(
-            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?)",
-            [(number, session_id, *added) for session_id, added in sessions.items()],
-        )
-        return levels[-1]
+        return level
 
     def _known(self, whose: Whose) -> KnownSignal | None:
         row = self._database.row(_KNOWN, name_of(whose[0]), whose[1])
@@ -246,6 +281,10 @@ class SignalTable:
             return _NO_EVENT, level
         if known.holds(as_of) and whose[0] is not None:
             return EventTally(known.event_count, known.session_count, known.newest_us, 1), level
+        if as_of.seq >= known.newest_seq and whose[0] is not None:
+            events, sessions = self._database.row(_LATER, known.number, as_of.at_us)
+            count = known.event_count - events
+            return EventTally(count, known.session_count - sessions, self._last_us(known, as_of), min(count, 1)), level
         count, sessions, last_us, principals = self._database.row(
             "SELECT count(*), count(DISTINCT session_id), max(at_us), count(DISTINCT principal) FROM events "
             f"WHERE {_AS_OF}",
@@ -262,8 +301,11 @@ class SignalTable:
         level = self._level(whose[0], known, as_of, present)
         if known is None or known.holds(as_of):
             return known and known.newest_us, level
-        (last_us,) = self._database.row(f"SELECT max(at_us) FROM events WHERE {_AS_OF}", known.number, *as_of)
-        return last_us, level
+        return self._last_us(known, as_of), level
+
+    def _last_us(self, known: KnownSignal, as_of: PointInTime) -> int | None:
+        """When its newest event was as of then."""
+        return self._database.row(f"SELECT max(at_us) FROM events WHERE {_AS_OF}", known.number, *as_of)[0]
 
     def _level(
         self, whose: str | None, known: KnownSignal | None, as_of: PointInTime, present: Present | None = None
@@ -285,8 +327,8 @@ class SignalTable:
         )
         if not rows:
             return NOTHING
-        levels, _ = trace(rows, self._hours(whose, as_of, rows[0][0]), self._config)
-        return self._faded(whose, levels[-1], rows[-1][0], as_of)
+        traced = list(trace(rows, self._hours(whose, as_of, rows[0][0]), self._config))
+        return self._faded(whose, traced[-1][0], rows[-1][0], as_of)
 
     def _has_more(self, whose: str | None, as_of: PointInTime) -> bool:
         """Whether hours are known by later sequences: levels that stand here may follow from them."""

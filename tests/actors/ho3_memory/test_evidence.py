@@ -35,7 +35,7 @@ ALWAYS = range(us(0) // HOUR_US, us(6000) // HOUR_US)
 def level(events, hours, rules=RULES, present=ALWAYS):
     """The level as of then."""
     counted = sorted(one for one in events if one[0] <= us(hours))
-    levels, _ = trace(counted, present, rules)
+    levels = [level for level, _ in trace(counted, present, rules)]
     return faded(levels[-1], present_us(present, counted[-1][0], us(hours)), rules) if levels else NOTHING
 
 
@@ -158,7 +158,7 @@ def test_who_comes_once_a_day_learns_what_who_is_always_there_forgets():
 def test_beyond_its_reach_no_gate_stands_open():
     """However much evidence there was: at its end it is open, a microsecond later closed; counting gates never close."""
     rules = config(gate_mode="bistable", gate_high=3.0, gate_low=1.5, evidence_half_life_hours=48.0)
-    levels, _ = trace([event(0, n) for n in range(20)], ALWAYS, rules)
+    levels = [level for level, _ in trace([event(0, n) for n in range(20)], ALWAYS, rules)]
     reach = int(open_hours(rules) * HOUR_US)
     assert [faded(levels[-1], reach + late, rules).is_open for late in (-300, 1)] == [True, False]
     assert open_hours(config()) == float("inf")

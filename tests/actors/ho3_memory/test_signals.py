@@ -132,6 +132,23 @@ def test_the_order_of_arrival_does_not_matter(events, draw, as_of):
     assert answers(log, as_of) == answers(log_of(*events), as_of)
 
 
+@pytest.mark.parametrize(("late", "looked_at"), [(199.5, 1), (195.5, 5), (0.5, 6)])
+def test_a_late_event_behind_many_costs_what_comes_after_it_until_nothing_changes(monkeypatch, late, looked_at):
+    """Sessions at once log in any order: a turn may not cost more with each turn before it."""
+    log = log_of(*[event(seq, seq, of_session=seq) for seq in range(200)])
+    found = []
+
+    def trace(*given):
+        for one in evidence.trace(*given):
+            found.append(one)
+            yield one
+
+    monkeypatch.setattr(signals, "trace", trace)
+    log.insert(event(999, late, of_session=999))
+    assert len(found) <= looked_at
+    assert log.tally(moment(late + 0.1)) == EventTally(int(late) + 2, int(late) + 2, us(late), 1)
+
+
 @law(
     20,
     200,
