@@ -62,7 +62,8 @@ CREATE TABLE failures (
 CREATE INDEX failures_of ON failures (whose, signal_id, at_us);
 """
 """`whose`: a principal, or `*` for everybody; `presence` has the hours of their events. `signals` has the level after
-the newest event, `events` the one after each and what its session had added by then, and `artifacts` and `subjects` say how each artifact stands now."""
+the newest event, `events` the one after each and what its session had added by then; `artifacts` and `subjects` say how
+each artifact stands now."""
 
 
 class DatabaseFailed(LedgerError):

@@ -206,19 +206,20 @@ class SignalTable:
             return found and Added(*found)
 
         changed: list[tuple[object, ...]] = []
-        level = NOTHING
+        last = NOTHING
         traced = trace((row[:2] for row in rows), hours, self._config, before, added_before)
         for row, (level, own) in zip(rows, traced, strict=False):
+            last = level
             if row[3:] != (*level, own):
                 changed.append((*level, own, number, row[0], row[2]))
             elif row[0] > until_us:
-                level = Level(*rows[-1][3:5])
+                last = Level(*rows[-1][3:5])
                 break
         self._database.run_many(
             "UPDATE events SET evidence = ?, is_open = ?, own = ? WHERE signal = ? AND at_us = ? AND event_id = ?",
             changed,
         )
-        return level
+        return last
 
     def _known(self, whose: Whose) -> KnownSignal | None:
         row = self._database.row(_KNOWN, name_of(whose[0]), whose[1])
