@@ -28,7 +28,6 @@ NUMBER = st.integers(-(2**63), 2**64 - 1)
     ),
 )  # fmt: skip
 def test_a_header_comes_back_as_it_was(head):
-    """Every field, in order, with its type."""
     assert unpack_header(pack_header(head)) == head
 
 
@@ -47,7 +46,6 @@ def test_no_bytes_make_unpacking_raise_anything_but_malformed(data):
     ("at", "value"), [(0, HEADER_VERSION + 1), (1, True), (1, "1"), (2, b"x"), (9, 1.0), (11, 1), (13, None)]
 )
 def test_a_field_of_another_type_is_refused(at, value):
-    """Exact types: a boolean is no integer, bytes are no text, 1.0 is not 1."""
     fields = list(header(Kind.REQUEST, "m"))
     fields[at] = value
     with pytest.raises(BusError) as caught:
@@ -59,13 +57,11 @@ def test_a_field_of_another_type_is_refused(at, value):
     "change", [lambda f: f[:-1], lambda f: [*f, ""], lambda _: [], lambda _: {"a": 1}, lambda _: 1]
 )
 def test_another_number_of_fields_or_no_array_is_refused(change):
-    """Positional means positional."""
     with pytest.raises(BusError):
         unpack_header(msgpack.packb(change(list(header(Kind.REQUEST, "m")))))
 
 
 def test_a_header_at_the_limit_passes_and_one_byte_more_does_not():
-    """HEADER_MAX_BYTES is the last size that is read."""
     head = header(Kind.REQUEST, "m", causation_id="c" * 300)
     head = head._replace(causation_id="c" * (300 + HEADER_MAX_BYTES - len(pack_header(head))))
     assert len(pack_header(head)) == HEADER_MAX_BYTES
@@ -107,7 +103,6 @@ def test_a_body_that_is_not_the_message_is_malformed_and_shows_no_value(value):
 
 @given(st.binary(max_size=100))
 def test_no_body_raises_anything_but_malformed(data):
-    """Strict decoding of anything."""
     code = ""
     try:
         decode(Hello, data, BIG)

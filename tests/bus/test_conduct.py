@@ -21,7 +21,6 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_comes_without_a_hello_is_bounded_to_the_byte(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the bound it is still heard, beyond it it is cut off."""
     monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 1000)
     conduct = Conduct()
     assert conduct.unbound(b"a", 1000 - FRAME_BYTES) == ""
@@ -42,14 +41,12 @@ def test_what_was_on_its_way_when_a_known_peer_had_to_say_hello_again_is_no_stra
 
 
 def test_empty_frames_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each costs the memory of its record."""
     monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 10 * FRAME_BYTES)
     conduct = Conduct()
     assert [bool(conduct.unbound(b"a", 0)) for _ in range(11)] == [False] * 10 + [True]
 
 
 def test_the_last_malformed_frame_that_is_borne_ends_the_connection() -> None:
-    """Counted per connection."""
     conduct = Conduct()
     assert [bool(conduct.malformed(b"a")) for _ in range(4)] == [False, False, False, True]
     assert conduct.malformed(b"b") == ""
@@ -58,7 +55,6 @@ def test_the_last_malformed_frame_that_is_borne_ends_the_connection() -> None:
 @settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=2), max_size=60))
 def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
-    """The oldest records give way."""
     conduct = Conduct()
     for connection in connections:
         conduct.malformed(connection)
@@ -67,7 +63,6 @@ def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
 
 
 def test_of_the_silent_the_oldest_ends() -> None:
-    """Whoever has spoken stays, however many come after it."""
     doorway = Doorway(limits.STRANGERS_MAX)
     assert [doorway.accepted(inode) for inode in (1, 2)] == [None, None]
     assert doorway.heard(1, "a")
@@ -102,7 +97,6 @@ def test_a_key_has_its_share() -> None:
     ),
 )
 def test_whatever_happens_the_numbers_hold(words: list[tuple[str, int, str]]) -> None:
-    """At most so many silent, so many of one key; after all have ended there is nothing."""
     doorway, silent, heard = Doorway(limits.STRANGERS_MAX), [], {}
     for word, inode, who in words:
         if word == "accepted":

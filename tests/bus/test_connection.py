@@ -39,7 +39,6 @@ def test_beats_while_bound_and_hello_after_silence() -> None:
 
 
 def test_a_rehello_for_frames_sent_before_the_last_hello_is_ignored() -> None:
-    """One hello per loss, however many frames were answered with a rehello."""
     one = connection()
     one.welcomed("e1", 0.0)
     assert one.must_say_hello_again()

@@ -16,7 +16,6 @@ EVIL = "\x1b[31mEVIL\nho1/99 ready"
 @pytest.mark.parametrize("name", ["instance", "version", "host", "tools", "offers"])
 @pytest.mark.parametrize("evil", [EVIL, "x" * 300, "box\n", "\x9b2J"])
 def test_a_hello_holds_printable_words_of_bounded_length(name: str, evil: str) -> None:
-    """What people are shown later cannot forge a row: it is refused at the edge."""
     Hello.model_validate(HELLO | {"host": "box one", "tools": ["list_packages"], "offers": ["ho1"]})
     with pytest.raises(ValidationError):
         Hello.model_validate(HELLO | {name: [evil] if name in ("tools", "offers") else evil})
@@ -25,7 +24,6 @@ def test_a_hello_holds_printable_words_of_bounded_length(name: str, evil: str) -
 @pytest.mark.parametrize("name", ["version", "host"])
 @pytest.mark.parametrize("evil", [EVIL, "x" * 300, "box\n", "\x9b2J"])
 def test_a_join_holds_printable_words_of_bounded_length(name: str, evil: str) -> None:
-    """The same for what stands in the list of keys for good."""
     Join.model_validate(JOIN)
     with pytest.raises(ValidationError):
         Join.model_validate(JOIN | {name: evil})

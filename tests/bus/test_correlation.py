@@ -20,7 +20,6 @@ def table(*entries: OwnRequest[str]) -> PendingTable[str]:
 
 
 def test_a_reply_settles_its_request_once() -> None:
-    """The second reply to the same request finds nothing: it is late."""
     requests = table(pending("a"))
     assert requests.settle("a", "") is not None
     assert requests.settle("a", "") is None
@@ -35,7 +34,6 @@ def test_a_reply_on_another_connection_settles_nothing() -> None:
 
 
 def test_after_a_welcome_everything_redeliverable_is_sent_again_in_order() -> None:
-    """Same ids, oldest first, other connections untouched."""
     requests = table(pending("b"), pending("lane", connection="ledger"), pending("a"))
     for entry in requests.all():
         entry.sent_epoch = "one"
@@ -107,7 +105,6 @@ def test_no_more_than_the_window_is_under_way_and_the_rest_leaves_in_order() -> 
 
 
 def test_what_is_sent_again_is_under_way_once_and_who_gave_up_is_held_no_longer() -> None:
-    """After a welcome nothing is under way yet."""
     requests = table(sized("a", 6), sized("b", 6), sized("c", 6))
     requests.window_bytes = 10
     first, second, third = requests.all()

@@ -25,7 +25,6 @@ LOW_ORDER = (
 @settings(max_examples=20, deadline=None)
 @given(st.binary(min_size=32, max_size=32))
 def test_the_public_half_of_every_secret_is_one(secret: bytes) -> None:
-    """As libsodium computes it."""
     public = z85.decode(zmq.curve_public(z85.encode(secret)))
     assert is_public_key(public)
     other_form = (int.from_bytes(public, "little") | 1 << 255).to_bytes(32, "little")
@@ -34,7 +33,6 @@ def test_the_public_half_of_every_secret_is_one(secret: bytes) -> None:
 
 @pytest.mark.parametrize("u", [*LOW_ORDER, 2, PRIME + 9, 2**256 - 1])
 def test_what_no_secret_fits_is_none(u: int) -> None:
-    """Low order, on the twist, not in its shortest form."""
     assert not is_public_key(u.to_bytes(32, "little"))
 
 

@@ -9,7 +9,6 @@ from hobus.bus.deadlines import Deadlines
 
 
 def test_due_exactly_now_is_due() -> None:
-    """The border belongs to the past."""
     deadlines = Deadlines[str]()
     deadlines.set("a", 1.0)
     assert deadlines.take_due(0.999) == []
@@ -18,7 +17,6 @@ def test_due_exactly_now_is_due() -> None:
 
 
 def test_ties_come_in_the_order_in_which_they_were_set() -> None:
-    """Same seed, same order."""
     deadlines = Deadlines[str]()
     for key in ("b", "c", "a"):
         deadlines.set(key, 1.0)
@@ -26,7 +24,6 @@ def test_ties_come_in_the_order_in_which_they_were_set() -> None:
 
 
 def test_what_is_hastened_is_due_at_the_earlier_time() -> None:
-    """A later time changes nothing."""
     deadlines = Deadlines[str]()
     for due in (3.0, 2.0, 4.0):
         deadlines.hasten("a", due)
@@ -35,7 +32,6 @@ def test_what_is_hastened_is_due_at_the_earlier_time() -> None:
 
 
 def test_a_thousand_short_lives_leave_no_heap_behind() -> None:
-    """Forgotten entries are dropped in bulk: the heap stays near the number of living ones."""
     deadlines = Deadlines[int]()
     for key in range(10_000):
         deadlines.set(key, 100.0 + key)
@@ -48,7 +44,6 @@ Step = st.tuples(st.sampled_from(["set", "forget"]), st.integers(0, 5), st.integ
 
 @given(st.lists(Step, max_size=200), st.integers(0, 9))
 def test_it_behaves_like_a_dict_of_due_times(steps: list[tuple[str, int, int]], now: int) -> None:
-    """Setting again replaces, forgetting removes, and the earliest is never later than anything due."""
     deadlines, model = Deadlines[int](), dict[int, int]()
     for what, key, due in steps:
         if what == "set":

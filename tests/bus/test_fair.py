@@ -72,7 +72,6 @@ def test_over_a_long_time_each_gets_its_part(steps):
 
 @given(st.lists(st.tuples(st.sampled_from(["add", "take", "drop", "hold", "release"]), st.sampled_from(NAMES))))
 def test_a_queue_keeps_nothing_of_who_has_nothing_in_it(steps):
-    """Memory is bounded by what waits: a principal whose last item left is not remembered, held or not."""
     queue, inside = FairQueue(lambda _: 1), {}
     for number, (what, name) in enumerate(steps):
         if what == "add":
@@ -110,14 +109,12 @@ def test_all_connections_of_a_clients_process_are_one_principal(instance, princi
 
 
 def test_weights_and_costs_are_those_of_the_configuration():
-    """A large body costs a part of a round per unit of its size."""
     assert (weight_of("client/1"), weight_of("ho2/1")) == (1, 8)
     assert [cost_of(size) for size in (0, 65_535, 65_536, 655_360)] == [1, 1, 2, 11]
 
 
 @law(20, 100, taken=st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 50)), max_size=30), order=st.randoms())
 def test_shares_count_what_is_open_and_forget_who_has_nothing(taken, order):
-    """Sums by principal and of all are those of what was taken and not given back."""
     shares, open_now = Shares(), list(taken)
     for principal, size in taken:
         shares.take(principal, size)

@@ -11,7 +11,6 @@ def answers() -> FirstAnswers[str]:
 
 
 def test_the_first_final_answer_is_everybodys():
-    """Errors are nobody else's, and do not come first."""
     shared = answers()
     with shared.asked("q") as one, shared.asked("q") as other, shared.asked("r") as another:
         assert one.given("error: late") == "error: late" and one.value is None

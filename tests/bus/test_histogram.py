@@ -11,7 +11,6 @@ from hobus.bus.histogram import BOUNDS_MS, Durations, Histogram, told_in
     ("elapsed_s", "bounds"), [(-1, 14), (0, 14), (0.001, 14), (0.0011, 13), (0.005, 13), (60, 1), (60.001, 0)]
 )
 def test_a_duration_is_counted_up_to_its_bound(elapsed_s, bounds):
-    """At a bound it belongs to it."""
     one = Histogram()
     one.add(elapsed_s)
     counters = one.counters("turn")

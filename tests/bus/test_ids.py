@@ -10,7 +10,6 @@ SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
 
 def test_a_signal_has_one_event_per_run():
-    """`EVT-<session>-<run>-<signal>`."""
     assert signal_event_id(SESSION, 3, "tool:x") == f"EVT-{SESSION}-3-tool:x"
 
 
@@ -25,13 +24,11 @@ def test_a_signal_has_one_event_per_run():
     ],
 )
 def test_a_window_begins_at_its_very_microsecond(as_of, key):
-    """`floor(unix hours / gate_window_hours)`, a week each, beginning on Thursdays."""
     assert gate_window_key(as_of, 168) == key
 
 
 @law(20, 100, sources=st.lists(st.text(min_size=1), min_size=1, max_size=5), draw=st.randoms(use_true_random=False))
 def test_an_artifact_does_not_depend_on_the_order_of_its_sources(sources, draw):
-    """The sources are sorted first."""
     shuffled = list(sources)
     draw.shuffle(shuffled)
     assert artifact_id("local", shuffled, 7, model="m", prompt_pack_version="1") == artifact_id(
@@ -40,7 +37,6 @@ def test_an_artifact_does_not_depend_on_the_order_of_its_sources(sources, draw):
 
 
 def test_every_part_of_an_artifact_makes_another_one():
-    """Principal, sources, window, model, prompt pack; neighbouring parts do not run into each other."""
     names = {
         artifact_id("local", ["a:b"], 7, model="m", prompt_pack_version="1"),
         artifact_id("local", ["a:b", "a:c"], 7, model="m", prompt_pack_version="1"),
@@ -55,6 +51,5 @@ def test_every_part_of_an_artifact_makes_another_one():
 
 
 def test_an_artifact_of_two_agents_is_two_overlays():
-    """One agent's memory is invisible to another."""
     assert overlay_id("A", "ART-1") == overlay_id("A", "ART-1") != overlay_id("B", "ART-1")
     assert overlay_id("A", "ART-1").startswith("OVL-")

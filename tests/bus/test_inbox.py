@@ -84,7 +84,6 @@ def test_a_clients_burst_does_not_begin_before_anothers_first(cluster):
 
 
 def test_a_client_that_has_as_much_open_at_a_lane_as_it_may_is_told_when_to_come_again(cluster, monkeypatch):
-    """Typed, and only it: another client's request is taken in."""
     monkeypatch.setattr(limits, "OPEN_MAX", 8)
 
     async def scenario():
@@ -108,8 +107,6 @@ def test_a_client_that_has_as_much_open_at_a_lane_as_it_may_is_told_when_to_come
 
 @pytest.mark.usefixtures("few_bytes")
 def test_a_principal_has_a_bounded_number_of_bytes_open_at_a_lane(cluster):
-    """A service too, to the byte; whoever has nothing open is taken in also while all together have too much."""
-
     async def scenario():
         shelf = Shelf()
         await cluster.start(shelf, role="ledger")
@@ -197,8 +194,6 @@ def test_what_a_client_asked_before_it_left_is_not_worked_off(cluster):
 
 
 def test_a_handlers_busy_says_when_to_come_again(cluster):
-    """Whoever raises it, as the bus itself says it."""
-
     class Full(Actor):
         service = "ledger"
 
@@ -301,8 +296,6 @@ def test_of_clients_and_of_reads_one_begins_in_each_turn_of_the_loop(cluster, se
 
 
 def test_a_handler_that_waits_keeps_its_deadline(cluster):
-    """It can be cancelled, and expires, as any other."""
-
     async def scenario():
         shelf = Shelf()
         peer = await cluster.start(shelf, role="ledger")
@@ -370,8 +363,6 @@ def test_a_reply_that_is_promised_needs_no_task(cluster):
 
 
 def test_who_gives_up_a_promised_reply_is_answered_and_it_counts_for_nothing_any_more(cluster):
-    """By a cancel or the deadline; asked again it is promised anew."""
-
     async def scenario():
         actor = Promising()
         peer = await cluster.start(actor, role="ledger")

@@ -24,7 +24,6 @@ SHOWN = JoinToken("10.0.0.7:5570", bytes(range(32)), bytes(range(32, 64)))
 
 @given(TOKENS)
 def test_what_was_written_is_read_and_is_one_word(token: JoinToken) -> None:
-    """Round trip; letters and digits alone; space around it does no harm."""
     word = token.encode()
     assert decode(f"  {word}\n") == token
     assert word.isalnum()
@@ -32,7 +31,6 @@ def test_what_was_written_is_read_and_is_one_word(token: JoinToken) -> None:
 
 
 def test_every_single_wrong_character_is_noticed() -> None:
-    """Whatever stands in any one place instead, the last place with its spare bits included."""
     word = SHOWN.encode()
     for position, right in enumerate(word):
         for other in string.ascii_letters + string.digits + "-_é":
@@ -43,7 +41,6 @@ def test_every_single_wrong_character_is_noticed() -> None:
 
 @given(TOKENS, st.data())
 def test_a_missing_a_doubled_or_an_exchanged_character_is_noticed(token: JoinToken, data: st.DataObject) -> None:
-    """What hands do to a word besides."""
     word = token.encode()
     at = data.draw(st.integers(0, len(word) - 2))
     exchanged = word[:at] + word[at + 1] + word[at] + word[at + 2 :]
@@ -55,13 +52,11 @@ def test_a_missing_a_doubled_or_an_exchanged_character_is_noticed(token: JoinTok
 
 @given(st.text(max_size=300))
 def test_any_text_is_a_token_or_said_to_be_none(text: str) -> None:
-    """Nothing else is raised."""
     with suppress(NotAToken):
         decode(text)
 
 
 def test_a_fault_names_its_kind_and_never_repeats_the_secret() -> None:
-    """Another version, no token at all, a checksum: three sentences."""
     word = SHOWN.encode()
     changed = word[:40] + ("b" if word[40] == "a" else "a") + word[41:]
     for wrong, says in [("hobus2" + word[6:], "version"), ("token", "begins with"), (changed, "checksum")]:

@@ -18,7 +18,6 @@ JSON = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.te
 
 @law(20, 100, text=st.one_of(st.text(), JSON.map(json.dumps), st.integers(1, 5000).map(lambda deep: "[" * deep)))
 def test_what_is_read_can_be_sent(text: str) -> None:
-    """And nothing raises."""
     read = object_in(text, depth_max=8)
     assert read is None or (unpack(pack(read)) == read and is_within(read, 8) and is_object(text))
 
@@ -27,7 +26,6 @@ def test_what_is_read_can_be_sent(text: str) -> None:
     "text", ["", "{", "1", "[]", "{} x", "[" * 100_000, '{"a":' * 300 + "1" + "}" * 300, '"\\ud800"']
 )
 def test_what_is_no_object_is_none(text: str) -> None:
-    """In the quick look, too."""
     assert not is_object(text)
     assert object_in(text, depth_max=128) is None
 
@@ -36,6 +34,5 @@ def test_what_is_no_object_is_none(text: str) -> None:
     ("value", "depth"), [(1, 0), ({}, 1), ({"a": 1}, 1), ({"a": []}, 2), ([[[1]]], 3), ({"a": [{}], "b": {}}, 3)]
 )
 def test_depth_is_counted_by_objects_and_lists(value: Any, depth: int) -> None:
-    """Exactly the bound passes."""
     assert is_within(value, max(1, depth))
     assert depth < 2 or not is_within(value, depth - 1)

@@ -39,7 +39,6 @@ def chain(count: int) -> list[tuple[str, str]]:
 
 
 def test_a_write_returns_its_acks(world: World) -> None:
-    """One ack per entry, in order."""
     store = Store()
     world.start(Journal(store), role="ledger")
     acks = world.run(client_of(world).write([entry("a"), entry("b")]))
@@ -81,7 +80,6 @@ def test_a_busy_ledger_does_not_tear_the_order(world: World) -> None:
 
 
 def test_a_busy_ledger_is_asked_again_when_it_said(world: World) -> None:
-    """Not at the usual pause of a hundredth of the request time-out."""
     store = Store()
     store.busy_for = ["e0"]
     world.start(Journal(store), role="ledger")
@@ -96,7 +94,6 @@ def test_a_busy_ledger_is_asked_again_when_it_said(world: World) -> None:
 
 
 def test_what_is_submitted_while_going_back_waits_its_turn(world: World) -> None:
-    """A new write never overtakes one that has to be delivered again."""
     store = Store()
     store.busy_for = ["e0"]
     world.start(Journal(store), role="ledger")
@@ -113,7 +110,6 @@ def test_what_is_submitted_while_going_back_waits_its_turn(world: World) -> None
 
 @pytest.mark.parametrize("by_lane", [True, False])
 def test_a_killed_ledger_loses_and_repeats_nothing(world: World, *, by_lane: bool) -> None:
-    """Killed with writes applied and not acknowledged; the next incarnation has each entry once, in order."""
     store = Store()
     first = world.start(Journal(store, delay_s=0.05), role="ledger")
     client = client_of(world, lanes=None if by_lane else [])
@@ -174,7 +170,6 @@ def test_cancelling_a_barrier_does_not_cancel_the_write(world: World) -> None:
 
 
 def test_outstanding_entries_are_bounded(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
-    """The bound counts entries, names its setting, and frees as acks come."""
     store = Store()
     world.start(Journal(store), role="ledger")
     monkeypatch.setattr(limits, "UNACKNOWLEDGED_MAX", 3)
@@ -194,7 +189,6 @@ def test_outstanding_entries_are_bounded(monkeypatch: pytest.MonkeyPatch, world:
 
 
 def test_a_refused_ack_is_returned_not_raised(world: World) -> None:
-    """The writer decides what a fence means."""
     world.start(Journal(Store()), role="ledger")
     (ack,) = world.run(client_of(world).write([entry("b", prev="a")]))
     assert (ack.outcome, ack.code) == ("refused", "head_mismatch")
@@ -223,7 +217,6 @@ def test_a_write_that_can_never_succeed_fails_alone(world: World) -> None:
 
 
 def test_questions_reach_the_ledger(world: World) -> None:
-    """Lookup and read, typed."""
     world.start(Journal(Store()), role="ledger")
     client = client_of(world)
 
@@ -476,7 +469,6 @@ def test_an_answer_of_another_length_is_none(world: World) -> None:
 )
 @pytest.mark.parametrize("newest_first", [False, True])
 async def test_every_page_of_a_question_is_fetched_up_to_its_limit(limit, pages, further, newest_first):
-    """However small the ledger cuts them; backwards as well."""
     held, sizes = list(range(7)), []
 
     class Ledger:

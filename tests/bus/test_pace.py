@@ -10,7 +10,6 @@ from tests.bus.broker.rig import settings_with
 
 
 def test_one_answer_per_connection_and_beat(monkeypatch: pytest.MonkeyPatch):
-    """Exactly at the beat's end the next answer may go; other connections are not concerned."""
     monkeypatch.setattr(limits, "MAILBOX_MAX", 10)
     pace = Pace(settings_with(beat_interval_ms=200))
     assert [pace.allows(b"a", at) for at in (0.0, 0.1, 0.199, 0.2, 0.3)] == [True, False, False, True, False]
@@ -18,7 +17,6 @@ def test_one_answer_per_connection_and_beat(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_it_remembers_a_bounded_number_of_connections(monkeypatch: pytest.MonkeyPatch):
-    """The connection that was answered longest ago is forgotten first."""
     monkeypatch.setattr(limits, "MAILBOX_MAX", 2)
     pace = Pace(settings_with(beat_interval_ms=10_000))
     assert [pace.allows(name, 0.0) for name in (b"a", b"b", b"c")] == [True] * 3

@@ -127,8 +127,6 @@ def test_what_is_answered_between_hello_and_welcome_arrives(world: World) -> Non
 
 
 def test_a_cancel_that_cannot_leave_waits_for_the_welcome(world: World) -> None:
-    """Cancelled while the server is asked for a welcome: the handler still stops."""
-
     async def scenario() -> None:
         desk = Desk()
         world.start(desk, role="gateway", slots=1)
@@ -252,8 +250,6 @@ def test_a_client_says_hello_to_a_lane_when_it_first_asks_there(world: World) ->
 
 
 def test_without_any_answer_the_guard_expires_a_request(world: World) -> None:
-    """Never sent: at its deadline, naming what is down."""
-
     async def scenario() -> None:
         worker = world.client("ho1")
         await world.settled()
@@ -270,8 +266,6 @@ def test_without_any_answer_the_guard_expires_a_request(world: World) -> None:
 
 
 def test_a_refused_instance_does_not_start(world: World) -> None:
-    """The reason arrives as a fault, at once."""
-
     async def scenario() -> None:
         peer = world.client("ho1")
         peer._hello = peer._hello.model_copy(update={"token": "stolen"})
@@ -294,8 +288,6 @@ class DeafBroker:
 
 
 def test_a_peer_whose_broker_does_not_answer_says_so_in_time(world: World) -> None:
-    """`no_route` after the start time-out, not a hang."""
-
     async def scenario() -> None:
         world.network.broker = DeafBroker()
         peer = world.start(None, role="operator", start_timeout_s=1.0)
@@ -308,8 +300,6 @@ def test_a_peer_whose_broker_does_not_answer_says_so_in_time(world: World) -> No
 
 
 def test_a_fenced_incarnation_is_told_that_it_cannot_go_on(world: World) -> None:
-    """A newer incarnation of the same name takes its place; the old one's process should end."""
-
     async def scenario() -> None:
         old = world.start(None, role="ho2", instance="ho2/1@old")
         await world.settled()
@@ -368,8 +358,6 @@ class Reading(Actor):
 
 
 def test_an_actor_that_is_not_ready_yet_says_how_far_it_is(world: World) -> None:
-    """Also behind its start; and nothing of it once it is ready."""
-
     async def scenario() -> None:
         peer, operator = world.start(Reading(), role="gateway"), world.client("operator")
         await asyncio.sleep(0.6)
@@ -410,7 +398,6 @@ def test_readiness_is_told_at_every_change_and_degraded_actors_serve(world: Worl
 
 
 def test_a_peer_hears_when_the_brokers_word_is_another_one_and_not_at_each_beat(world: World) -> None:
-    """Beats that say the same come all the time."""
     told: list[int] = []
 
     async def scenario() -> None:
@@ -432,8 +419,6 @@ def test_a_peer_hears_when_the_brokers_word_is_another_one_and_not_at_each_beat(
 
 
 def test_a_bug_in_ready_ends_the_incarnation(world: World) -> None:
-    """A programming error while getting ready is not retried for ever."""
-
     class Buggy(Waking):
         async def ready(self) -> str:
             raise KeyError("bug")
@@ -587,8 +572,6 @@ def test_what_follows_a_reply_happens_after_it_left(world: World) -> None:
 
 @pytest.mark.parametrize("how", ["fault", "cancelled"])
 def test_nothing_follows_a_handler_that_did_not_reply(world: World, how: str) -> None:
-    """A handler that failed, or whose requester went away, has no after."""
-
     async def scenario() -> None:
         host = Following()
         world.start(host, role="host")
@@ -623,8 +606,6 @@ class _Watched:
 
 
 def test_asking_again_for_what_is_being_cancelled_runs_it_anew(world: World) -> None:
-    """The second asker is not answered with the first one's cancellation."""
-
     class Lingering(Shelf):
         async def start(self, bus) -> None:
             self.bus = bus
@@ -657,8 +638,6 @@ def test_asking_again_for_what_is_being_cancelled_runs_it_anew(world: World) -> 
 
 
 def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
-    """Whoever gave up is not disturbed."""
-
     async def scenario() -> None:
         worker = world.client("ho1")
         await world.settled()
@@ -670,8 +649,6 @@ def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
 
 
 def test_a_reply_of_another_type_is_malformed(world: World) -> None:
-    """The caller gets what it expects or a fault, never a message of another class."""
-
     async def scenario() -> None:
         world.start(Desk(), role="gateway", slots=1)
         worker = world.client("ho1")
@@ -706,8 +683,6 @@ def test_a_malformed_body_never_reaches_a_handler(world: World) -> None:
 
 
 def test_nothing_is_sent_after_a_stop(world: World) -> None:
-    """Own requests fail as cancelled, and so do new ones."""
-
     async def scenario() -> None:
         world.start(Desk(), role="gateway", slots=1)
         worker = world.client("ho1")

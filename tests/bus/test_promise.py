@@ -14,7 +14,6 @@ FAULT = BusError("busy", "not now")
 
 @pytest.mark.parametrize("outcome", [7, FAULT])
 def test_everybody_is_told_once_in_the_order_in_which_they_came(outcome: int | RuntimeFault) -> None:
-    """Who comes later is told at once; a second outcome is none."""
     promise: Promise[int] = Promise()
     said: list[str] = []
     promise.then(lambda _: said.append("first"))
@@ -50,7 +49,6 @@ async def test_who_awaits_gets_the_value_or_the_fault_before_and_after_it_is_kno
 
 
 async def test_who_stops_waiting_leaves_it_to_the_others() -> None:
-    """Nothing is cancelled but the waiting."""
     promise: Promise[int] = Promise()
 
     async def of() -> int:
@@ -65,7 +63,6 @@ async def test_who_stops_waiting_leaves_it_to_the_others() -> None:
 
 
 def test_a_step_may_ask_for_the_outcome_again() -> None:
-    """It is told at once, while the others still wait for their turn."""
     promise: Promise[int] = Promise()
     heard: list[str] = []
     promise.then(lambda _: promise.then(lambda _: heard.append("inner")))

@@ -15,7 +15,6 @@ from hobus.bus.messages.ledger import Provenance
 
 
 def test_every_row_field_kind_and_header_field_is_on_the_page():
-    """Nothing of the wire is left out, and no placeholder of the preface is left in."""
     page = protocol.render()
     for row in ROWS:
         assert f"\n    {row.cls.TYPE} -> " in page
@@ -47,14 +46,12 @@ def test_types_are_said_in_few_signs(annotation, text):
 
 
 def test_header_fields_show_their_types_as_people_write_them() -> None:
-    """No inner name of Python's typing stands on the page."""
     page = (Path(__file__).parents[2] / "bus" / "PROTOCOL.md").read_text(encoding="utf-8")
     assert "\n    message_id:str  " in page
     assert "ForwardRef" not in page
 
 
 def test_a_bound_stands_with_its_type_and_known_patterns_have_names() -> None:
-    """`str(1..128)` and `uuid`, not a bound and a pattern behind each meaning."""
     page = protocol.render()
     assert "\n    session_id:uuid  full UUID of the session\n" in page
     assert "sha256:bytes(32..32)  " in page and "ttl_s:int(>0)  " in page and "slots:int(0..)" in page

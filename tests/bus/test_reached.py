@@ -47,7 +47,6 @@ async def asked(world: World, host, *, reached_within_s: float | None) -> tuple[
 
 @pytest.mark.parametrize(("reached_within_s", "code", "seconds"), [(2.0, "no_route", 2.0), (None, "expired", 20.0)])
 def test_a_lane_that_never_comes_up_is_given_up(reached_within_s, code, seconds):
-    """After the time given for that; without one, at the deadline."""
     world = World(SETTINGS)
     host = world.start(None, role="host")
     found, took_s = world.run(asked(world, host, reached_within_s=reached_within_s))
@@ -56,7 +55,6 @@ def test_a_lane_that_never_comes_up_is_given_up(reached_within_s, code, seconds)
 
 
 def test_a_server_that_takes_its_time_is_waited_for():
-    """It is there: how long it works is another question."""
     world = World(SETTINGS)
     world.start(Slow(), role="gateway", slots=1)
     host = world.start(None, role="host")
@@ -67,7 +65,6 @@ def test_a_server_that_takes_its_time_is_waited_for():
 
 
 def test_a_server_that_dies_and_stays_away_is_given_up_too():
-    """Sent, and then nobody there: within twice the time."""
     world = World(SETTINGS)
     gateway = world.start(Slow(), role="gateway", slots=1)
     host = world.start(None, role="host")

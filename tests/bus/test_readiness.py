@@ -41,13 +41,11 @@ async def turns_of(actor: Moody, reasons: list[str]) -> list[tuple[str, str]]:
 
 
 async def test_a_watched_actor_may_become_degraded_and_ready_again() -> None:
-    """Every change is told, with its reason."""
     told = await turns_of(Moody(is_watched=True), ["", "the disk is full", ""])
     assert told == [("ready", ""), ("degraded", "the disk is full"), ("ready", "")]
 
 
 async def test_every_other_actor_is_asked_until_it_is_ready() -> None:
-    """Degraded at first, then ready, then never asked again."""
     actor = Moody(is_watched=False)
     assert await turns_of(actor, ["recovering", "", "too late"]) == [("degraded", "recovering"), ("ready", "")]
     asked = actor.asked
@@ -56,7 +54,6 @@ async def test_every_other_actor_is_asked_until_it_is_ready() -> None:
 
 
 async def test_an_actor_that_starts_says_how_far_it_is_until_it_has_started() -> None:
-    """Each further word is told once; what comes after its start is its readiness alone."""
     told: list[tuple[str, str]] = []
     actor = Moody(is_watched=False)
     readiness = Readiness(
@@ -117,13 +114,11 @@ def word(*roles: str, is_whole: bool = True) -> Beat:
 
 
 async def test_one_of_those_whom_an_actor_needs_is_enough() -> None:
-    """Until then it is degraded, and says for want of whom; again, once nobody of them is left."""
     told = await heard("own", word("ledger"), word("ledger", "gateway"), word("gateway", "ho2"), word("ho2"), word())
     assert told == [WITHOUT, ("ready", ""), WITHOUT]
 
 
 async def test_nothing_is_said_before_the_actor_has_spoken_and_nothing_new_once_it_drains() -> None:
-    """It starts for as long as it starts, whoever is ready; draining is the last state."""
     assert await heard(word(), word("ho2")) == []
     assert await heard(word("ho2"), "own", "drain", word()) == [("ready", ""), ("draining", "")]
 

@@ -39,7 +39,6 @@ def framed(count: int) -> tuple[bytes, list[int]]:
 
 
 def test_a_file_torn_at_any_byte_gives_its_whole_frames_and_no_damage():
-    """Every prefix of a spool reads as the frames that are whole in it; a torn tail is not damage."""
     data, ends = framed(3)
     for size in range(len(data) + 1):
         content = parse(data[:size])
@@ -93,7 +92,6 @@ def test_frames_in_another_order_are_damage():
 
 
 def test_what_was_appended_is_there_after_a_power_cut():
-    """`append` returns when it is on the device; another incarnation reads it and goes on behind it."""
     medium = SimMedium(1 << 20)
     spool = Spool(SimDisk(medium), PATH)
     assert spool.open() == []
@@ -107,7 +105,6 @@ def test_what_was_appended_is_there_after_a_power_cut():
 
 
 def test_a_torn_tail_is_cut_off_and_written_over():
-    """A crash in an append loses that append alone."""
     medium = SimMedium(1 << 20)
     Spool(SimDisk(medium), PATH).append([entry(1)])
     handle = SimDisk(medium).open(PATH)
@@ -120,7 +117,6 @@ def test_a_torn_tail_is_cut_off_and_written_over():
 
 
 def test_a_damaged_file_is_set_aside_and_its_good_part_kept():
-    """The damaged bytes stay for whoever looks into it; what could be read goes on."""
     medium = SimMedium(1 << 20)
     disk = SimDisk(medium)
     Spool(disk, PATH).append([entry(1), entry(2), entry(3)])
@@ -133,7 +129,6 @@ def test_a_damaged_file_is_set_aside_and_its_good_part_kept():
 
 
 def test_a_file_of_another_version_is_set_aside_whole_under_a_name_that_says_so():
-    """It is not damaged: nothing of it is read, and nothing is lost."""
     disk = SimDisk(SimMedium(1 << 20))
     Spool(disk, PATH).append([entry(1)])
     disk.open(PATH).write_at(0, b"HSP4")
@@ -144,7 +139,6 @@ def test_a_file_of_another_version_is_set_aside_whole_under_a_name_that_says_so(
 
 
 def test_the_last_entry_that_reaches_the_ledger_removes_the_file():
-    """Nothing stays behind once everything is in the record."""
     disk = SimDisk(SimMedium(1 << 20))
     spool = Spool(disk, PATH)
     spool.append([entry(1), entry(2)])
@@ -157,7 +151,6 @@ def test_the_last_entry_that_reaches_the_ledger_removes_the_file():
 
 
 def test_a_full_disk_keeps_nothing_half():
-    """An append that fails leaves the file as it was, and the next one works."""
     medium = SimMedium(1 << 20)
     spool = Spool(SimDisk(medium), PATH)
     spool.append([entry(1)])
@@ -227,7 +220,6 @@ async def test_a_silent_ledger_makes_kept_records_spool_and_its_answer_removes_t
 
 
 async def test_an_answer_in_time_spools_nothing():
-    """No file is made while the ledger answers."""
     ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
     kept = RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=1000.0, retry_s=1000.0)
     kept.submit(entry(1), keep=True)
@@ -255,7 +247,6 @@ async def test_what_the_client_could_not_take_goes_in_from_disk_when_the_ledger_
 
 
 async def test_a_disk_that_fails_does_not_stop_the_process():
-    """Records that cannot be spooled stay with the client, and the disk is tried again."""
     ledger, medium = Ledger(), SimMedium(1 << 20)
     kept = keeper(ledger, SimDisk(medium))
     medium.capacity_bytes = 0

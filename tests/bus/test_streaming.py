@@ -34,7 +34,6 @@ def delta(index: int, text: str = "x", *, step: str = "WO-1", attempt: int = 1) 
 
 
 def test_a_newcomer_is_told_what_stands_and_one_who_left_nothing_more():
-    """Both have the same text as long as both listen."""
     draft, early, late = Draft(step="WO-1"), list[Message](), list[Message]()
     with draft.watched(early.append):
         draft.say("one ")
@@ -48,7 +47,6 @@ def test_a_newcomer_is_told_what_stands_and_one_who_left_nothing_more():
 
 
 def test_what_was_taken_back_is_told_to_nobody_and_the_next_attempt_is_a_higher_one():
-    """A reset only where something was said; pieces after it count from 0 under a higher attempt."""
     draft, frames = Draft(run="r", step="WO-1"), list[Message]()
     with draft.watched(frames.append):
         draft.take_back("retry")
@@ -64,7 +62,6 @@ def test_what_was_taken_back_is_told_to_nobody_and_the_next_attempt_is_a_higher_
 
 
 def test_who_joins_a_run_that_was_taken_over_forgets_first():
-    """What another process said is no part of this draft."""
     draft, frames = Draft(before="take_over"), list[Message]()
     with draft.watched(frames.append):
         draft.say("new")
@@ -73,7 +70,6 @@ def test_who_joins_a_run_that_was_taken_over_forgets_first():
 
 
 def test_pieces_behind_a_hole_are_not_passed_on():
-    """A relay takes back what it said and waits for a beginning."""
     draft, frames = Draft(step="WO-1"), list[Message]()
     with draft.watched(frames.append):
         for piece in (delta(0, "a"), delta(1, "b"), delta(3, "d"), delta(4, "e")):

@@ -9,7 +9,6 @@ from hobus.bus.text import is_blank
 
 @pytest.mark.parametrize("text", ["", " \n\t", "\0", "\u200b", "\ufeff\u2060", "\u00a0\u2028\u3000", "\x07\x1b"])
 def test_what_nobody_can_see_is_blank(text: str):
-    """However many of them."""
     assert is_blank(text) and is_blank(text * 3)
 
 

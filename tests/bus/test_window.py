@@ -15,21 +15,18 @@ def answer(body: bytes = b"x") -> KeptReply:
 
 
 def test_a_recorded_answer_is_given_again() -> None:
-    """Same role, type and id: the same bytes."""
     window = DuplicateWindow(ids_max=2, bytes_max=100, age_max_s=60.0)
     window.record(("ho2", "wo.execute", "WO-1"), answer(b"receipt"), 0.0)
     assert window.recorded(("ho2", "wo.execute", "WO-1")) == answer(b"receipt")
 
 
 def test_another_role_does_not_get_it() -> None:
-    """Guessing an id reads nobody else's reply."""
     window = DuplicateWindow(ids_max=2, bytes_max=100, age_max_s=60.0)
     window.record(("ho2", "wo.execute", "WO-1"), answer(), 0.0)
     assert window.recorded(("ho1", "wo.execute", "WO-1")) is None
 
 
 def test_the_oldest_goes_when_there_are_too_many() -> None:
-    """The bound on ids is exact."""
     window = DuplicateWindow(ids_max=2, bytes_max=100, age_max_s=60.0)
     for name in ("a", "b", "c"):
         window.record(("ho2", "t", name), answer(), 0.0)
@@ -38,7 +35,6 @@ def test_the_oldest_goes_when_there_are_too_many() -> None:
 
 
 def test_an_answer_is_forgotten_once_it_is_too_old() -> None:
-    """At the bound it is still there; one given anew counts from then, and what stands behind it stays."""
     window = DuplicateWindow(ids_max=9, bytes_max=100, age_max_s=60.0)
     window.record(("ho2", "t", "a"), answer(b"1"), 0.0)
     window.record(("ho2", "t", "b"), answer(b"2"), 10.0)
@@ -63,7 +59,6 @@ def test_an_answer_larger_than_the_window_is_not_kept() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=40))
 def test_bounds_hold_and_the_latest_answers_are_the_ones_kept(records: list[tuple[int, int]]) -> None:
-    """Whatever is recorded, also one id twice: a suffix of the history that fits both bounds."""
     window = DuplicateWindow(ids_max=3, bytes_max=10, age_max_s=60.0)
     model: dict[int, int] = {}
     for name, size in records:

@@ -17,7 +17,6 @@ def test_rare_words_count_more_and_common_ones_alone_nothing():
 
 
 def test_words_that_no_text_has_change_nothing():
-    """A question is as well answered however much else it says."""
     more = weights({**COUNTS, "kingfisher": 0}, 100, usual=10)
     assert score({"door": 1}, more, 10) == score({"door": 1}, KNOWN, 10)
     assert score({"kingfisher": 5}, KNOWN, 10) == score({}, KNOWN, 10) == score({"a": 1}, weights({}, 0, 0), 10) == 0
@@ -36,5 +35,4 @@ def test_a_text_of_usual_length_with_every_word_once_has_the_same_score_in_any_r
     st.integers(0, 60), st.floats(0, 1e6), st.integers(0, 10_000),
 )  # fmt: skip
 def test_every_score_is_between_none_and_all(counts, held, texts, usual, length):
-    """Whatever is counted, also where the counts do not fit each other."""
     assert 0 <= score(held, weights(counts, texts, usual), length) <= 1

@@ -27,7 +27,6 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_it_describes_an_object_and_stands_on_its_own(schema: dict[str, Any]) -> None:
-    """Up to its bounds."""
     assert schema_fault(schema) == ""
 
 
@@ -45,5 +44,4 @@ def test_it_describes_an_object_and_stands_on_its_own(schema: dict[str, Any]) ->
     ],
 )  # fmt: skip
 def test_what_cannot_be_a_form_is_told_why(schema: dict[str, Any], said: str) -> None:
-    """As the end of a sentence about it."""
     assert said in schema_fault(schema)

@@ -29,14 +29,12 @@ from tests.launch.packages import parts
     ],
 )
 def test_a_tool_must_be_had_and_permitted_and_one_that_writes_by_its_exact_name(has, permitted, writes, expected):
-    """No wildcard hands out a tool that changes something."""
     permissions = Permissions(tools=tuple(permitted), providers=(), models=(), paths=())
     agent = load_snapshot().agents["ADMIN"].model_copy(update={"tools": tuple(has), "permissions": permissions})
     assert agent.may_use("f__read", writes=writes) is expected
 
 
 def test_patterns_are_a_server_or_everything_and_nothing_between():
-    """`f__*` and `*`; anything else is an id."""
     assert names(["f__*"], "f__a__b")
     assert not names(["f__*"], "ff__a")
     assert not names(["f*"], "f__a")
@@ -53,6 +51,5 @@ def test_patterns_are_a_server_or_everything_and_nothing_between():
     ],
 )
 def test_a_text_of_another_form_is_told_in_words_with_the_mend(field, value, said):
-    """No pattern, and no value: somebody may have typed a secret."""
     _model, faults = checked(Package, parts.manifest(**{field: value}))
     assert len(faults) == 1 and faults[0].startswith(f"{field}: {said}") and "pattern" not in faults[0]

@@ -12,7 +12,6 @@ from hobus.config.attention_template import AnyStage, Template
 
 
 def test_every_stage_and_key_is_on_the_page() -> None:
-    """None is left out, and each says what it is for."""
     text = page()
     for stage in get_args(AnyStage):
         (kind,) = get_args(stage.model_fields["type"].annotation)
@@ -23,6 +22,5 @@ def test_every_stage_and_key_is_on_the_page() -> None:
 
 
 def test_template_of_the_page_is_one() -> None:
-    """Whoever copies it has a template that loads."""
     (told,) = re.findall(r"```json\n(.*?)```", (ROOT / "docs" / "attention.md").read_text(encoding="utf-8"), re.DOTALL)
     assert Template.model_validate(json.loads(told)).template_id == "ATT-CLERK-001"

@@ -55,14 +55,12 @@ def faults_of(directory: Path, *values: dict[str, Any], agent: dict[str, Any] | 
 
 
 def test_all_selectors_that_are_stated_must_match() -> None:
-    """A class that fits does not help where the tier does not."""
     assert chosen(template("ATT-A-001", agent_class=["ADMIN"], tier=["ho1"])) is None
     assert chosen(template("ATT-A-001", agent_class=["ADMIN"], tier=["ho1", "hot"])) == "ATT-A-001"
     assert chosen(template("ATT-A-001")) == "ATT-A-001"
 
 
 def test_the_most_specific_wins_framework_before_class_before_tier() -> None:
-    """More selectors are more specific, but never than a higher one."""
     everybody = template("ATT-A-001")
     of_tier = template("ATT-B-001", tier=["hot"])
     of_class = template("ATT-C-001", agent_class=["ADMIN"])
@@ -75,7 +73,6 @@ def test_the_most_specific_wins_framework_before_class_before_tier() -> None:
 
 
 def test_templates_of_other_prompts_are_no_rivals_of_those_of_answers() -> None:
-    """Each kind of prompt has its own; one that names several kinds fills all of them."""
     answers, sorting = template("ATT-A-001"), template("ATT-B-001", contract=["PRC-CLASSIFY-001"])
     known = {one.template_id: one for one in (answers, sorting)}
     assert choose(known, ADMIN) is answers
@@ -91,20 +88,17 @@ def test_templates_of_other_prompts_are_no_rivals_of_those_of_answers() -> None:
 
 
 def test_an_agent_s_own_list_is_all_that_is_looked_at() -> None:
-    """One of these, though another one is more specific."""
     agent = ADMIN.model_copy(update={"attention": ("ATT-A-001",)})
     assert chosen(template("ATT-A-001"), template("ATT-B-001", framework_id=["FMWK-107"]), agent=agent) == "ATT-A-001"
 
 
 def test_an_override_that_there_is_not_is_an_error_that_names_it() -> None:
-    """Never another one in its place."""
     assert chosen(template("ATT-A-001"), template("ATT-B-001", tier=["hot"]), override="ATT-B-001") == "ATT-B-001"
     with pytest.raises(ConfigError, match="ATT-C-001"):
         chosen(template("ATT-A-001"), override="ATT-C-001")
 
 
 def test_every_agent_that_is_shipped_or_made_has_a_template() -> None:
-    """ADMIN its own, any other one that of all."""
     templates = SHIPPED.templates
     assert chosen(*templates.values()) == "ATT-ADMIN-001"
     for agent_class in ("RESIDENT", "KERNEL.syntactic", "KERNEL.semantic"):
@@ -113,7 +107,6 @@ def test_every_agent_that_is_shipped_or_made_has_a_template() -> None:
 
 
 def test_a_size_is_a_number_or_a_budget_s_name_and_never_above_the_use_s() -> None:
-    """The lower of both counts."""
     budget = SHIPPED.config.budget
     assert (tokens_of(7, budget), tokens_of("history_budget", budget)) == (7, budget.history_budget)
     small = SHIPPED.templates["ATT-ADMIN-001"]
@@ -134,7 +127,6 @@ def test_an_agent_names_another_budget_for_its_contexts() -> None:
 
 
 def test_a_template_may_take_what_an_agent_is_given(tmp_path: Path) -> None:
-    """Above budget.projection_budget only where an agent names a larger one; above that never."""
     large = {**PLAIN, "template_id": "ATT-LARGE-001", "applies_to": {"framework_id": ["FMWK-107"]}}
     large["budget"] = {**PLAIN["budget"], "max_context_tokens": 20_000}
     given = {"budget": {"projection": "synthesize_budget"}}
@@ -148,7 +140,6 @@ def test_a_template_may_take_what_an_agent_is_given(tmp_path: Path) -> None:
 
 
 def test_a_home_brings_templates_of_its_own_and_replaces_shipped_ones(tmp_path: Path) -> None:
-    """They are in the snapshot and in its digest, and come back from its bytes."""
     own = {**PLAIN, "template_id": "ATT-MINE-001", "applies_to": {"framework_id": ["FMWK-000"]}}
     snapshot = home_with(tmp_path, own, {**PLAIN, "version": "9.0.0"})
     assert (snapshot.templates["ATT-MINE-001"].version, snapshot.templates["ATT-TURN-001"].version) == (
@@ -300,7 +291,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_template_that_cannot_work_is_refused_at_the_start(wrong: str, tmp_path: Path) -> None:
-    """File and place are named, and what to write instead."""
     changes, told = WRONG[wrong]
     [fault] = faults_of(tmp_path, {**PLAIN, **changes})
     place = "attention/ATT-TURN-001.json: "
@@ -309,7 +299,6 @@ def test_a_template_that_cannot_work_is_refused_at_the_start(wrong: str, tmp_pat
 
 
 def test_two_that_apply_to_an_agent_equally_are_refused_and_both_named(tmp_path: Path) -> None:
-    """At the start, and not when somebody waits for an answer; an agent that lists one of them may start."""
     own = {**PLAIN, "template_id": "ATT-MINE-001", "applies_to": {"agent_class": ["ADMIN", "RESIDENT"]}}
     [fault] = faults_of(tmp_path, own)
     assert "agents/ADMIN.json: attention: ATT-ADMIN-001 and ATT-MINE-001 apply to it equally" in fault
@@ -317,7 +306,6 @@ def test_two_that_apply_to_an_agent_equally_are_refused_and_both_named(tmp_path:
 
 
 def test_an_agent_lists_templates_that_there_are_and_that_apply_to_it(tmp_path: Path) -> None:
-    """Unknown, or made for others: refused."""
     other = {**PLAIN, "template_id": "ATT-A-001", "applies_to": {"agent_class": ["RESIDENT"]}}
     found = faults_of(tmp_path, other, agent={"attention": ["ATT-NONE-001", "ATT-A-001"]})
     assert [fault.partition(";")[0].removeprefix(f"{tmp_path}/") for fault in found] == [
@@ -331,7 +319,6 @@ def test_an_agent_lists_templates_that_there_are_and_that_apply_to_it(tmp_path: 
     [{"pipeline": [{"stage": "a", "type": "guess"}]}, {"version": "1"}, {"template_id": "ATT-OTHER-001"}, {"title": 1}, None],
 )  # fmt: skip
 def test_a_fault_in_a_template_is_one_fault(wrong: dict[str, Any] | None, tmp_path: Path) -> None:
-    """No second one says that there is no such file; that an agent lists it is none either."""
     (tmp_path / "attention").mkdir()
     text = "{" if wrong is None else json.dumps({**PLAIN, "template_id": "ATT-A-001"} | wrong)
     (tmp_path / "attention/ATT-A-001.json").write_text(text, encoding="utf-8")
@@ -346,7 +333,6 @@ def test_selectors_that_are_at_fault_are_one_fault(tmp_path: Path) -> None:
 
 
 def test_what_a_contract_requires_is_checked_too(tmp_path: Path) -> None:
-    """Queries as stages have them, frameworks, paths."""
     (tmp_path / "contracts").mkdir()
     contract = json.loads((SHIPPED_ROOT / "contracts/PRC-SYNTHESIZE-001.json").read_text(encoding="utf-8"))
     contract["required_context"] = {

@@ -42,20 +42,17 @@ def agents(**tools: str) -> dict[str, AgentFile]:
     ],
 )
 def test_what_an_agent_may_call(given: dict[str, str], said: list[str]) -> None:
-    """Nothing is said of what is right."""
     found = list(call_faults(TOOLS, agents(**given)))
     assert len(found) == min(1, len(said))
     assert not said or any(one in found[0] for one in said), found
 
 
 def test_a_circle_is_named_from_caller_to_called() -> None:
-    """As one reads the files."""
     (found,) = call_faults(TOOLS, agents(A="B", B="C", C="A"))
     assert any(one in found for one in ("A -> B -> C -> A", "B -> C -> A -> B", "C -> A -> B -> C"))
 
 
 def test_no_wildcard_permits_an_agent() -> None:
-    """Neither in the agent's tools nor among its permissions."""
     known = agents(A="*", B="")
     assert not may_call(known["A"], "B", known)
     star = known["A"].model_copy(update={"tools": ("B",)})
@@ -65,6 +62,5 @@ def test_no_wildcard_permits_an_agent() -> None:
 
 
 def test_a_model_is_told_of_an_agent_by_its_first_line() -> None:
-    """Of a prompt of many, no more."""
     one = ADMIN.model_copy(update={"agent_id": "DESK", "system_prompt": "You book rooms.\nNever say no."})
     assert description_of(one).endswith("What it was told: You book rooms.")

@@ -36,7 +36,6 @@ def admin(**values: object) -> AgentFile:
 
 
 def test_shipped_parts_fit_together() -> None:
-    """What is shipped has no fault."""
     assert faults() == []
 
 
@@ -50,7 +49,6 @@ def test_shipped_parts_fit_together() -> None:
     ],
 )
 def test_lower_setting_may_equal_but_not_exceed_the_upper(section: str, low: str, high: str) -> None:
-    """Equal values are legal; one more is a fault that names both settings."""
     top = getattr(getattr(GOVERNED.config, section), high)
     assert faults(changed(section, **{low: top})) == []
     (fault,) = faults(changed(section, **{low: top + 1}))
@@ -79,7 +77,6 @@ def test_a_restart_comes_while_requests_still_wait_for_it() -> None:
     ],
 )
 def test_the_directory_of_memory_is_its_own_below_the_home(name: str, is_fine: bool) -> None:
-    """Not the record's, not elsewhere on the disk."""
     found = faults(changed("ho3", memory_dir=name))
     assert (found == []) is is_fine
     assert is_fine or found[0].startswith("ho3.memory_dir: ")
@@ -93,7 +90,6 @@ def test_a_missing_section_of_memory_is_no_fault() -> None:
 
 
 def test_a_message_of_a_user_fits_the_bodies_of_an_entry() -> None:
-    """What the host accepts, the record can take, results of calls beside their words too; the fault names both."""
     needed = 2 * GOVERNED.config.host.prompt_max_bytes
     whole = GOVERNED.config.model_dump()
     needed = max(needed, whole["tools"]["output_max_bytes"] + FILES_MAX_BYTES + SAID_MAX_BYTES)
@@ -109,7 +105,6 @@ def test_a_message_of_a_user_fits_the_bodies_of_an_entry() -> None:
 
 
 def test_an_entry_with_its_bodies_fits_a_message() -> None:
-    """A record whose entries are too large for the bus says so; so does evidence beyond what a signal names."""
     named = [fault.split(":")[0] for fault in faults(changed("ledger", bodies_max_bytes=BODY_MAX_BYTES))]
     assert named == ["ledger.bodies_max_bytes + 65536"]
     (fault,) = faults(changed("ho3", gate_count_threshold=SOURCE_EVENTS_MAX + 1))
@@ -117,7 +112,6 @@ def test_an_entry_with_its_bodies_fits_a_message() -> None:
 
 
 def test_the_configuration_itself_fits_the_record() -> None:
-    """Its snapshot is one body there: exactly its size is enough, one byte less is a fault that says how much."""
     config = changed("ledger", bodies_max_bytes=20_000)
     assert snapshot_faults(config, 20_000) == []
     (fault,) = snapshot_faults(config, 20_001)
@@ -125,14 +119,12 @@ def test_the_configuration_itself_fits_the_record() -> None:
 
 
 def test_a_model_that_is_its_own_fallback_is_a_fault() -> None:
-    """It would be asked again and again under the name of another one."""
     route = {"provider_id": "offline", "model_id": "offline-rules-1"}
     (fault,) = faults(changed("gateway", fallbacks=[route | {"routes": [route]}]))
     assert fault == "gateway.fallbacks.0.routes.0: offline/offline-rules-1 is its own fallback; remove it"
 
 
 def test_route_to_a_provider_or_model_that_is_not_configured_is_a_fault() -> None:
-    """A route names what exists; the fault lists what there is."""
     (unknown,) = faults(changed("gateway", default_route={"provider_id": "cloud", "model_id": "x"}))
     assert unknown == "gateway.default_route.provider_id: no provider 'cloud'; configured: offline"
     route = {"classification": {"provider_id": "offline", "model_id": "x"}}
@@ -149,7 +141,6 @@ def test_a_route_for_a_tag_that_no_prompt_has_is_a_fault() -> None:
 
 
 def test_a_profile_of_a_provider_that_there_is_not_is_a_fault() -> None:
-    """Its name and the providers there are."""
     settings = {"temperature": 0.1, "reasoning_effort": None, "max_tokens": None}
     profiles = {"precise": {"provider_id": "offline", **settings}, "lost": {"provider_id": "cloud", **settings}}
     (fault,) = faults(changed("gateway", profiles=profiles))
@@ -157,20 +148,17 @@ def test_a_profile_of_a_provider_that_there_is_not_is_a_fault() -> None:
 
 
 def test_default_agent_must_exist() -> None:
-    """`host.agent_id` names an agent; the fault lists the agents there are."""
     (fault,) = faults(changed("host", agent_id="NOBODY"))
     assert fault == "host.agent_id: no agent 'NOBODY'; shipped and added agents: ADMIN"
 
 
 def test_contract_without_its_prompt_pack_is_a_fault() -> None:
-    """A contract's prompt pack exists."""
     contract = GOVERNED.contracts["PRC-CLASSIFY-001"].model_copy(update={"prompt_pack_id": "PRM-NONE-001"})
     (fault,) = faults(contract=contract)
     assert "PRC-CLASSIFY-001.json: prompt_pack_id: no prompt_packs/PRM-NONE-001.txt" in fault
 
 
 def test_contract_for_an_unknown_provider_is_a_fault() -> None:
-    """A provider that a contract asks for is configured."""
     shipped = GOVERNED.contracts["PRC-CLASSIFY-001"]
     boundary = shipped.boundary.model_copy(update={"provider_id": "cloud"})
     (fault,) = faults(contract=shipped.model_copy(update={"boundary": boundary}))
@@ -178,13 +166,11 @@ def test_contract_for_an_unknown_provider_is_a_fault() -> None:
 
 
 def test_agent_tool_that_is_not_permitted_is_a_fault() -> None:
-    """Offering a tool needs the permission to use it."""
     _, fault = faults(agent=admin(tools=["list_packages", "format_disk"]))  # nor is there such a tool
     assert fault == "agents/ADMIN.json: tools: 'format_disk' is not permitted; add it to permissions.tools or remove it"
 
 
 def test_agent_budget_names_a_setting_for_a_known_purpose() -> None:
-    """An agent holds no number: purposes are known, values are keys of section `budget`."""
     purpose, key = faults(agent=admin(budget={"lunch": "session_token_limit", "session": "turn_limit"}))
     assert "budget.lunch: nothing has a budget of this name" in purpose
     assert "budget.session: no setting budget.turn_limit; name one of " in key
@@ -193,7 +179,6 @@ def test_agent_budget_names_a_setting_for_a_known_purpose() -> None:
 
 
 def test_agent_of_an_unknown_framework_or_provider_is_a_fault() -> None:
-    """Framework and permitted providers exist."""
     assert [
         "framework_id: no framework 'FMWK-999'" in fault for fault in faults(agent=admin(framework_id="FMWK-999"))
     ] == [True]
@@ -206,14 +191,12 @@ def test_agent_of_an_unknown_framework_or_provider_is_a_fault() -> None:
     ("allowed", "name", "answer"), [(["a"], "a", True), (["a"], "b", False), (["*"], "b", True), ([], "a", False)]
 )
 def test_permission_is_an_exact_name_or_a_star(allowed: list[str], name: str, answer: bool) -> None:
-    """Nothing is permitted by being like something that is."""
     permissions = GOVERNED.agents["ADMIN"].permissions.model_copy(update={"tools": tuple(allowed)})
     assert permissions.allows("tools", name) is answer
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "*", "*_TOKEN", "MY_SECRET"])
 def test_no_secret_is_handed_to_every_process(name: str) -> None:
-    """A name that says so, and a pattern that catches all, are refused with the place where it belongs."""
     (fault,) = faults(changed("launcher", environment=["PATH", name]))
     assert fault.startswith("launcher.environment.1: ")
     assert "tools.environment" in fault
@@ -264,6 +247,5 @@ def test_every_agent_knows_a_chat_clients_errand_unless_its_file_says_otherwise(
 @pytest.mark.parametrize("name", ["shares_texts", "takes_sampling"])
 @pytest.mark.parametrize("value", ["yes", "no", 1, None])
 def test_what_is_true_or_false_is_nothing_else(name: str, value: object) -> None:
-    """A "no" in quotation marks is no false, and is not taken for one."""
     with pytest.raises(ValueError, match="valid boolean"):
         admin(**{name: value})

@@ -17,12 +17,10 @@ def with_settings(section, **values):
 
 
 def test_nothing_differs_from_itself():
-    """However it was made."""
     assert differences(SHIPPED, replace(SHIPPED, origins={"x": "y"})) == []
 
 
 def test_settings_are_named_by_their_paths_with_both_values():
-    """Those that one side alone has, too."""
     slots = SHIPPED.config.ho1.orders_max
     assert differences(SHIPPED, with_settings("ho1", orders_max=7)) == [("ho1.orders_max", slots, 7, "")]
     gone = replace(SHIPPED, config=SHIPPED.config.model_copy(update={"ho3": None}))
@@ -32,7 +30,6 @@ def test_settings_are_named_by_their_paths_with_both_values():
 
 
 def test_files_beside_the_settings_are_named():
-    """Changed, added or gone."""
     agent = SHIPPED.agents["ADMIN"]
     other = replace(SHIPPED, agents={"ADMIN": agent.model_copy(update={"tools": ()}), "NEW": agent}, prompt_packs={})
     found = differences(SHIPPED, other)

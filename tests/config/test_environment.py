@@ -4,12 +4,10 @@ from hobus.config.secret_refs import allowed, referred_to
 
 
 def test_names_match_whole_and_as_they_are_written():
-    """Shell patterns; no part of a name, no other case."""
     environ = dict.fromkeys(["PATH", "PATHS", "path", "LC_ALL", "LC_"], "x")
     assert sorted(allowed(["PATH", "LC_*"], environ)) == ["LC_", "LC_ALL", "PATH"]
 
 
 def test_references_are_found_at_any_depth():
-    """Only whole values that are references."""
     value = {"a": ["env:ONE", {"b": "env:TWO"}], "c": "env:not a name", "d": "file:/x", "e": 1, "f": "see env:NO"}
     assert sorted(referred_to(value)) == ["ONE", "TWO"]

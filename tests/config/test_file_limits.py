@@ -28,7 +28,6 @@ ENTRIES_MAX = FILE_ENTRIES_MAX
     [(1, 1), ([], 1), ([1, 2], 3), ({"a": [1, {"b": 2}]}, 5), ([[[[]]]], 4), ({str(one): 1 for one in range(99)}, 100)],
 )
 def test_every_value_counts(value: Any, count: int) -> None:
-    """Those within others, too; as many as are allowed are no fault."""
     assert too_many(value, count) == "" and too_many(value, None) == ""
     assert "more than" in too_many(value, count - 1)
 
@@ -55,7 +54,6 @@ def faults_of(home: Any, name: str, text: str) -> list[str]:
 
 
 def test_a_file_of_more_values_is_not_looked_at(tmp_path: Any) -> None:
-    """Of either form; the limit is named."""
     cases: Mapping[str, str] = {
         "frameworks/FMWK-900_Clerks/manifest.yaml": FRAMEWORK + "".join(f"k{n}: 1\n" for n in range(ENTRIES_MAX)),
         "agents/CLERK.json": json.dumps({f"k{number}": 1 for number in range(ENTRIES_MAX)}),
@@ -66,7 +64,6 @@ def test_a_file_of_more_values_is_not_looked_at(tmp_path: Any) -> None:
 
 
 def test_the_first_faults_of_a_file_are_told_and_the_rest_counted() -> None:
-    """Each costs a look for what it may have been meant to be."""
     _, faults = checked(Package, {f"key_{number}": 1 for number in range(20_000)})
     assert len(faults) == 51 and faults[-1].startswith("(the whole file): has 19")
     _, faults = checked(Framework, {"title": [1e999] * 1000})
@@ -74,7 +71,6 @@ def test_the_first_faults_of_a_file_are_told_and_the_rest_counted() -> None:
 
 
 def test_a_file_that_is_nested_deeply_is_a_fault_and_no_defect(tmp_path: Any) -> None:
-    """However deep: JSON that can still be read, too."""
     for depth in (100, 300, 450, 700, 950, 5000):
         text = '{"a":' * depth + "1" + "}" * depth
         assert faults_of(tmp_path / str(depth), "agents/CLERK.json", text), depth
@@ -86,7 +82,6 @@ def test_limits_are_the_shipped_ones_where_settings_are_none() -> None:
 
 
 def test_a_place_of_a_framework_has_one_form() -> None:
-    """A `*`, and nothing else that stands for several."""
     for place in ("agents/[A-Z]*.json", "agents/?.json", "", "/agents/*", "a\n"):
         _, faults = checked(Framework, {"path_authorizations": [place]})
         (said,) = [one for one in faults if one.startswith("path_authorizations")]

@@ -29,7 +29,6 @@ def own_agent(root: Path, name: str, prompt: str = "Mine.") -> Layers:
 
 
 def test_each_file_has_the_digest_that_manifests_state_and_its_owner() -> None:
-    """All of them, standards and manifests too; what a package lists is its own."""
     snapshot = load_snapshot()
     assert sorted(snapshot.files) == governed_names(SHIPPED_ROOT)
     for name, file in snapshot.files.items():
@@ -41,7 +40,6 @@ def test_each_file_has_the_digest_that_manifests_state_and_its_owner() -> None:
 
 
 def test_the_bytes_of_the_files_go_with_the_snapshot_that_was_loaded(tmp_path: Path) -> None:
-    """Exactly as they lie there, also where lines end as on another system; a snapshot that came as bytes has none."""
     pack_file = tmp_path / "prompt_packs" / "PRM-MINE-001.txt"
     pack_file.parent.mkdir()
     pack_file.write_bytes(b"[[user]]\r\nhello\r\n")
@@ -58,7 +56,6 @@ def test_the_bytes_of_the_files_go_with_the_snapshot_that_was_loaded(tmp_path: P
 
 
 def test_files_of_a_home_alone_and_those_that_stand_in_are_the_homes(tmp_path: Path) -> None:
-    """The derived package owns them, and so the agents among them; the rest stays whose it was."""
     own_agent(tmp_path, "CLERK")
     snapshot = load_snapshot(own_agent(tmp_path, "ADMIN"))
     owned = {name for name, file in snapshot.files.items() if file.package_id == HOME_PACKAGE}
@@ -68,7 +65,6 @@ def test_files_of_a_home_alone_and_those_that_stand_in_are_the_homes(tmp_path: P
 
 
 def test_a_package_of_the_home_owns_what_it_lists_and_an_installed_one_its_files(tmp_path: Path) -> None:
-    """By layer: what a manifest lists lies beside it."""
     own_agent(tmp_path / "own", "CLERK")
     own_agent(tmp_path / "installed", "GUEST")
     shipped = json.loads((SHIPPED_ROOT / "packages/PKG-ADMIN-AGENT-001/manifest.json").read_text(encoding="utf-8"))
@@ -86,7 +82,6 @@ def test_a_package_of_the_home_owns_what_it_lists_and_an_installed_one_its_files
 
 
 def test_templates_are_named_by_the_digest_of_their_files() -> None:
-    """So a turn's record and a manifest mean the same by it."""
     snapshot = load_snapshot()
     assert set(snapshot.template_hashes()) == set(snapshot.templates)
     for name, found in snapshot.template_hashes().items():
@@ -94,7 +89,6 @@ def test_templates_are_named_by_the_digest_of_their_files() -> None:
 
 
 def test_what_is_too_large_for_the_record_with_its_files_is_refused(tmp_path: Path) -> None:
-    """Snapshot and files are the bodies of one entry."""
     standard = tmp_path / "own" / "frameworks" / "FMWK-004_Attention" / "standard.md"
     standard.parent.mkdir(parents=True)
     standard.write_text("x" * load_snapshot().config.ledger.bodies_max_bytes, encoding="utf-8")
@@ -104,7 +98,6 @@ def test_what_is_too_large_for_the_record_with_its_files_is_refused(tmp_path: Pa
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", pack([1]), pack({"a": "b"}), pack({1: b"b"})])
 def test_what_holds_no_files_is_refused(data: bytes) -> None:
-    """A typed fault, never a crash."""
     with pytest.raises(ValueError, match=r"^"):
         contents_in(data)
 

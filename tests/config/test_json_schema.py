@@ -117,7 +117,6 @@ NOT_TO_RUN = [
 
 @pytest.mark.parametrize(("schema", "words"), NO_SCHEMAS)
 def test_what_is_no_schema_is_refused_whether_it_is_run_or_not(schema: Any, words: str) -> None:
-    """With the reason, and twice in the same way."""
     for _ in range(2):
         for take in (partial(checked, is_run=False), validator_of):
             with pytest.raises(SchemaFault) as caught:
@@ -127,7 +126,6 @@ def test_what_is_no_schema_is_refused_whether_it_is_run_or_not(schema: Any, word
 
 @pytest.mark.parametrize(("schema", "words"), NOT_TO_RUN)
 def test_a_schema_that_cannot_be_run_in_bounded_time_is_refused_in_time(schema: Any, words: str) -> None:
-    """With the reason, and twice in the same way."""
     for _ in range(2):
         began = time.monotonic()
         with pytest.raises(SchemaFault) as caught:
@@ -169,7 +167,6 @@ def test_a_schema_that_is_not_run_is_not_looked_through_for_what_it_would_cost()
     ],
 )  # fmt: skip
 def test_no_value_takes_long_whatever_its_schema(schema: Any, value: Any, told: list[str]) -> None:
-    """Patterns in linear time, the rest counted beforehand; a fault is told, nothing is raised."""
     validator, began = validator_of(schema), time.monotonic()
     assert [str(fault) for fault in validator.faults(value)] == told
     assert time.monotonic() - began < SECONDS_MAX
@@ -179,7 +176,6 @@ def test_no_value_takes_long_whatever_its_schema(schema: Any, value: Any, told: 
     ("text", "is_valid"), [("a.b@example.org", True), ("a" * 300 + "@example.org", True), ("a..b@example.org", False)]
 )
 def test_a_pattern_may_look_around(text: str, is_valid: bool) -> None:
-    """Within its bound, which these do not come near."""
     assert validator_of({"pattern": EMAIL}).is_valid(text) is is_valid
 
 
@@ -211,7 +207,6 @@ def test_a_fault_names_its_place_and_rule_and_never_the_value(schema: Any, value
 
 
 def test_a_schema_may_refer_to_itself() -> None:
-    """As those of recursive documents do."""
     assert validator_of(LETTERS).is_valid([[], [[]]])
     assert not validator_of(LETTERS).is_valid([1])
 
@@ -239,7 +234,6 @@ SCHEMAS = st.recursive(
 
 @law(40, 400, schema=SCHEMAS, value=VALUES)
 def test_the_verdict_is_that_of_the_reference_implementation(schema: Any, value: Any) -> None:
-    """For schemas and values of every form; what is refused as a schema is never run."""
     whole = {
         "$defs": {"t": {"type": ["object", "integer"], "properties": {"a": {"$ref": "#/$defs/t"}}}},
         "allOf": [schema],
@@ -248,7 +242,6 @@ def test_the_verdict_is_that_of_the_reference_implementation(schema: Any, value:
 
 
 def test_shipped_schemas_are_taken() -> None:
-    """Each contract's, both ways."""
     for contract in shipped_snapshot().contracts.values():
         validator_of(contract.input_schema)
         if contract.output_schema is not None:

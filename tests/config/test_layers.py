@@ -41,7 +41,6 @@ def faults(layers: Layers) -> list[str]:
 
 
 def test_a_package_adds_its_files_and_each_knows_its_layer(tmp_path: Path) -> None:
-    """Its signature is none of them."""
     root = package(tmp_path / "a", "PKG-A", "CLERK")
     own = file(tmp_path / "own", "agents/MINE.json", ADMIN | {"agent_id": "MINE"})
     found, told = find(Layers(packages=(root,), own=own))
@@ -56,7 +55,6 @@ def test_a_package_adds_its_files_and_each_knows_its_layer(tmp_path: Path) -> No
 
 
 def test_the_homes_own_file_stands_for_an_installed_one(tmp_path: Path) -> None:
-    """As it does for a shipped one."""
     root = package(tmp_path / "a", "PKG-A", "CLERK")
     own = file(tmp_path / "own", "agents/CLERK.json", ADMIN | {"agent_id": "CLERK", "system_prompt": "Mine."})
     snapshot = load_snapshot(Layers(packages=(root,), own=own))
@@ -65,7 +63,6 @@ def test_the_homes_own_file_stands_for_an_installed_one(tmp_path: Path) -> None:
 
 
 def test_no_package_replaces_a_file_that_is_there(tmp_path: Path) -> None:
-    """Neither a shipped one nor another package's; both owners are named."""
     root = package(tmp_path / "a", "PKG-A", "ADMIN")
     (fault,) = faults(Layers(packages=(root,)))
     assert fault.startswith(f"{root}/agents/ADMIN.json: shipped has a file of this name")
@@ -85,7 +82,6 @@ def test_a_package_holds_no_settings_and_nothing_that_has_no_place(tmp_path: Pat
 
 @pytest.mark.parametrize(("count", "said"), [(0, "0 package manifests"), (2, "2 package manifests")])
 def test_a_directory_that_is_no_package_is_a_fault(tmp_path: Path, count: int, said: str) -> None:
-    """Which one it would be, nobody could say."""
     root = tmp_path / "a"
     root.mkdir()
     for number in range(count):

@@ -76,7 +76,6 @@ def override(tmp_path: Path, name: str, text: str) -> Path:
 
 
 def test_shipped_files_are_valid() -> None:
-    """What is shipped loads without a word."""
     reading = read()
     governed, found = reading.governed(), reading.files
     assert governed.config.host.agent_id in governed.agents
@@ -84,7 +83,6 @@ def test_shipped_files_are_valid() -> None:
 
 
 def test_each_missing_setting_is_named_by_its_path() -> None:
-    """Without any one setting nothing starts, and the fault names it and the fix."""
     value = copy.deepcopy(SHIPPED)
     for path in leaves(SHIPPED):
         holder = at(value, path[:-1])
@@ -97,7 +95,6 @@ def test_each_missing_setting_is_named_by_its_path() -> None:
 
 @pytest.mark.parametrize("path", list(objects(SHIPPED)), ids=lambda path: ".".join(map(str, path)) or "top")
 def test_unknown_key_is_refused_at_every_depth(path: tuple[str | int, ...]) -> None:
-    """A key that no setting knows is a fault wherever it stands."""
     value = copy.deepcopy(SHIPPED)
     at(value, path)["surprise"] = 1
     _, faults = checked(AdminConfig, value, strict=True)
@@ -105,7 +102,6 @@ def test_unknown_key_is_refused_at_every_depth(path: tuple[str | int, ...]) -> N
 
 
 def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
-    """Three mistakes in three sections are three faults of one error."""
     value = copy.deepcopy(SHIPPED)
     value["budget"]["session_token_limit"] = 0
     value["gateway"]["attempts_max"] = "many"
@@ -162,7 +158,6 @@ def test_faults_of_one_file_hide_none_of_another_and_what_does_not_fit_together_
 
 
 def test_misspelt_key_names_the_setting_that_was_meant(tmp_path: Path) -> None:
-    """A near miss is answered with the right name."""
     value = copy.deepcopy(SHIPPED)
     value["budget"]["sesion_token_limit"] = value["budget"].pop("session_token_limit")  # the shipped one counts then
     assert any("did you mean 'session_token_limit'?" in fault for fault in faults_of(tmp_path, value))
@@ -187,14 +182,12 @@ def test_misspelt_key_names_the_setting_that_was_meant(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_type_or_range_is_refused(tmp_path: Path, path: tuple[str, ...], wrong: Any) -> None:
-    """Nothing is coerced: a number in quotes is text."""
     value = copy.deepcopy(SHIPPED)
     at(value, path[:-1])[path[-1]] = wrong
     assert any(f": {'.'.join(path)}: " in fault for fault in faults_of(tmp_path, value))
 
 
 def test_whole_number_serves_where_a_fraction_may_stand(tmp_path: Path) -> None:
-    """`5` and `5.0` are the same setting."""
     value = copy.deepcopy(SHIPPED)
     value["launcher"]["orphan_drain_s"] = 5
     file = tmp_path / "mine.json"
@@ -224,20 +217,17 @@ def test_fault_never_repeats_text_of_a_setting(tmp_path: Path) -> None:
     ],
 )
 def test_text_that_is_not_a_json_object_is_told_with_its_place(tmp_path: Path, text: str, place: str) -> None:
-    """A syntax error names file, line and column; a key written twice is one."""
     (fault,) = faults_of(tmp_path, text)
     assert "mine.json" in fault
     assert place in fault
 
 
 def test_missing_config_file_is_a_fault_not_a_crash(tmp_path: Path) -> None:
-    """`--config` with a wrong path says which path."""
     with pytest.raises(ConfigError, match=r"nowhere\.json: cannot be read: No such file"):
         read(Layers(config_file=tmp_path / "nowhere.json")).governed()
 
 
 def test_file_that_is_not_utf8_is_a_fault(tmp_path: Path) -> None:
-    """A byte that is no text is told with its position."""
     file = tmp_path / "config" / "prompt_packs" / "PRM-EXTRA-001.txt"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"ab\xff")
@@ -246,7 +236,6 @@ def test_file_that_is_not_utf8_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_override_replaces_one_file_and_leaves_the_others(tmp_path: Path) -> None:
-    """A file in the overrides stands for the shipped one of its path; its origin is told."""
     agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8"))
     agent["system_prompt"] = "Mine."
     reading = read(Layers(own=override(tmp_path, "agents/ADMIN.json", json.dumps(agent))))
@@ -258,14 +247,12 @@ def test_override_replaces_one_file_and_leaves_the_others(tmp_path: Path) -> Non
 
 
 def test_override_adds_an_agent(tmp_path: Path) -> None:
-    """A file with a new name is one more asset."""
     agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8")) | {"agent_id": "HELPER"}
     governed = read(Layers(own=override(tmp_path, "agents/HELPER.json", json.dumps(agent)))).governed()
     assert list(governed.agents) == ["ADMIN", "HELPER"]
 
 
 def test_config_file_wins_over_the_override_of_admin_config(tmp_path: Path) -> None:
-    """`--config FILE` replaces admin_config.json, wherever that came from."""
     value = copy.deepcopy(SHIPPED)
     value["ho1"]["count"] = 3
     overrides = override(tmp_path, "admin_config.json", "not read")
@@ -288,7 +275,6 @@ def test_override_that_nothing_reads_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_home_without_overrides_is_the_shipped_configuration(tmp_path: Path) -> None:
-    """A directory that does not exist overrides nothing."""
     assert read(Layers(own=tmp_path / "config")).governed() == read().governed()
 
 
@@ -301,7 +287,6 @@ def test_home_without_overrides_is_the_shipped_configuration(tmp_path: Path) -> 
     ],
 )
 def test_asset_in_a_file_of_another_name_is_a_fault(tmp_path: Path, name: str, id_field: str) -> None:
-    """The id inside and the name outside are one."""
     shipped = {
         "agent_id": "agents/ADMIN.json",
         "contract_id": "contracts/PRC-CLASSIFY-001.json",
@@ -313,7 +298,6 @@ def test_asset_in_a_file_of_another_name_is_a_fault(tmp_path: Path, name: str, i
 
 
 def test_second_folder_for_one_framework_is_a_fault(tmp_path: Path) -> None:
-    """Two manifests of one id never shadow each other."""
     manifest = (SHIPPED_ROOT / "frameworks/FMWK-107_Admin_Agent/manifest.yaml").read_text(encoding="utf-8")
     overrides = override(tmp_path, "frameworks/FMWK-107_Other/manifest.yaml", manifest)
     with pytest.raises(ConfigError, match="'FMWK-107' is defined by another file too"):
@@ -332,7 +316,6 @@ def test_second_folder_for_one_framework_is_a_fault(tmp_path: Path) -> None:
     ],
 )
 def test_bad_manifest_is_told_with_its_place(tmp_path: Path, text: str, fault: str) -> None:
-    """YAML is plain data, checked like JSON."""
     with pytest.raises(ConfigError) as caught:
         read(Layers(own=override(tmp_path, "specs/SPEC-MINE-001/manifest.yaml", text))).governed()
     assert fault in caught.value.detail
@@ -343,7 +326,6 @@ def test_bad_manifest_is_told_with_its_place(tmp_path: Path, text: str, fault: s
 def test_a_value_that_is_none_of_those_that_there_are_is_shown_as_it_is_written(
     tmp_path: Path, mode: object, said: str
 ) -> None:
-    """In JSON's words, not Python's."""
     value = copy.deepcopy(SHIPPED)
     value["projection"]["mode"] = mode
     (fault,) = faults_of(tmp_path, value)
@@ -362,7 +344,6 @@ def test_a_number_that_no_message_can_carry_is_a_fault_of_its_setting(tmp_path: 
 
 
 def test_a_number_of_thousands_of_digits_is_a_fault(tmp_path: Path) -> None:
-    """What the interpreter itself refuses to read ends in a sentence too."""
     value = json.dumps({"a": "HERE"}).replace('"HERE"', "1" * 5000)
     (fault,) = faults_of(tmp_path, value)
     assert "beyond 9007199254740992" in fault

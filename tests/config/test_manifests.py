@@ -42,7 +42,6 @@ def test_every_shipped_file_is_owned_once_and_has_its_stated_hash() -> None:
 
 
 def test_changed_file_is_told_with_the_fix(root: Path) -> None:
-    """One byte more, and its owner's hash is stale; the command that fixes it does."""
     with (root / "agents/ADMIN.json").open("a", encoding="utf-8") as file:
         file.write("\n")
     (fault,) = faults(root)
@@ -54,7 +53,6 @@ def test_changed_file_is_told_with_the_fix(root: Path) -> None:
 
 
 def test_file_without_owner_is_told(root: Path) -> None:
-    """No orphans."""
     (root / "prompt_packs/PRM-EXTRA-001.txt").write_text("x", encoding="utf-8")
     assert faults(root) == [
         "prompt_packs/PRM-EXTRA-001.txt: no package owns it; add it to the assets of one packages/*/manifest.json"
@@ -62,7 +60,6 @@ def test_file_without_owner_is_told(root: Path) -> None:
 
 
 def test_owned_file_that_is_gone_is_told(root: Path) -> None:
-    """A manifest names nothing that is not there."""
     (root / "agents/ADMIN.json").unlink()
     assert faults(root) == [
         "agents/ADMIN.json: PKG-ADMIN-AGENT-001 lists it, but it does not exist; restore it, or unlist it"
@@ -70,7 +67,6 @@ def test_owned_file_that_is_gone_is_told(root: Path) -> None:
 
 
 def test_a_manifest_that_is_changed_or_gone_is_told_by_the_seal(root: Path) -> None:
-    """No other manifest has its hash."""
     manifest = root / "packages/PKG-ATTENTION-001/manifest.json"
     manifest.write_text(manifest.read_text().replace('"title": "Attention"', '"title": "Attentive"'))
     assert faults(root)[0].startswith("packages/PKG-ATTENTION-001/manifest.json: is not as packages/sealed.json has it")
@@ -79,7 +75,6 @@ def test_a_manifest_that_is_changed_or_gone_is_told_by_the_seal(root: Path) -> N
 
 
 def test_command_answers_with_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    """0 for true hashes, 2 for a wrong call, and the usage is said."""
     assert main(["--check"]) == 0
     assert main([]) == 2
     assert "usage" in capsys.readouterr().err

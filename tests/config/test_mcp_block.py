@@ -40,7 +40,6 @@ def faults(tmp_path: Path, servers: Any, **tools: Any) -> list[str]:
 
 
 def test_a_block_is_read_as_servers_that_were_written_out(tmp_path):
-    """As Claude Desktop, VS Code and Cursor write it; the frozen configuration has it whole, and no block."""
     snapshot = loaded(
         tmp_path,
         {
@@ -77,7 +76,6 @@ def test_a_block_is_read_as_servers_that_were_written_out(tmp_path):
 
 
 def test_the_profile_of_a_server_that_names_none_is_a_setting(tmp_path):
-    """And profiles of one's own may be added by name."""
     mine = BASE | {"elsewhere": True}
     snapshot = loaded(tmp_path, {"a": {"command": "x"}}, mcp_profiles={"mine": mine}, mcp_profile="mine")
     assert snapshot.config.tools.mcp_servers["a"].elsewhere
@@ -120,14 +118,12 @@ WRONG = [
 
 @pytest.mark.parametrize(("server", "said"), WRONG)
 def test_a_fault_stands_at_its_path_with_what_mends_it(tmp_path, server, said):
-    """And never repeats a value that may be a secret."""
     [told] = faults(tmp_path, {"a": server})
     assert told.startswith(said)
     assert not any(secret in told for secret in ("sk-a", "12345678", "abc"))
 
 
 def test_names_and_blocks_that_are_none(tmp_path):
-    """A name that no tool's id could begin with; one that is there twice; a block that is no object."""
     assert faults(tmp_path, {"Brave_Search": {"command": "x"}})[0].startswith(
         "mcpServers.Brave_Search: a server's name"
     )
@@ -140,7 +136,6 @@ def test_names_and_blocks_that_are_none(tmp_path):
 
 
 def test_all_faults_of_a_block_are_told_at_once(tmp_path):
-    """As of every file."""
     assert len(faults(tmp_path, {"a": {"command": "x", "arg": 1, "typ": "x"}, "b": {}, "c": {"url": 1}})) == 4
 
 
@@ -151,7 +146,6 @@ EVERYTHING_WRONG = {
 
 
 def test_all_faults_of_one_server_are_told_at_once_with_their_file(tmp_path):
-    """An unknown setting, a form, an approval; what only a sound server shows is told once those are mended."""
     found = faults(tmp_path, {"a": EVERYTHING_WRONG, "b": {"command": "y", "env": {"B_TOKEN": "abc"}}})
     paths = [fault.partition(": ")[0] for fault in found]
     assert sorted(paths) == ["mcpServers.a.arg", "mcpServers.a.autoApprove", "mcpServers.a.connect_timeout_ms"]
@@ -167,7 +161,6 @@ def test_all_faults_of_one_server_are_told_at_once_with_their_file(tmp_path):
      "Bearer abcdefgh", "https://me:" + "secret@example.org/x", "-----BEGIN " + "RSA PRIVATE KEY-----", "glpat-" + "a" * 20],
 )  # fmt: skip
 def test_keys_are_known_by_their_form(value):
-    """Whatever the variable is called."""
     assert looks_secret(value)
 
 
@@ -175,7 +168,6 @@ def test_keys_are_known_by_their_form(value):
     "value", ["C.UTF-8", "/usr/bin/x", "https://example.org/mcp", "task-list", "env:GITHUB_TOKEN", "a@b.c"]
 )
 def test_plain_values_are_none(value):
-    """A path, an address, a word with a dash."""
     assert not looks_secret(value)
 
 
@@ -183,11 +175,9 @@ def test_plain_values_are_none(value):
     "arguments", [["--token"], ["--token", "--verbose"], ["--token-file", "t"], ["--key", "k.pem"], ["password", "x"]]
 )
 def test_flags_without_a_secret_are_none(arguments):
-    """One that takes no value here, one that names a file, a plain word."""
     assert not secret_argument(arguments)
 
 
 def test_every_field_says_what_it_is():
-    """In the schema that editors read."""
     schema = PastedServer.model_json_schema()["properties"]
     assert all(field.get("description") for field in schema.values())

@@ -25,20 +25,17 @@ SERVER: dict[str, Any] = {
 
 @law(20, 100, shipped=OBJECTS)
 def test_nothing_said_is_what_is_shipped_and_all_of_it_said_again_is_the_same(shipped):
-    """A file that is empty, or a whole copy, changes nothing."""
     assert merged(shipped, {}) == shipped == merged(shipped, shipped)
 
 
 @law(20, 100, shipped=OBJECTS, own=OBJECTS)
 def test_what_is_said_holds_and_is_said_once(shipped, own):
-    """Laid over twice it is the same; every value of one's own is there."""
     once = merged(shipped, own)
     assert merged(once, own) == once
     assert all(once[key] == value for key, value in own.items() if not isinstance(value, dict))
 
 
 def test_objects_are_merged_lists_and_null_replace():
-    """Only objects have parts that somebody may leave unsaid."""
     shipped = {"a": {"b": 1, "c": [1, 2], "d": {"e": 1}}, "f": {"g": 1}}
     assert merged(shipped, {"a": {"c": [3], "d": {"x": 2}}, "f": None}) == {
         "a": {"b": 1, "c": [3], "d": {"e": 1, "x": 2}}, "f": None,
@@ -46,7 +43,6 @@ def test_objects_are_merged_lists_and_null_replace():
 
 
 def test_an_object_of_another_kind_replaces_whole():
-    """Settings of one kind are none of another's."""
     shipped = {"x": {"kind": "offline", "latency_ms": 0}}
     assert merged(shipped, {"x": {"kind": "openai"}}) == {"x": {"kind": "openai"}}
     assert merged(shipped, {"x": {"latency_ms": 5}}) == {"x": {"kind": "offline", "latency_ms": 5}}
@@ -59,7 +55,6 @@ def loaded(tmp_path, value: Any):
 
 
 def test_a_home_says_only_what_differs(tmp_path):
-    """One limit and one provider more; all else stays as shipped, the shipped provider too."""
     config = loaded(tmp_path, {"ho1": {"count": 3}, "gateway": {"providers": {"local": SERVER}}})
     shipped = read().governed().config
     assert config.ho1 == shipped.ho1.model_copy(update={"count": 3})
@@ -91,14 +86,12 @@ def test_a_home_says_only_what_differs(tmp_path):
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_path_and_never_a_secret(tmp_path, value, fault):
-    """Also inside a part that was merged; a kind that there is not is answered with those that there are."""
     with pytest.raises(ConfigError) as caught:
         loaded(tmp_path, value)
     assert fault in caught.value.detail and "sk-planted" not in caught.value.detail
 
 
 def test_a_provider_that_takes_any_model_may_be_routed_to_with_any(tmp_path):
-    """Its models need not be listed."""
     route = {"provider_id": "local", "model_id": "llama3.2"}
     config = loaded(tmp_path, {"gateway": {"providers": {"local": SERVER}, "default_route": route}})
     assert config.gateway.default_route.model_id == "llama3.2"

@@ -53,7 +53,6 @@ REQUEST, SESSION = SessionConfig(provider="three", model="small"), SessionConfig
     ],
 )  # fmt: skip
 def test_the_first_that_names_one_decides(given: dict, named: str) -> None:
-    """Request, session, agent, contract, default; what it leaves open a later one of the same provider fills."""
     chosen = choose_model(gateway(), **({"agent": ADMIN, "contract": CONTRACT} | given))
     assert f"{chosen.provider}/{chosen.model} {chosen.named_by}" == named
 
@@ -70,7 +69,6 @@ def test_the_first_that_names_one_decides(given: dict, named: str) -> None:
 def test_nothing_of_a_turn_goes_to_another_provider_than_the_named_one(
     tagged: str, request_: SessionConfig | None, named: tuple[str | None, str | None]
 ) -> None:
-    """A domain tag chooses among models of that provider alone."""
     chosen = choose_model(gateway(tagged), ADMIN, None, request=request_, tag="classification")
     assert named_route(chosen) == named
 
@@ -89,7 +87,6 @@ def test_nothing_of_a_turn_goes_to_another_provider_than_the_named_one(
 def test_what_cannot_be_had_or_is_not_permitted_is_said_with_the_mend(
     permissions: dict, wanted: SessionConfig, code: str, said: str
 ) -> None:
-    """Before anything is sent."""
     agent = ADMIN.model_copy(update={"permissions": ADMIN.permissions.model_copy(update=permissions)})
     fault = choice_fault(choose_model(gateway(), agent, None, request=wanted), agent, gateway())
     assert (fault.code if fault else "") == code

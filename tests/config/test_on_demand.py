@@ -16,7 +16,6 @@ WHOLE = load_snapshot()
 
 
 def test_parts_are_those_of_the_whole_snapshot() -> None:
-    """Whatever a command asks for, loaded alone or with the rest."""
     there = snapshot_on_demand(WHOLE.to_bytes())
     assert there.digest == WHOLE.digest
     shown = {name: getattr(there.config, name) for name in AdminConfig.model_fields}
@@ -36,7 +35,6 @@ def as_written(figures):
 
 
 def test_sections_loaded_alone_are_of_the_settings_own_models() -> None:
-    """The short way and the long one read a section by one model."""
     models = {name: getattr(import_module(module), model) for name, (module, model) in SECTIONS.items()}
     annotations = {name: field.annotation for name, field in AdminConfig.model_fields.items()}
     assert models | {"ho3": models["ho3"] | None} == annotations
@@ -44,14 +42,12 @@ def test_sections_loaded_alone_are_of_the_settings_own_models() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", pack([]), pack({}), pack({"config": {"bus": {}}})])
 def test_bytes_of_another_version_are_said_to_be_such(data: bytes) -> None:
-    """A sentence with the mend, at the first part that is asked for."""
     for section in ("bus", "gateway"):
         with pytest.raises(ConfigError, match="restart the cluster"):
             getattr(snapshot_on_demand(data).config, section).no_such_setting  # noqa: B018 - it has none
 
 
 def test_one_is_compared_with_one_that_is_loaded_whole() -> None:
-    """As `hobus reload` compares what runs with what lies on disk."""
     other = shipped_with(("ho2.history_turns_max", 7))
     found = differences(snapshot_on_demand(WHOLE.to_bytes()), other)
     assert [(one.name, one.after) for one in found] == [("ho2.history_turns_max", 7)]

@@ -20,7 +20,6 @@ PATHS = st.sampled_from([path for path in settings_in(SHIPPED) if not path.endsw
 
 @law(20, 100, before=st.lists(st.tuples(PATHS, st.integers()), max_size=5), path=PATHS, value=st.integers())
 def test_a_setting_that_is_laid_over_is_there_and_none_beside_it_changes(before, path, value):
-    """Taken away, it is as it is shipped, and nothing empty is left of it."""
     own = {}
     for one, number in before:
         own = laid_over(SHIPPED, own, one, number)
@@ -45,7 +44,6 @@ def test_names_with_dots_and_new_names_are_found():
 
 @pytest.mark.parametrize("path", ["", ".", "bus.", "bus..x", "bus.attempts_max.x"])
 def test_what_is_no_path_is_refused(path):
-    """Of a setting that is there, and of one that would be new."""
     with pytest.raises(NoSuchSetting):
         laid_over(SHIPPED, {}, path, 1)
     with pytest.raises(NoSuchSetting):
@@ -53,13 +51,11 @@ def test_what_is_no_path_is_refused(path):
 
 
 def test_a_name_that_nobody_knows_is_left_to_the_check_of_the_whole():
-    """Which names it."""
     with pytest.raises(ValueError, match="sessions_mx"):
         AdminConfig.model_validate(merged(SHIPPED, laid_over(SHIPPED, {}, "ho2.sessions_mx", 1)))
 
 
 def test_the_schema_of_an_own_file_requires_nothing_and_knows_every_setting():
-    """So that an editor completes names and takes a file of one line."""
     schema = schema_of_own(AdminConfig.model_json_schema())
     assert "required" not in schema and set(schema["properties"]) == set(SHIPPED)
     assert all("required" not in one for one in schema["$defs"].values())

@@ -11,7 +11,6 @@ from hobus.config.files import GovernedFile, plain_bytes
 
 
 def test_the_bytes_of_a_plain_file_are_read_up_to_the_bound(tmp_path: Path) -> None:
-    """A link to one is as good; one byte more is too much."""
     path, link = tmp_path / "file", tmp_path / "link"
     path.write_bytes(b"12345")
     link.symlink_to(path)
@@ -21,7 +20,6 @@ def test_the_bytes_of_a_plain_file_are_read_up_to_the_bound(tmp_path: Path) -> N
 
 
 def test_what_is_no_plain_file_is_refused_at_once(tmp_path: Path) -> None:
-    """A pipe that nobody writes, a directory, a device without end."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     opened = len(list(Path("/dev/fd").iterdir()))

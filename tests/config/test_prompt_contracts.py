@@ -42,7 +42,6 @@ def schema(**changed: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("purpose", sorted(SHIPPED))
 def test_a_contract_like_the_shipped_one_may_be_named_for_its_purpose_and_for_no_other(purpose: str) -> None:
-    """The others stay the shipped ones; what a prompt is given is what the shipped contract knows."""
     agent = poet(purpose)
     assert faults(agent, contract(purpose)) == []
     named = {one: contract_id_of(agent, one) for one in SHIPPED}
@@ -65,14 +64,12 @@ def test_a_contract_like_the_shipped_one_may_be_named_for_its_purpose_and_for_no
     ],
 )
 def test_a_contract_that_no_prompt_could_stand_under_is_told_with_the_mend(changed: dict[str, Any], told: str) -> None:
-    """By the agent that names it."""
     said = faults(poet(), contract(**changed))
     assert said and all(one.startswith("agents/ADMIN.json: contracts.synthesize: ") and "; " in one for one in said)
     assert any(told in one for one in said)
 
 
 def test_what_there_is_not_and_what_is_named_twice_is_told() -> None:
-    """A contract is for one purpose."""
     [missing] = faults(poet(), None)
     assert f"contracts.synthesize: no contract {POET!r}" in missing
     assert missing.endswith("or name one of PRC-SYNTHESIZE-001")  # what could be: none for another purpose
@@ -87,7 +84,6 @@ def test_a_classification_that_is_no_object_is_told() -> None:
 
 
 def test_contracts_and_packs_that_nobody_uses_are_known() -> None:
-    """Of what is shipped none is; of an agent's own, and of its pack, neither."""
     assert unused(GOVERNED.contracts, GOVERNED.prompt_packs, GOVERNED.agents) == ([], [])
     contracts = {**GOVERNED.contracts, POET: contract(prompt_pack_id="PRM-POET-001")}
     packs = {**GOVERNED.prompt_packs, "PRM-POET-001": ""}

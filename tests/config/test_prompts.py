@@ -78,14 +78,12 @@ def test_these_are_all_that_are_shipped() -> None:
     ],
 )
 def test_boundaries_are_the_specified_ones(contract_id: str, max_tokens: int, temperature: float) -> None:
-    """Output caps and temperatures."""
     _, prompt = prompt_for(contract_id)
     assert (prompt.max_tokens, prompt.temperature) == (max_tokens, temperature)
 
 
 @pytest.mark.parametrize("contract_id", CONTRACTS)
 def test_every_pack_asks_only_for_what_its_contract_takes(contract_id: str) -> None:
-    """A variable that no input schema knows could never be filled by an order; nothing is asked for and unused."""
     contract = shipped_snapshot().contracts[contract_id]
     pack = parse_pack(contract.prompt_pack_id, shipped_snapshot().prompt_packs[contract.prompt_pack_id])
     offered = {"agent_class", "session_ids", "event_ids"}  # for packs of one's own
@@ -94,7 +92,6 @@ def test_every_pack_asks_only_for_what_its_contract_takes(contract_id: str) -> N
 
 @pytest.mark.parametrize("contract_id", CONTRACTS)
 def test_every_pack_renders_whole(contract_id: str) -> None:
-    """System and user message, every given text in it, no placeholder left."""
     _, prompt = prompt_for(contract_id)
     assert [message.role for message in prompt.messages] == ["system", "user"]
     whole = "".join(message.text for message in prompt.messages)
@@ -104,14 +101,12 @@ def test_every_pack_renders_whole(contract_id: str) -> None:
 
 
 def test_a_first_prompt_is_the_agents_words_and_the_message() -> None:
-    """Nothing that is empty, no classification, no rule that does not apply; the message verbatim, last and once."""
     _, prompt = prompt_for("PRC-SYNTHESIZE-001")
     words = shipped_snapshot().agents["ADMIN"].system_prompt
     assert [(one.role, one.text) for one in prompt.messages] == [("system", words), ("user", MESSAGE)]
 
 
 def test_what_applies_stands_in_its_place() -> None:
-    """Rules on tools behind the agent's words; memory and context as material of their own, before the message."""
     given = {"tools": "a, b", "ho3_biases": "Be brief.", "assembled_context": "2 < 3"}
     _, prompt = prompt_for("PRC-SYNTHESIZE-001", **given)
     system, preferences, context, message = (one.text for one in prompt.messages)
@@ -131,7 +126,6 @@ def test_the_message_is_a_segment_of_its_own_and_stands_last(contract_id: str) -
 
 @pytest.mark.parametrize("contract_id", CONTRACTS)
 async def test_the_offline_provider_answers_as_the_contract_wants(contract_id: str) -> None:
-    """First try, no repair."""
     checked, prompt = prompt_for(contract_id)
     response = await answered(prompt)
     assert response.outcome == "SUCCESS"
@@ -146,7 +140,6 @@ async def test_the_offline_provider_answers_as_the_contract_wants(contract_id: s
     ],
 )
 async def test_classification_of_the_two_named_messages(message: str, expected: dict[str, Any]) -> None:
-    """Asked "what packages are installed?" it gives system/inspect, told "thanks, bye" it gives close."""
     checked, prompt = prompt_for("PRC-CLASSIFY-001", user_input=message)
     parsed = judge_output(checked, (await answered(prompt)).content).parsed
     assert parsed is not None
@@ -160,7 +153,6 @@ async def test_classification_of_the_two_named_messages(message: str, expected: 
 
 
 async def test_prompt_and_answer_of_a_classification_fit_their_budget() -> None:
-    """budget.classify_budget, with the longest answer that its contract allows and a message of 1000 characters."""
     _, prompt = prompt_for("PRC-CLASSIFY-001", user_input="x" * 1000)
     chars = sum(len(message.text) for message in prompt.messages)
     tokens = chars / shipped_snapshot().config.attention.chars_per_token + prompt.max_tokens
@@ -188,7 +180,6 @@ async def test_synthesis_with_tools_asks_for_the_one_that_answers() -> None:
     ],
 )
 def test_a_classification_outside_its_vocabulary_of_acts_is_refused(answer: dict[str, Any]) -> None:
-    """Required keys, closed sets and ranges of the contract."""
     checked, _ = prompt_for("PRC-CLASSIFY-001")
     assert checked.output is not None
     assert not checked.output.is_valid(answer)

@@ -10,7 +10,6 @@ from tests.architecture.test_defaults import SECTIONS
 
 
 def test_every_setting_is_on_the_page() -> None:
-    """No knob is left out, down to the price of a model."""
     text = page()
     for section, field in AdminConfig.model_fields.items():
         model = next(one for one in get_args(field.annotation) or [field.annotation] if one is not type(None))
@@ -20,7 +19,6 @@ def test_every_setting_is_on_the_page() -> None:
 
 
 def test_every_setting_has_its_line_of_reason() -> None:
-    """A knob that nobody can explain is not added."""
     settings = [
         (f"{section.__name__}.{name}", field.description)
         for section in SECTIONS

@@ -50,14 +50,12 @@ def within(schema, **root):
     ],
 )  # fmt: skip
 def test_a_required_argument_with_a_default_is_not_missed(schema, arguments, filled):
-    """A model that leaves it out has said what the schema says; optional ones stay away."""
     before = copy.deepcopy(arguments)
     found = with_defaults(schema, arguments)
     assert found == filled and arguments == before and (found is arguments) is (filled == before)
 
 
 def test_defaults_without_an_end_are_filled_to_a_bound():
-    """Of a schema that refers to itself twice."""
     twice = {name: {"$ref": "#", "default": {}} for name in "ab"}
     found = with_defaults({"properties": twice, "required": ["a", "b"]}, {})
     assert is_within(found, PARAMETERS_DEPTH_MAX) and 500 < json.dumps(found).count('"') // 2 <= 1000

@@ -9,7 +9,6 @@ from hobus.config.secret_refs import HIDDEN, is_secret_ref, redacted
 
 @pytest.mark.parametrize("text", ["env:KEY", "env:_a1", "file:/run/secrets/key", "file:key.txt"])
 def test_reference_is_known(text: str) -> None:
-    """A name in the environment or a path."""
     assert is_secret_ref(text)
 
 
@@ -17,7 +16,6 @@ def test_reference_is_known(text: str) -> None:
     "text", ["", "env:", "env:1A", "env:A B", "file:", "file: x", "sk-123", "ENV:A", "env:A\n", "xenv:A"]
 )
 def test_anything_else_is_not_a_reference(text: str) -> None:
-    """A secret itself never passes for a reference."""
     assert not is_secret_ref(text)
 
 
@@ -50,13 +48,11 @@ def test_text_that_is_a_secret_by_its_form_or_place_is_hidden_whatever_its_name(
 
 
 def test_budgets_are_no_secrets() -> None:
-    """Numbers and names that merely speak of tokens stay."""
     value = {"session_token_limit": 5, "max_tokens": 7, "chars_per_token": 4, "monkey": "banana", "primary_keys": ["a"]}
     assert redacted(value) == value
 
 
 def test_original_is_left_alone() -> None:
-    """The result is a copy."""
     value = {"api_key": "sk-1"}
     redacted(value)
     assert value == {"api_key": "sk-1"}

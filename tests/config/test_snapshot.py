@@ -15,7 +15,6 @@ from hobus.config.snapshot import Snapshot, digest_of, load_snapshot
 
 
 def test_snapshot_survives_its_bytes() -> None:
-    """A worker elsewhere gets the same snapshot from the bytes, with the same digest and the same bytes again."""
     snapshot = load_snapshot()
     data = snapshot.to_bytes()
     again = Snapshot.from_bytes(data)
@@ -28,7 +27,6 @@ def test_snapshot_survives_its_bytes() -> None:
 
 
 def test_digest_has_its_documented_form() -> None:
-    """`sha256:` and 64 hex digits."""
     scheme, _, digits = load_snapshot().digest.partition(":")
     assert (scheme, len(digits)) == ("sha256", 64)
     int(digits, 16)
@@ -59,7 +57,6 @@ def test_digest_depends_on_the_bytes_of_the_files_and_not_on_where_they_lie(tmp_
     ],
 )
 def test_digest_changes_with_every_asset(tmp_path: Path, name: str, old: str, new: str) -> None:
-    """One changed word in any asset is another snapshot."""
     text = (SHIPPED_ROOT / name).read_text(encoding="utf-8")
     assert old in text
     file = tmp_path / name
@@ -69,7 +66,6 @@ def test_digest_changes_with_every_asset(tmp_path: Path, name: str, old: str, ne
 
 
 def test_snapshot_cannot_be_changed() -> None:
-    """Neither a field, nor a mapping, nor a setting."""
     snapshot = load_snapshot()
     with pytest.raises(dataclasses.FrozenInstanceError):
         snapshot.digest = "other"  # type: ignore[misc]
@@ -81,7 +77,6 @@ def test_snapshot_cannot_be_changed() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", pack({}), pack([1]), pack({"config": {}}), b"\x00" * 100])
 def test_bytes_that_are_no_snapshot_are_refused(data: bytes) -> None:
-    """Garbage is a typed fault, never a crash."""
     with pytest.raises(ConfigError):
         Snapshot.from_bytes(data)
 

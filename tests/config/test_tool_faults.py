@@ -35,7 +35,6 @@ def faults(servers: dict[str, Any], entry_points: tuple[str, ...] = (), agent_to
 
 
 def test_what_is_right_has_no_fault():
-    """Both transports, references, a wildcard of an agent."""
     servers = {
         "files": STDIO | {"env": {"API_TOKEN": "env:TOKEN", "LANG": "C"}, "tools": ["ab"], "reads": ["ab", "a*", "*"]},
         "far-1": HTTP | {"headers": {"Authorization": "file:/k"}},
@@ -72,7 +71,6 @@ def test_what_is_right_has_no_fault():
     ],
 )
 def test_each_fault_of_a_server_names_its_place_and_no_value(servers, part):
-    """A secret that stands in the wrong place is not repeated."""
     (fault,) = faults(servers)
     assert part in fault
     assert "ghp_123" not in fault
@@ -81,13 +79,11 @@ def test_each_fault_of_a_server_names_its_place_and_no_value(servers, part):
 
 @pytest.mark.parametrize("names", [("a b",), ("a__b",), ("",), ("x" * 65,), ("a", "a")])
 def test_names_of_entry_points_are_names_of_tools(names):
-    """Each once, none that looks like a server's tool."""
     (fault,) = faults({}, names)
     assert fault.startswith("tools.entry_points")
 
 
 def test_an_agent_names_only_tools_of_servers_that_are_there():
-    """A server that was taken out, or misspelt."""
     (fault,) = faults({"files": STDIO}, (), ("fils__read",))
     assert "no MCP server 'fils', there are files; add it" in fault
 
@@ -103,7 +99,6 @@ def test_an_agent_names_only_tools_of_servers_that_are_there():
     ],
 )
 def test_a_misspelt_tool_is_told_with_the_nearest_name(named: str, said: str):
-    """Built-in tools, functions and agents are known by their names; a wildcard names none."""
     names = ("weather",)
     (fault,) = faults({}, names, (named, "weather", "list_tools", "*"))
     assert fault.startswith(f"agents/ADMIN.json: tools: {named!r}: there is no such tool or agent; {said}")

@@ -79,12 +79,10 @@ def fault(era: int = 0, now: float = 0.0) -> Callable[[BreakerState], BreakerSta
     ],
 )
 def test_every_state_meets_every_event(breaker, event, after):
-    """Borders hit exactly; a call from before the last change of state changes nothing."""
     assert event(breaker) == after
 
 
 def test_a_breaker_that_is_open_rests_by_the_settings_of_now():
-    """A shorter rest counts at once after a reload, and a longer one."""
     for open_ms, rest_s in ((2000, 2.0), (20_000, 20.0)):
         config = CONFIG.model_copy(update={"open_ms": open_ms})
         assert entered(OPEN, 90.0, config) == (OPEN, rest_s)
@@ -101,7 +99,6 @@ def test_a_breaker_that_is_open_rests_by_the_settings_of_now():
     ],
 )
 def test_who_may_not_pass_is_told_when_to_ask_again(breaker, now, refusal):
-    """Open: when it is probed; all probes taken: after a second."""
     assert entered(breaker, now, CONFIG)[1] == refusal
 
 
@@ -122,7 +119,6 @@ def test_who_may_not_pass_is_told_when_to_ask_again(breaker, now, refusal):
     ],
 )
 def test_only_faults_of_the_provider_count(ended, said):
-    """Never a bad request, a bad key, a caller's own deadline or cancel."""
     assert said_by(ended) == said
 
 
@@ -187,7 +183,6 @@ def ask(cluster: Cluster, name: str) -> str:
 
 
 def test_a_provider_that_is_down_is_left_alone_and_probed(down):
-    """Two faults open it; refused at once, unsent, with a time to come back; one probe that succeeds closes it."""
     assert [ask(down, "a"), ask(down, "b")] == ["PROVIDER_ERROR", "PROVIDER_ERROR"]
     refused = down.run(down.ask(prompt("WO-c#1")))
     assert (refused.outcome, refused.error_code) == ("REJECTED", "CIRCUIT_OPEN")
@@ -211,7 +206,6 @@ def wait(cluster: Cluster, seconds: float) -> None:
 
 
 def test_a_retry_is_not_made_once_the_breaker_opens():
-    """Two calls that fail open it: the second one hears its fault at once, whatever attempts it has left."""
     provider = Scripted()
     cluster = Cluster(provider, gateway=SETTINGS | {"attempts_max": 5})
 
@@ -269,7 +263,6 @@ def test_a_classification_whose_time_is_over_names_its_own_setting():
 
 
 def test_a_probe_that_a_hasty_caller_ended_leaves_its_place():
-    """It says nothing, and the next probe is let through at once."""
     provider = Scripted()
     cluster = Cluster(provider, gateway=SETTINGS)
 
@@ -403,7 +396,6 @@ def test_a_stream_that_is_taken_back_is_charged_for_what_came(dripping):
 
 
 def test_a_provider_that_drips_until_the_deadline_is_at_fault_for_caller_record_and_breaker(dripping):
-    """One fault for all three."""
     told = [dripping.run(streamed(dripping, name, due_s=1000, timeout_s=PATIENT_S)) for name in "ab"]
     entries = dripping.run(dripping.entries(rests_s=2))
     assert {one.error_code for one in told} == {"PROVIDER_TIMEOUT"}
@@ -412,7 +404,6 @@ def test_a_provider_that_drips_until_the_deadline_is_at_fault_for_caller_record_
 
 
 def test_an_open_breaker_says_what_its_provider_said(down):
-    """Who is refused by it reads why, not only that it is."""
     ask(down, "a")
     ask(down, "b")
     refused = down.run(down.ask(prompt("WO-c#1")))
@@ -420,7 +411,6 @@ def test_an_open_breaker_says_what_its_provider_said(down):
 
 
 def test_each_model_has_a_breaker_of_its_own(down):
-    """Another model of the same provider is called all the same."""
     ask(down, "a")
     ask(down, "b")
     down.provider.act = None
@@ -430,7 +420,6 @@ def test_each_model_has_a_breaker_of_its_own(down):
 
 
 def test_an_answer_in_between_forgets_earlier_faults(down):
-    """In a row means in a row."""
     act = down.provider.act
     ask(down, "a")
     down.provider.act = lambda _prompt: _answer()

@@ -48,7 +48,6 @@ def settled(tokens: int, cost: float | None = 0.0, *, unknown: bool = False) -> 
 
 
 def test_a_budget_is_hit_exactly():
-    """The last token may be reserved, one more may not."""
     made = state(session=100)
     assert made.reserve(*reserve(100)) == []
     assert made.scopes["session:s"].remaining == 0
@@ -57,7 +56,6 @@ def test_a_budget_is_hit_exactly():
 
 
 def test_a_wider_scope_refuses_as_hierarchy_and_nothing_is_held():
-    """The agent's limit refuses although the session's would fit, and no scope keeps a part of it."""
     made = state(agent=50)
     assert made.reserve(*reserve(51)) == [NotReserved("HIERARCHY_EXCEEDED", "agent:A", 50, 50)]
     assert [made.scopes[name].reserved for name in SCOPES] == [0, 0, 0]
@@ -73,14 +71,12 @@ def test_headroom_has_to_be_left_in_session_and_agent_and_nowhere_else():
 
 
 def test_a_scope_that_nobody_allocated_refuses():
-    """Without an allocation there is no budget to draw on."""
     assert BudgetState(idle_orders_max=2).reserve(*reserve(1)) == [
         NotReserved("NOT_ALLOCATED", "session:s", None, None)
     ]
 
 
 def test_settling_moves_reserved_to_used_in_every_scope():
-    """Actual usage counts, the rest of the reservation is free again."""
     made = state()
     made.reserve(*reserve(80))
     made.settle("k/1", settled(30, 0.5))
@@ -90,7 +86,6 @@ def test_settling_moves_reserved_to_used_in_every_scope():
 
 
 def test_what_was_never_sent_counts_no_call_and_no_token():
-    """A release leaves only the scope itself."""
     made = state()
     made.reserve(*reserve(80))
     made.settle("k/1", NEVER_SENT)
@@ -98,7 +93,6 @@ def test_what_was_never_sent_counts_no_call_and_no_token():
 
 
 def test_a_reservation_is_settled_once():
-    """A second settlement of the same attempt changes nothing."""
     made = state()
     made.reserve(*reserve(80))
     made.settle("k/1", settled(30))
@@ -128,7 +122,6 @@ def test_warn_says_a_crossing_once_and_again_after_it_fell_back():
 
 
 def test_off_neither_refuses_nor_warns_and_counts_the_same():
-    """Mode off reserves over every limit in silence."""
     made = state(session=1)
     assert made.reserve(*reserve(500, "a", "off")) == []
     assert made.scopes["session:s"].reserved == 500
@@ -144,7 +137,6 @@ def test_a_restored_reservation_is_not_judged():
 
 
 def test_a_changed_limit_keeps_what_was_used():
-    """A new configuration moves the limit and forgets no spending."""
     made = state()
     made.reserve(*reserve(80))
     made.settle("k/1", settled(80))
@@ -161,12 +153,10 @@ def test_a_changed_limit_keeps_what_was_used():
     ],
 )  # fmt: skip
 def test_the_stricter_mode_counts(configured, asked, counts):
-    """An order tightens and never loosens."""
     assert mode_of(configured, asked) == counts
 
 
 def test_scopes_come_from_the_prompt_and_the_configuration():
-    """Session, agent, provider, narrowest first, each with its configured limit."""
     budget = SHIPPED.config.budget
     route = Route(provider_id="offline", model_id="m")
     assert scopes_of(prompt(), route, SHIPPED.agents, budget) == [
@@ -177,13 +167,11 @@ def test_scopes_come_from_the_prompt_and_the_configuration():
 
 
 def test_a_row_shows_what_remains():
-    """Readers get the scope with limit less used less reserved."""
     shown = row("session:s", Scope(limit=100, used=30, reserved=20))
     assert (shown.remaining, shown.used, shown.reserved) == (50, 30, 20)
 
 
 def test_an_order_with_a_budget_is_the_narrowest_scope():
-    """A prompt that names its order's budget draws on that, too; the agent's settings decide its own and the session's."""
     agent = SHIPPED.agents["ADMIN"].model_copy(update={"budget": {"session": "classify_budget"}})
     route = Route(provider_id="p", model_id="m")
     limits = scopes_of(prompt(token_budget=600), route, {"ADMIN": agent}, SHIPPED.config.budget)
@@ -238,7 +226,6 @@ def test_a_refused_order_with_a_call_in_flight_keeps_its_scope():
     ],
 )  # fmt: skip
 def test_the_answer_has_what_its_order_leaves_behind_the_prompt(mode, used, estimate, room):
-    """Of 600 tokens, 100 asked for the answer: capped where it is enforced, and 1 where there is nothing."""
     assert answer_room(with_order(600, used), prompt(token_budget=600, max_tokens=100), estimate, mode) == room
 
 
@@ -269,7 +256,6 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_in_enforce_no_sequence_overspends_and_reserved_is_what_is_open(steps):
-    """After any events `reserved` is the sum of open reservations, and used + reserved never exceeds a limit."""
     made = state(session=100, agent=130, provider=170)
     for kind, number, tokens in steps:
         name = str(number)

@@ -61,7 +61,6 @@ def test_each_model_that_follows_keeps_its_reserve(left_s, following, reserve_s,
 
 
 def test_a_chain_holds_what_its_agent_may_use():
-    """A model that is configured behind none has a chain of itself."""
     permissions = ADMIN.permissions.model_copy(update={"providers": ("offline", "third")})
     limited = ADMIN.model_copy(update={"permissions": permissions})
     assert [one.provider_id for one in chain_of(FIRST, ADMIN, CONFIG)] == ["offline", "second", "third"]
@@ -92,7 +91,6 @@ def test_only_a_fault_of_the_provider_is_followed(fault, follows):
 
 
 def test_an_unknown_outcome_is_not_followed_where_it_shall_fail():
-    """`on_unknown_outcome: fail` asks nobody else either."""
     strict = CONFIG.model_copy(update={"on_unknown_outcome": "fail"})
     assert not may_follow(GatewayError("PROVIDER_TIMEOUT", "slow"), strict)
     assert not may_follow(GatewayError("PROVIDER_ERROR", "it hung up", facts={"unknown": True}), strict)
@@ -130,7 +128,6 @@ def calls(cluster):
     "changes", [{}, {"provider_id": "offline"}, {"provider_id": "offline", "model_id": "offline-1"}]
 )
 def test_the_next_model_answers_where_a_provider_fails(make, changes):
-    """Also for a prompt that names its provider; each attempt is recorded with the model that was asked."""
     cluster = make(fail, fail, None)
 
     async def turn():
@@ -151,8 +148,6 @@ def test_the_next_model_answers_where_a_provider_fails(make, changes):
     ("retryable", "retry_after_ms", "sends"), [(True, None, 2), (True, 60_000, 1), (False, None, 1)]
 )
 def test_a_provider_without_room_leads_to_the_next_model(make, retryable, retry_after_ms, sends):
-    """After its retries; at once where it says to come back beyond the deadline, or that its quota is used up."""
-
     async def no_room(_prompt):
         facts = {"status": 429, "unbilled": True} | ({"retry_after_ms": retry_after_ms} if retry_after_ms else {})
         raise GatewayError("PROVIDER_RATE_LIMITED", "429", retryable=retryable, facts=facts)
@@ -198,7 +193,6 @@ def test_the_last_resort_asks_whoever_has_not_just_failed_its_session(make):
 
 
 def test_a_chain_that_fails_whole_says_what_each_of_it_said(make):
-    """The newest first; what two of them said alike is said once."""
     assert told(["one", "two", "one"]) == "one; before that: two"
     cluster = make(fail, hang, refuse)
     response = cluster.run(cluster.ask(prompt(), timeout_s=30))
@@ -255,7 +249,6 @@ def test_what_is_not_answered_says_what_its_sends_used(make):
 
 
 def test_what_a_provider_refuses_is_not_asked_elsewhere(make):
-    """A bad request is the caller's."""
     cluster = make(refuse, None, None)
     assert cluster.run(cluster.ask(prompt())).error_code == "PROVIDER_ERROR"
     assert calls(cluster) == [1, 0, 0]
@@ -294,7 +287,6 @@ def test_a_chain_shares_the_time_that_its_turn_has(make, due_s, answered_s):
 
 
 def test_a_chain_that_hangs_whole_ends_with_its_caller(make):
-    """Deadline kept, every provider asked, all of them cancelled."""
     cluster = make(hang, hang, hang)
 
     async def turn():
@@ -317,7 +309,6 @@ def test_a_fallback_that_the_budget_forbids_is_not_the_reason(make):
 
 
 def test_an_open_breaker_sends_its_calls_to_the_next_model_at_once(make):
-    """No send, no wait: the provider that is down is left alone."""
     breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "silence_ms": 5000}
     cluster = make(fail, None, None, breaker=breaker)
     for name in "abc":
@@ -326,7 +317,6 @@ def test_an_open_breaker_sends_its_calls_to_the_next_model_at_once(make):
 
 
 def test_whoever_finds_no_place_at_a_hung_provider_is_answered_by_the_next(make):
-    """`concurrency_max` is taken by a call that hangs: waiting for it leaves the reserve, too."""
     providers = {name: dict(one) for name, one in GATEWAY["providers"].items()}
     providers["offline"]["concurrency_max"] = 1
     cluster = make(hang, None, None, providers=providers)

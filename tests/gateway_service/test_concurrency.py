@@ -104,13 +104,11 @@ def one_round(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_concurrency_never_overspends_and_leaves_nothing_reserved(seed):
-    """Never more than fits at once, never over the limit, 0 reserved afterwards, and a restart forgets nothing."""
     one_round(seed)
 
 
 @pytest.mark.slow
 def test_concurrency_over_many_seeds():
-    """The same laws over many more storms."""
     for seed in range(100, 130):
         one_round(seed)
 
@@ -118,7 +116,6 @@ def test_concurrency_over_many_seeds():
 def test_a_provider_has_as_many_calls_at_once_as_it_may_and_clients_take_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """`concurrency_max` of the instance: the rest waits, unrecorded; the calls of two askers alternate."""
     begun: list[str] = []
 
     async def act(wanted: Prompt) -> PromptResponse:

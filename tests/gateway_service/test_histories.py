@@ -71,7 +71,6 @@ def told(*names: str, description: str = "reads") -> Prompt:
 
 
 def test_prompts_that_tell_the_same_tools_hold_them_once():
-    """Whatever else they tell; each says what it said."""
     shared, first, second = ToldTools(), told("a", "b"), told("b", "c")
     for prompt in (first, second):
         shared.share(prompt)
@@ -80,7 +79,6 @@ def test_prompts_that_tell_the_same_tools_hold_them_once():
 
 
 def test_a_tool_that_is_described_otherwise_stays_as_it_was_told():
-    """And the next prompt shares the newer words."""
     shared, old, new, next_one = (
         ToldTools(),
         told("a"),
@@ -94,7 +92,6 @@ def test_a_tool_that_is_described_otherwise_stays_as_it_was_told():
 
 
 def test_only_so_many_tools_are_kept_the_one_told_longest_ago_goes_first(monkeypatch):
-    """What is told again is not the oldest any more."""
     monkeypatch.setattr(histories, "TOLD_TOOLS_MAX", 2)
     shared, first = ToldTools(), told("a", "b")
     shared.share(first)

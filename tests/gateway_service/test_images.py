@@ -44,7 +44,6 @@ async def shown(size_bytes: int = len(PNG), /, **bodies: bytes | Exception) -> t
 
 
 async def test_what_is_there_is_shown_under_a_digest_of_its_own() -> None:
-    """One that was erased is left out: its sentence stands in the text still."""
     gone = {"b": LedgerError("erased", "b"), "c": BusError("not_found", "c")}
     assert await shown(a=PNG, **gone) == (["a"], True)
     assert await shown(**gone) == ([], False)
@@ -57,7 +56,6 @@ async def test_of_too_many_the_newest_are_shown() -> None:
 
 
 async def test_without_the_record_nothing_is_sent() -> None:
-    """A model that should have seen an image is not asked without it."""
     with pytest.raises(GatewayError) as caught:
         await shown(a=LedgerError("unavailable", "away", retryable=True))
     assert (caught.value.code, caught.value.retryable) == ("UNAVAILABLE", True)

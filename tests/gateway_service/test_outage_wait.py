@@ -57,7 +57,6 @@ async def arriving(cluster: Cluster, number: int, every_s: float) -> list[Prompt
 
 
 def test_no_call_of_an_outage_fails(start: Start) -> None:
-    """One a second for its 20 s: all are answered, soon after it is back, and few sends were in vain."""
     cluster = start(Away())
     began = cluster.ho1.clock.monotonic()
     answers = cluster.run(arriving(cluster, 21, 1.0))
@@ -70,7 +69,6 @@ def test_no_call_of_an_outage_fails(start: Start) -> None:
 
 
 def test_who_waited_meets_a_provider_that_is_back_in_no_crowd(start: Start) -> None:
-    """300 wait: one probe, then a window that doubles; all are answered."""
     away = Away(call_s=1.0)
     cluster = start(away)
     answers = cluster.run(arriving(cluster, 300, 0.05))
@@ -84,7 +82,6 @@ def test_who_waited_meets_a_provider_that_is_back_in_no_crowd(start: Start) -> N
 
 @pytest.mark.parametrize("wait_ms", [4000, 0])
 def test_an_outage_that_lasts_longer_is_told_with_the_breakers_rest(start: Start, wait_ms: int) -> None:
-    """After `outage_wait_ms` the call is refused, and told when it may come back; 0: at once."""
     cluster = start(Away(), outage_wait_ms=wait_ms, breaker=OPENS_AT_ONCE)
     first = cluster.run(cluster.ask(prompt("WO-first#1"), timeout_s=60))
     assert first.error_code == ("CIRCUIT_OPEN" if wait_ms else "PROVIDER_ERROR")
@@ -100,7 +97,6 @@ OPENS_AT_ONCE = {"failures": 1, "open_ms": 15_000, "probes": 1, "silence_ms": 50
 
 
 def test_the_wait_ends_with_the_calls_own_deadline(start: Start) -> None:
-    """Bounded by it, whatever `outage_wait_ms` says: refused before it, and not left without an answer."""
     cluster = start(Away(), breaker=OPENS_AT_ONCE)
     refused = cluster.run(cluster.ask(prompt("WO-a#1"), timeout_s=5))
     assert refused.error_code in ("CIRCUIT_OPEN", "PROVIDER_ERROR")
@@ -115,7 +111,6 @@ def test_attempts_of_one_call_count_once(start: Start) -> None:
 
 
 def test_who_listens_is_told_that_it_waits_and_that_it_goes_on(start: Start) -> None:
-    """Once each, and not for a wait that is none."""
     cluster = start(Away())
     told: list[Any] = []
 
@@ -154,7 +149,6 @@ def test_nobody_waits_for_a_rest_beyond_the_turns_own_time() -> None:
 
 
 def test_nobody_waits_for_a_breaker_beyond_the_turns_own_time(start: Start) -> None:
-    """Neither who comes while it is open."""
     cluster = start(Away(), breaker={"failures": 1, "open_ms": 15_000, "probes": 1, "silence_ms": 5000})
 
     async def turn() -> tuple[PromptResponse, float]:

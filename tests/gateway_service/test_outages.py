@@ -41,7 +41,6 @@ async def quiet(request) -> PromptResponse | None:
 
 
 def test_an_orders_prompt_waits_for_a_restart_of_the_ledger(make):
-    """The ledger comes back within outage_wait_ms: the call goes through, recorded before it was sent."""
     cluster = make()
 
     async def scenario():
@@ -251,7 +250,6 @@ def test_spooled_records_survive_the_gateway(make):
 
 
 def test_on_ledger_outage_refuse_sends_nothing(make):
-    """With `refuse` the degraded call fails too."""
     cluster = make(gateway={"on_ledger_outage": "refuse"})
 
     async def scenario():
@@ -349,7 +347,6 @@ def test_the_gateway_killed_at_any_moment_leaves_a_true_record(make, steps):
 
 
 def test_unknown_outcome_fails_where_configured(make):
-    """`on_unknown_outcome: fail`: the key of a call whose outcome nobody knows is not sent again."""
     cluster = make(Scripted(hang), gateway={"on_unknown_outcome": "fail"})
 
     async def scenario():
@@ -423,8 +420,6 @@ def test_a_gateway_without_the_ledger_at_start_is_not_ready_and_says_why(make):
 
 
 def test_a_retry_is_planned_inside_the_deadline(make):
-    """A provider that asks for a pause longer than what is left is not asked again."""
-
     async def act(_prompt):
         facts = {"unbilled": True, "retry_after_ms": 10_000}
         raise GatewayError("PROVIDER_ERROR", "429", retryable=True, facts=facts)

@@ -41,7 +41,6 @@ def frames_of(said: list[tuple[float, str]], *, interval_s: float, chars_max: in
 
 
 def test_the_first_piece_goes_out_at_once_and_the_others_once_per_interval():
-    """Nothing is left behind: the end sends what is held."""
     said = [(0.0, "a"), (0.001, "b"), (0.002, "c"), (0.03, "d"), (0.04, "e")]
     assert frames_of(said, interval_s=0.02) == ["a", "bcd", "e"]
     assert frames_of(said, interval_s=0.0) == ["a", "b", "c", "d", "e"]
@@ -53,12 +52,10 @@ def test_more_than_a_record_takes_is_not_sent_on():
 
 
 def test_a_piece_that_is_no_text_of_the_wire_fails_nothing():
-    """A lone surrogate is shown as something else; the reply decides."""
     assert frames_of([(0.0, "a\ud800b")], interval_s=0.0) == ["a?b"]
 
 
 def test_many_answers_at_once_speak_less_often_each():
-    """A thousand of a piece each 25 ms: together about as many frames a second as may go, and nobody loses a word."""
     now, frames, speaking = 0.0, list[Message](), set[Pieces]()
     drafts = [Draft(step=f"WO-{number}") for number in range(1000)]
     with ExitStack() as stack:
@@ -80,7 +77,6 @@ def test_many_answers_at_once_speak_less_often_each():
 
 
 async def test_what_is_held_goes_out_when_its_interval_is_over():
-    """Also where the provider says nothing more for long; what ended says nothing any more."""
     draft, frames = Draft(step="WO-1"), list[Message]()
     loop = asyncio.get_running_loop()
     with draft.watched(frames.append):

@@ -55,7 +55,6 @@ def test_waiting_calls_are_not_counted() -> None:
 
 
 def test_a_provider_that_takes_few_is_given_few_and_nobody_fails() -> None:
-    """200 calls at one that bears 20 (429): all are answered, in little more than what it needs, few refused again."""
     narrow = Narrow(room=20, call_s=1.0)
     answers, took_s, places = run(narrow, 200)
     assert {one.outcome for one in answers} == {"SUCCESS"}
@@ -65,7 +64,6 @@ def test_a_provider_that_takes_few_is_given_few_and_nobody_fails() -> None:
 
 
 def test_a_configured_number_is_never_exceeded() -> None:
-    """`concurrency_max` holds, whatever the provider would bear."""
     one = snapshot().config.gateway.providers["offline"].model_dump() | {"concurrency_max": 3}
     narrow = Narrow(room=1000, call_s=0.1)
     answers, _, _ = run(narrow, 30, gateway={"providers": {"offline": one}})
@@ -73,7 +71,6 @@ def test_a_configured_number_is_never_exceeded() -> None:
 
 
 def test_who_would_wait_beyond_its_time_is_refused_at_once() -> None:
-    """It hears when there may be a place; what was let in is answered."""
     one = snapshot().config.gateway.providers["offline"].model_dump() | {"concurrency_max": 1}
     cluster = Cluster(Scripted(Narrow(room=9, call_s=1.0).act), gateway={"providers": {"offline": one}})
     try:
@@ -106,7 +103,6 @@ def test_a_call_has_its_time_from_when_its_provider_is_asked() -> None:
 
 
 def test_who_gives_up_while_it_waits_leaves_its_place_to_the_next() -> None:
-    """Cancelled in line, or in the very moment of its turn: the others go on, and no place is lost."""
     one = snapshot().config.gateway.providers["offline"].model_dump() | {"concurrency_max": 2}
     cluster = Cluster(Scripted(Narrow(room=9, call_s=1.0).act), gateway={"providers": {"offline": one}})
     try:

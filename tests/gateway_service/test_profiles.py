@@ -36,14 +36,12 @@ CONFIG = snapshot(gateway={"profiles": PROFILES}).config.gateway
     ],
 )
 def test_a_profile_fills_what_the_run_leaves_open(name, changes, expected):
-    """The run's own effort wins, and the lowest cap."""
     asked = with_profile(prompt(**{"temperature": 0.7, "provider_profile_id": name} | changes), OFFLINE, CONFIG)
     assert (asked.temperature, asked.reasoning_effort, asked.max_tokens) == expected
 
 
 @pytest.mark.parametrize(("name", "provider_id"), [("careless", "offline"), ("careful", "other")])
 def test_a_profile_that_is_not_the_provider_s_is_refused_by_name(name, provider_id):
-    """Unknown, or another provider's: nothing is asked with other settings than those that were wanted."""
     route = Route(provider_id=provider_id, model_id="m")
     with pytest.raises(GatewayError) as caught:
         with_profile(prompt(provider_profile_id=name), route, CONFIG)
@@ -52,7 +50,6 @@ def test_a_profile_that_is_not_the_provider_s_is_refused_by_name(name, provider_
 
 
 def test_the_provider_is_asked_as_the_profile_says_and_the_record_says_so():
-    """What is sent and what stands in PROMPT_SENT agree; one that there is not is refused before."""
     provider = Scripted()
     cluster = Cluster(provider, gateway={"profiles": PROFILES})
 

@@ -18,7 +18,6 @@ OTHER = "1e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f22"
 
 
 def test_a_bucket_is_used_up_exactly():
-    """Three at once of a burst of three; the fourth waits for one to come back, the fifth behind it for two."""
     bucket = Bucket(level=3, at=0, per_s=0.5, burst=3)
     for wait_s in (0, 0, 0, 2, 4):
         assert bucket.wait_s(1, 0) == wait_s
@@ -34,7 +33,6 @@ def test_a_call_larger_than_the_bucket_waits_until_it_is_full_and_those_behind_p
 
 
 def test_what_is_given_back_never_exceeds_the_burst():
-    """Nor does what time brings."""
     assert Bucket(5, 0, 1, 10).taken(-100, 0).level == 10
     assert Bucket(5, 0, 1, 10).refilled(1e6).level == 10
     assert Bucket(5, 9, 1, 10).refilled(3).level == 5  # a clock that goes back brings nothing
@@ -74,7 +72,6 @@ def make(make):
 
 
 def test_calls_over_the_limit_wait_their_turn(make):
-    """Six a minute, two at once: the next ones go on ten seconds apart, in order; all are answered."""
     cluster = make(provider_rates={"offline": rate(requests_per_minute=6, requests_burst=2)})
 
     async def turn():
@@ -84,7 +81,6 @@ def test_calls_over_the_limit_wait_their_turn(make):
 
 
 def test_who_cannot_wait_is_refused_with_the_time_to_come_back(make):
-    """Unsent and recorded; what it held is released, and others do not wait for it."""
     cluster = make(provider_rates={"offline": rate(requests_per_minute=1)})
 
     async def turn():
@@ -100,7 +96,6 @@ def test_who_cannot_wait_is_refused_with_the_time_to_come_back(make):
 
 
 def test_refuse_waits_for_nothing(make):
-    """`on_rate_limit: refuse`: at once."""
     cluster = make(provider_rates={"offline": rate(requests_per_minute=60)}, on_rate_limit="refuse")
 
     async def turn():
@@ -110,7 +105,6 @@ def test_refuse_waits_for_nothing(make):
 
 
 def test_sessions_have_limits_of_their_own(make):
-    """One session that asks much keeps no other from anything."""
     cluster = make(session_rate=rate(requests_per_minute=1), on_rate_limit="refuse")
 
     async def turn():
@@ -120,7 +114,6 @@ def test_sessions_have_limits_of_their_own(make):
 
 
 def test_a_call_never_forgets_a_bucket_of_its_own(make, monkeypatch):
-    """One call remembered, four limits to pass: all of them are kept while it passes."""
     monkeypatch.setattr("hobus.gateway_service.rates.RECENT_CALLS_MAX", 1)
     limits = rate(requests_per_minute=60, tokens_per_minute=60, tokens_burst=200)
     cluster = make(provider_rates={"offline": limits}, session_rate=limits)
@@ -146,7 +139,6 @@ def test_tokens_count_as_reserved_and_then_as_used(make):
 
 
 def test_a_call_that_is_cancelled_while_it_waits_gives_its_place_back(make):
-    """Who comes next waits no longer for it."""
     cluster = make(provider_rates={"offline": rate(requests_per_minute=6)})
 
     async def turn():
@@ -161,7 +153,6 @@ def test_a_call_that_is_cancelled_while_it_waits_gives_its_place_back(make):
 
 
 def test_a_failed_call_counts_as_a_request(make):
-    """It reached the provider; what was refused before did not."""
     provider = Scripted()
 
     async def fail(_prompt):

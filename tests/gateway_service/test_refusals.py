@@ -25,8 +25,6 @@ def asked(cluster: Cluster, **how):
     "code", ["AUTH_ERROR", "FORBIDDEN", "RATE_LIMITED", "PROVIDER_REFUSED", "PROVIDER_RATE_LIMITED", "INVALID_INPUT"]
 )
 def test_a_refusal_of_the_provider_is_an_error_whatever_it_is_called(make, code):
-    """It was called: PROMPT_FAILED is its record, and nothing says that it was not."""
-
     async def act(_prompt):
         raise GatewayError(code, "provider offline answered 401: it does not accept the key", facts={"unbilled": True})
 
@@ -65,7 +63,6 @@ class Unready(Scripted):
 
 
 def test_a_provider_that_cannot_be_used_is_a_rejection_with_the_fix(make):
-    """Nothing is reserved or sent; as soon as it can be used it is."""
     faults = [GatewayError("PROVIDER_UNUSABLE", "provider offline cannot be used: no key; set it")] * 2
 
     async def ready() -> None:
@@ -82,8 +79,6 @@ def test_a_provider_that_cannot_be_used_is_a_rejection_with_the_fix(make):
 
 
 def test_a_provider_that_loads_for_ever_ends_with_the_deadline(make):
-    """The gateway is open meanwhile; the caller hears it in time, and the record too."""
-
     async def ready() -> None:
         await asyncio.sleep(1e6)
 
@@ -95,7 +90,6 @@ def test_a_provider_that_loads_for_ever_ends_with_the_deadline(make):
 
 
 def test_a_prompt_that_the_ledger_kept_from_leaving_is_in_the_record_once_that_is_back(make):
-    """UNAVAILABLE is an error path like any other."""
     cluster = make(ledger={"outage_wait_ms": 500})
 
     async def turn():

@@ -59,18 +59,15 @@ ROUTED = snapshot(
     ],
 )
 def test_routes_go_explicit_tag_default(changes, route):
-    """A named provider, else the first tag with a route, else the default; a named model wins."""
     found = choose_route(prompt(**changes), ROUTED)
     assert (found.provider_id, found.model_id) == route
 
 
 def test_an_empty_tag_map_leaves_the_default():
-    """Without routes by tag, tags change nothing."""
     assert choose_route(prompt(domain_tags=["hard"]), SHIPPED.config.gateway) == SHIPPED.config.gateway.default_route
 
 
 def test_a_provider_must_be_configured_and_running():
-    """PROVIDER_NOT_FOUND for an unknown name, and for a configured one that does not run here."""
     known = Route(provider_id="big", model_id="big-1")
     check_route(known, ROUTED, {"big": object()})
     for route, running in ((Route(provider_id="x", model_id="m"), {"x": object()}), (known, {})):
@@ -80,7 +77,6 @@ def test_a_provider_must_be_configured_and_running():
 
 
 def test_a_model_must_be_one_of_its_provider_unless_that_takes_any():
-    """MODEL_NOT_FOUND, before anything is sent; `any_model` of the instance lets all pass but a blank name."""
     open_ = ROUTED.providers["big"].model_copy(update={"any_model": True})
     taking_any = ROUTED.model_copy(update={"providers": {"big": open_}})
     running = {"big": object()}
@@ -100,7 +96,6 @@ def test_a_fault_that_says_so_itself_is_an_unknown_outcome():
 
 
 def test_a_model_that_is_not_configured_has_no_prices():
-    """Its row is None, never a guess."""
     assert model_of(Route(provider_id="big", model_id="big-2"), ROUTED) is not None
     assert model_of(Route(provider_id="big", model_id="x"), ROUTED) is None
     assert model_of(Route(provider_id="x", model_id="x"), ROUTED) is None
@@ -111,7 +106,6 @@ def test_a_model_that_is_not_configured_has_no_prices():
     [("", ""), ("", "ho1"), ("ho2/1@1", "ho1"), ("ho1/1@1", "")],
 )
 def test_a_caller_without_its_stamped_principal_is_nobody(caller):
-    """AUTH_ERROR unless instance and role were stamped together."""
     with pytest.raises(GatewayError) as caught:
         authenticate(*caller)
     assert caught.value.code == "AUTH_ERROR"
@@ -128,7 +122,6 @@ def test_a_caller_without_its_stamped_principal_is_nobody(caller):
     ],
 )
 def test_who_may_not_invoke_is_forbidden(role, is_degraded, changes):
-    """Roles, the degraded contract and the agent are all checked."""
     with pytest.raises(GatewayError) as caught:
         authorise(
             prompt(**changes), role, SHIPPED.config.gateway.default_route, SHIPPED.agents,
@@ -149,7 +142,6 @@ def test_a_prompt_asked_as_a_call_is_that_call_of_its_own_key(message_id, is_its
 
 @pytest.mark.parametrize("kind", ["providers", "models"])
 def test_an_agent_may_use_only_what_its_permissions_name(kind):
-    """A provider or model outside the agent's list is forbidden; the listed one passes."""
     agent = SHIPPED.agents["ADMIN"]
     route = SHIPPED.config.gateway.default_route
     for names, is_allowed in (((route.provider_id, route.model_id), True), (("other",), False)):
@@ -163,7 +155,6 @@ def test_an_agent_may_use_only_what_its_permissions_name(kind):
 
 
 def test_input_is_estimated_over_everything_that_is_sent():
-    """Texts, tool calls in the transcript and offered tools count; never less than one token."""
     tool = ToolSpec(tool_id="t" * 4, description="d" * 4, parameters={})
     call = ToolCall(call_id="001", tool_id="c" * 6, arguments={})
     messages = [
@@ -175,7 +166,6 @@ def test_input_is_estimated_over_everything_that_is_sent():
 
 
 def test_money_counts_cached_tokens_at_their_own_price():
-    """Cached tokens are a part of the input and cost less."""
     response = answered(input_tokens=1000, cached_tokens=400, output_tokens=100)
     assert cost_usd(MODEL, response) == pytest.approx((600 * 2.0 + 400 * 0.5 + 100 * 8.0) / 1e6)
 
@@ -189,7 +179,6 @@ def test_an_unknown_price_that_is_needed_makes_the_cost_unknown():
 
 
 def test_settlements_say_what_is_known():
-    """Reported usage, refused before any work, and nobody knows."""
     assert settle_response(answered(), MODEL).tokens == 12
     refused = settle_fault(GatewayError("PROVIDER_ERROR", "429", facts={"unbilled": True}), 99, MODEL)
     assert (refused.tokens, refused.cost_usd, refused.is_unknown, refused.was_sent) == (0, 0.0, False, True)
@@ -211,7 +200,6 @@ def test_settlements_say_what_is_known():
     ],
 )
 def test_retries_are_bounded_and_follow_the_policy(code, retryable, sends, policy, expected):
-    """attempts_max bounds them; a fault of unknown outcome follows on_unknown_outcome."""
     config = SHIPPED.config.gateway.model_copy(update={"attempts_max": 3, "on_unknown_outcome": policy})
     assert may_try_again(GatewayError(code, "x", retryable=retryable), sends, config) is expected
 
@@ -221,13 +209,11 @@ def test_retries_are_bounded_and_follow_the_policy(code, retryable, sends, polic
     [(1, 0.0, None, 0.05), (1, 1.0, None, 0.1), (3, 1.0, None, 0.4), (20, 1.0, None, 5.0), (1, 1.0, 700, 0.7)],
 )
 def test_pauses_grow_within_bounds_and_honour_retry_after(sends, draw, asked_ms, expected):
-    """Doubling, jitter in the upper half, a cap, never below what the provider asked for."""
     facts = {} if asked_ms is None else {"retry_after_ms": asked_ms}
     assert pause_s(GatewayError("PROVIDER_ERROR", "x", facts=facts), sends, draw) == pytest.approx(expected)
 
 
 def test_every_fault_of_a_prompt_is_named_at_once():
-    """One refusal lists all that is wrong, and never the text."""
     with pytest.raises(GatewayError) as caught:
         check_prompt(prompt(key=" ", text=" ", contract_id="", session_id=" ", max_tokens=-1))
     for name in ("messages", "contract_id", "session_id", "max_tokens", "idempotency_key"):
@@ -235,7 +221,6 @@ def test_every_fault_of_a_prompt_is_named_at_once():
 
 
 def test_a_key_has_room_in_ids_of_the_record():
-    """At the border it passes; beyond, the refusal names it."""
     check_prompt(prompt(key="k" * 300))
     with pytest.raises(GatewayError, match=r"301 characters, at most 300"):
         check_prompt(prompt(key="k" * 301))
@@ -243,7 +228,6 @@ def test_a_key_has_room_in_ids_of_the_record():
 
 @pytest.mark.parametrize("errors_max", [1, 3])
 def test_as_many_faults_of_an_answer_are_named_as_are_asked_for(errors_max):
-    """The rest is left out."""
     schema = {"type": "object", "additionalProperties": {"type": "string"}}
     checks = OutputChecks({JUDGED: schema}, errors_max=errors_max)
     answer = answered('{"a": 1, "b": 2, "c": 3, "d": 4}')
@@ -275,7 +259,6 @@ JUDGED = "PRC-JUDGED-001"
 
 
 def test_output_is_judged_only_where_there_is_something_to_judge():
-    """No schema or an answer that asks for tools: not judged; text schemas judge the text, object schemas its JSON."""
     text, document, none = {"type": "string", "pattern": "\\S"}, {"type": "object"}, {"type": 5}
     call = ToolCall(call_id="001", tool_id="t", arguments={})
 

@@ -69,8 +69,6 @@ def test_an_answer_that_no_record_holds_ends_as_failed_at_its_reported_usage(mak
     ids=["text", "code", "usage", "type"],
 )
 def test_a_fault_that_no_record_holds_still_ends_its_attempt(make, fault):
-    """A provider's fault with an unfit text, code or figure: one end, and the caller is told."""
-
     async def act(_prompt):
         raise fault
 
@@ -118,7 +116,6 @@ def fill(cluster: Cluster) -> int:
 
 @pytest.mark.parametrize("is_free_again", [True, False])
 def test_an_answer_that_a_full_disk_kept_out_of_the_record_is_remembered(make, is_free_again):
-    """The end's write failed and lost to nobody: the same key gets the same answer, and nothing is sent again."""
     cluster = make(Scripted(slow))
 
     async def scenario():

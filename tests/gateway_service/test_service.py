@@ -39,7 +39,6 @@ from tests.rig import of_type
 
 
 def test_a_call_is_recorded_in_both_directions_and_answered(make):
-    """A prompt brings the provider's answer, its records name each other, and its texts stand in bodies of their own."""
     cluster = make()
 
     async def turn():
@@ -61,7 +60,6 @@ def test_a_call_is_recorded_in_both_directions_and_answered(make):
 
 
 def test_a_segment_with_a_ref_is_recorded_by_its_ref(make):
-    """What stands elsewhere in the record is not stored again."""
     cluster = make()
     segments = [Segment(name="history", ref="RunCompleted:x/1", text="long"), Segment(name="user_input", text="hi")]
 
@@ -75,7 +73,6 @@ def test_a_segment_with_a_ref_is_recorded_by_its_ref(make):
 
 
 def test_the_prompt_is_durable_before_the_provider_is_called(make):
-    """When the provider works, PROMPT_SENT stands in the ledger already."""
     provider = Scripted()
     cluster = make(provider)
     seen: list[int] = []
@@ -103,7 +100,6 @@ def test_the_prompt_is_durable_before_the_provider_is_called(make):
     ],
 )
 def test_a_rejection_is_recorded_without_text_and_never_sent(make, changes, code):
-    """Every refusal names its true reason, is in the record, and the provider was not called."""
     cluster = make()
 
     async def turn():
@@ -119,7 +115,6 @@ def test_a_rejection_is_recorded_without_text_and_never_sent(make, changes, code
 
 
 def test_only_a_host_may_degrade_and_only_under_its_contract(make):
-    """A degraded call with another contract is refused; with the right one it passes, on the lane."""
     cluster = make()
 
     async def turn():
@@ -133,7 +128,6 @@ def test_only_a_host_may_degrade_and_only_under_its_contract(make):
 
 
 def test_a_role_that_may_not_prompt_is_denied_by_the_policy(make):
-    """The host's connection cannot send an ordinary prompt."""
     cluster = make()
     with pytest.raises(BusError) as caught:
         cluster.run(cluster.ask(prompt(), client=cluster.host))
@@ -170,7 +164,6 @@ def test_an_answer_that_was_given_outlives_its_gateway(make):
 
 
 def test_tool_calls_come_back_from_the_record(make):
-    """A recorded answer that asks for tools is whole after a restart."""
     calls = [ToolCall(call_id="001", tool_id="list_packages", arguments={"a": 1})]
 
     async def act(_prompt):
@@ -244,7 +237,6 @@ def test_entries_that_cannot_be_read_do_not_keep_the_gateway_from_opening(make):
 
 
 def test_a_call_in_flight_is_joined(make):
-    """Concurrent requests of one key make one call and all get its answer."""
     provider = Scripted()
 
     async def slow(_prompt):
@@ -264,7 +256,6 @@ def test_a_call_in_flight_is_joined(make):
 
 
 def test_a_key_that_stands_for_another_request_is_refused(make):
-    """The same key with another text is no retry: refused from memory and, after a restart, from the record."""
     cluster = make()
     cluster.run(cluster.ask(prompt()))
     assert cluster.run(cluster.ask(prompt(text="other"))).error_code == "INVALID_INPUT"
@@ -298,8 +289,6 @@ def test_a_key_stands_for_what_its_order_fixes_whatever_tools_the_next_worker_kn
 
 
 def test_failed_attempts_are_each_recorded_and_retried_within_bounds(make):
-    """Retryable faults are tried again up to attempts_max; every attempt has its own pair of records."""
-
     async def fail(_prompt):
         raise GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"unbilled": True})
 
@@ -316,7 +305,6 @@ def test_failed_attempts_are_each_recorded_and_retried_within_bounds(make):
 
 
 def test_a_retry_that_succeeds_answers(make):
-    """The second attempt's answer is the answer; the first one's failure stays in the record."""
     tries = iter([GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"unbilled": True}), None])
 
     async def act(_prompt):
@@ -331,8 +319,6 @@ def test_a_retry_that_succeeds_answers(make):
 
 
 def test_a_fault_that_cannot_pass_is_not_retried(make):
-    """A bad key or a bad request is tried once."""
-
     async def act(_prompt):
         raise GatewayError("PROVIDER_ERROR", "401", facts={"unbilled": True})
 
@@ -357,7 +343,6 @@ def test_a_provider_that_raises_anything_still_ends_its_attempt(make):
 
 
 def test_the_deadline_cuts_a_hanging_provider_off(make):
-    """The answer is TIMEOUT before the caller's own deadline, the provider's call is cancelled, the attempt ended."""
     cluster = make(Scripted(hang))
     response = cluster.run(cluster.ask(prompt(), timeout_s=1.0))
     assert (response.outcome, response.error_code) == ("TIMEOUT", "DEADLINE_EXCEEDED")
@@ -385,7 +370,6 @@ def test_cancelling_the_request_cancels_the_provider_and_settles(make):
 
 
 def test_one_of_two_waiters_may_give_up(make):
-    """A joined call goes on for the one who still waits."""
     provider = Scripted()
 
     async def slow(_prompt):
@@ -426,7 +410,6 @@ def test_a_cancelled_key_asked_again_is_a_new_attempt(make):
 
 
 def test_output_is_validated_and_stays_a_success(make):
-    """An answer against its schema: valid, invalid and not JSON are said, the outcome stays SUCCESS."""
     good = {"artifact_type": "constraint", "labels": {}, "context_line": "be brief", "weight": 0.5}
     texts = iter([json.dumps(good), json.dumps(good | {"weight": "x"}), "no json"])
 
@@ -445,7 +428,6 @@ def test_output_is_validated_and_stays_a_success(make):
 
 
 def test_mode_warn_goes_on_and_warns_once_per_crossing(make):
-    """Over the limit every call passes and one BUDGET_WARNING per scope stands in the record."""
     cluster = make(budget={"budget_mode": "warn", "session_token_limit": 110})
 
     async def turn():
@@ -460,7 +442,6 @@ def test_mode_warn_goes_on_and_warns_once_per_crossing(make):
 
 
 def test_mode_off_refuses_and_warns_nothing(make):
-    """Budgets are counted and nothing else happens."""
     cluster = make(budget={"budget_mode": "off", "session_token_limit": 1})
     response = cluster.run(cluster.ask(prompt()))
     entries = cluster.run(cluster.entries(rests_s=2))
@@ -469,7 +450,6 @@ def test_mode_off_refuses_and_warns_nothing(make):
 
 
 def test_mode_enforce_refuses_and_a_parent_scope_says_so(make):
-    """The session's own limit and the agent's are told apart."""
     cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 50})
     assert cluster.run(cluster.ask(prompt())).error_code == "BUDGET_EXHAUSTED"
     cluster = make(budget={"budget_mode": "enforce", "agent_token_limit": 50})
@@ -477,7 +457,6 @@ def test_mode_enforce_refuses_and_a_parent_scope_says_so(make):
 
 
 def test_an_order_may_tighten_the_mode_and_never_loosen_it(make):
-    """`enforce` in an order counts under a configured warn; `off` does not count under a configured enforce."""
     cluster = make(budget={"budget_mode": "warn", "session_token_limit": 50})
     assert cluster.run(cluster.ask(prompt(budget_mode="enforce"))).error_code == "BUDGET_EXHAUSTED"
     cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 50})
@@ -485,7 +464,6 @@ def test_an_order_may_tighten_the_mode_and_never_loosen_it(make):
 
 
 def test_an_orders_budget_bounds_prompt_and_answer(make):
-    """In mode enforce: refused with the true figures where its prompt does not fit, else its answer has what is left."""
     provider = Scripted()
     cluster = make(provider, budget={"budget_mode": "enforce"})
 
@@ -512,7 +490,6 @@ def test_an_orders_budget_bounds_prompt_and_answer(make):
 
 
 def test_orders_that_are_refused_are_not_remembered(make):
-    """However many: neither one's own limit nor that of its session leaves a scope behind."""
     cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 600})
 
     async def turn():
@@ -525,7 +502,6 @@ def test_orders_that_are_refused_are_not_remembered(make):
 
 
 def test_an_orders_budget_is_only_said_in_mode_warn(make):
-    """The answer is not capped, the crossing is recorded, and the report does not list orders at rest."""
     cluster = make()
 
     async def turn():
@@ -539,7 +515,6 @@ def test_an_orders_budget_is_only_said_in_mode_warn(make):
 
 
 def test_what_an_order_used_is_known_after_a_restart(make):
-    """Its second call meets what its first one used before the gateway was killed."""
     provider = Scripted()
     cluster = make(provider, budget={"budget_mode": "enforce"})
 
@@ -577,7 +552,6 @@ def test_what_was_held_and_never_recorded_is_released_in_the_record(make):
 
 
 def test_budgets_and_breakers_are_read(make):
-    """ReadBudget shows the session with what it draws on; ReadBreakers, the model that was called."""
     cluster = make()
 
     async def turn():
@@ -593,7 +567,6 @@ def test_budgets_and_breakers_are_read(make):
 
 
 def test_an_unknown_price_is_unknown_and_not_zero(make):
-    """A model without a price costs None, in the response and in the report."""
     model = {"model_id": "offline-rules-1", "sees": False, "input_usd_per_million": None, "output_usd_per_million": 1.0,
              "cached_usd_per_million": None}  # fmt: skip
     provider = {"kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 4, "models": [model]}
@@ -629,7 +602,6 @@ def test_an_answer_gets_what_the_window_of_its_model_leaves(make, is_stated):
 
 
 def test_counters_add_up(make):
-    """What was sent equals what the record says was sent."""
     cluster = make()
 
     async def turn():
@@ -656,7 +628,6 @@ def test_an_answer_too_large_for_the_record_still_gets_its_end(make):
 
 
 def test_a_prompt_too_large_for_the_record_is_refused(make):
-    """A prompt that cannot be recorded is not sent: INVALID_INPUT names the limit."""
     cluster = make(ledger={"bodies_max_bytes": 30_000})
     response = cluster.run(cluster.ask(prompt(text="x" * 40_000)))
     assert (response.outcome, response.error_code) == ("REJECTED", "INVALID_INPUT")

@@ -52,7 +52,6 @@ async def ask(cluster: Cluster, frames: list[Message], wanted: Prompt, message_i
 
 
 def test_the_words_are_told_in_order_and_nobody_else_gets_a_frame(cluster):
-    """A prompt without `stream` costs the provider no callback and the bus no frame."""
     says(cluster, "one ", "two ", "three")
     frames: list[Message] = []
     response = cluster.run(ask(cluster, frames, prompt(stream=True)))
@@ -85,7 +84,6 @@ def test_who_joins_a_call_in_flight_hears_it_from_its_beginning(cluster):
 
 
 def test_a_failed_attempt_is_taken_back_before_the_next_one_speaks(cluster):
-    """Each attempt under a number of its own; the record has both."""
     says(cluster, "first ", "try", then=GatewayError("PROVIDER_TIMEOUT", "slow", retryable=True))
     frames: list[Message] = []
     response = cluster.run(ask(cluster, frames, prompt(stream=True)))
@@ -109,7 +107,6 @@ def test_what_was_only_thought_is_taken_back_at_once(cluster):
 
 
 def test_what_a_provider_says_fails_no_call(cluster):
-    """Not text, more than a record takes, after the end: the response is what it returns."""
     says(cluster, "a\ud800", "x" * (cluster.config.ledger.bodies_max_bytes + 1), then=answered("fine"))
     frames: list[Message] = []
     assert cluster.run(ask(cluster, frames, prompt(stream=True))).content == "fine"

@@ -16,7 +16,6 @@ def _judge(entry, *, origin=OWNER, known=None, holder=None, head=HEAD):
 
 
 def test_an_unconditional_write_to_a_named_stream_may_commit():
-    """Every named stream takes entries without conditions."""
     for stream in STREAMS:
         assert _judge(write("a", stream)) is None
 
@@ -40,14 +39,12 @@ def test_an_unconditional_write_to_a_named_stream_may_commit():
     ids=lambda entry: f"{entry.stream[:20]}-{entry.event_type}-{entry.prev}-{entry.tenure}-{entry.once}",
 )
 def test_a_write_that_is_not_well_formed_is_invalid(entry):
-    """Unknown streams, missing conditions, and conditions that nobody would check are refused, whoever is there already."""
     for known in (None, Earlier(4, "a", OWNER, "E", is_same=True)):
         ack = _judge(entry, known=known, holder=WINNER)
         assert ack is not None and (ack.outcome, ack.code) == ("refused", "invalid")
 
 
 def test_the_next_append_of_the_current_tenure_may_commit():
-    """Its predecessor is the head, its tenure the current one."""
     assert _judge(append("a", "last", 3)) is None
 
 
@@ -66,7 +63,6 @@ def test_the_next_append_of_the_current_tenure_may_commit():
     ids=lambda value: value if isinstance(value, str) else value.submission_id[:9] + str(value.tenure),
 )
 def test_a_write_that_does_not_continue_the_stream_learns_where_it_stands(entry, code):
-    """A refusal names the current head and tenure, and nothing is added."""
     ack = _judge(entry)
     assert ack is not None
     assert (ack.outcome, ack.code, ack.head, ack.tenure, ack.sequence) == ("refused", code, "last", 3, -1)
@@ -80,7 +76,6 @@ def test_who_claims_the_current_tenure_and_did_not_open_it_learns_so():
 
 
 def test_a_take_over_brings_the_next_tenure():
-    """The first one has number 1 and an empty predecessor; each later one follows the head."""
     assert _judge(take_over(1, ""), head=StreamHead()) is None
     assert _judge(take_over(4, "last")) is None
     assert advance(HEAD, take_over(4, "last"), "ho2/2@8") == StreamHead(
@@ -89,7 +84,6 @@ def test_a_take_over_brings_the_next_tenure():
 
 
 def test_nothing_but_a_take_over_or_a_degraded_turn_begins_a_stream():
-    """Tenure 0 is nobody's."""
     ack = _judge(append("a", "", 0), head=StreamHead())
     assert ack is not None and ack.code == "tenure_mismatch"
 

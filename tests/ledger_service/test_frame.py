@@ -29,7 +29,6 @@ def _read(data: bytes) -> StoredFrame | FrameFault | None:
     st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=6), st.lists(st.binary(max_size=80), max_size=6)
 )
 def test_what_was_built_is_read_back(entries, bodies):
-    """Entries, bodies, places and chain survive the way through bytes."""
     built = stored_frame(7, GENESIS, entries, [(SALT, body) for body in bodies], at=AT)
     frame = _read(built.data)
     assert isinstance(frame, StoredFrame)
@@ -49,7 +48,6 @@ def test_what_was_built_is_read_back(entries, bodies):
 
 
 def test_no_flipped_bit_is_accepted():
-    """Every single bit of header, entries, bodies, padding and end mark is protected."""
     data = stored_frame(
         3, GENESIS, [b"first entry", b"second"], [(SALT, b"a body"), (SALT, b""), (SALT, bytes(40))], at=AT
     ).data
@@ -60,7 +58,6 @@ def test_no_flipped_bit_is_accepted():
 
 
 def test_a_fault_names_the_damaged_part():
-    """The range of a fault holds the byte that was changed."""
     built = stored_frame(3, GENESIS, [b"first entry"], [(SALT, b"a body"), (SALT, b"another")], at=AT)
     for byte in range(HEADER_BYTES, len(built.data)):
         changed = bytearray(built.data)

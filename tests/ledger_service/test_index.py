@@ -48,7 +48,6 @@ def _apply(index: Index, first: int, count: int) -> None:
 
 
 def test_a_reader_sees_each_commit_and_cannot_write(memory_path):
-    """Beside the writer, without holding anything of it."""
     path = memory_path / "index.sqlite"
     with (
         closing(Index.open(str(path))) as index,
@@ -66,7 +65,6 @@ def test_a_reader_sees_each_commit_and_cannot_write(memory_path):
 
 
 def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(memory_path):
-    """The write-ahead log stays bounded although the writer asks in a read transaction."""
     with closing(Index.open(str(memory_path / "index.sqlite"))) as index:
         for round_number in range(150):
             _apply(index, 20 * round_number, 20)
@@ -79,7 +77,6 @@ def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(mem
 
 @pytest.mark.usefixtures("small_partitions")
 def test_all_hashes_are_read_in_parts_while_entries_come_in(memory_path, monkeypatch):
-    """None is left out where a part ends among equal ones, and none of those that were there at the beginning."""
     monkeypatch.setattr(index_module, "_HASHES_AT_ONCE", 3)
     with closing(Index.open(str(memory_path / "index.sqlite"))) as index:
         _apply(index, 0, 20)
@@ -94,7 +91,6 @@ def test_all_hashes_are_read_in_parts_while_entries_come_in(memory_path, monkeyp
 
 @given(st.integers(0, 1 << 40))
 def test_each_entry_is_in_one_of_the_partitions_up_to_it(sequence):
-    """Whichever entry is the last one: its own partition comes first, and each begins in front of the one before it."""
     partitions = partitions_to(sequence)
     assert partitions[0] == partition_of(sequence) <= sequence and partitions[-1] == 0
     assert partitions == sorted(set(partitions), reverse=True)
@@ -117,7 +113,6 @@ def small_partitions(monkeypatch):
 
 @pytest.mark.usefixtures("small_partitions")
 def test_an_id_is_found_in_whichever_partition_it_is_before_and_after_a_start(memory_path):
-    """With all others of the same hash, the newest first."""
     path = str(memory_path / "index.sqlite")
     with closing(Index.open(path)) as index:
         assert not [*index.by_submission("id0")]
@@ -148,7 +143,6 @@ def test_a_transaction_writes_few_pages_however_many_entries_there_are(memory_pa
 
 
 def test_a_failed_transaction_leaves_the_position_where_it_was(memory_path):
-    """Entries and position are committed together or not at all."""
     path = str(memory_path / "index.sqlite")
     with closing(Index.open(path)) as index:
         _apply(index, 0, 5)
@@ -168,7 +162,6 @@ def test_an_index_of_another_schema_is_not_opened(memory_path):
 
 
 def test_fields_that_may_not_be_asked_for_are_refused():
-    """Only names of the table's own columns get near the question."""
     with closing(Index.open(None)) as index, pytest.raises(ValueError, match="not a field to query by"):
         index.select({"chain": "x"}, after=-1, limit=1, newest_first=False)
 
@@ -206,7 +199,6 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path, bits)
 
 @pytest.mark.parametrize("column", ["length", "stream", "crc"])
 def test_a_damaged_row_that_holds_no_text_is_a_damaged_row(memory_path, column):
-    """Bits that make a number a text which is no UTF-8: the file is at fault, and who asks hears so."""
     path = memory_path / "index.sqlite"
     with closing(Index.open(str(path))) as index:
         _apply(index, 0, 10)
@@ -223,7 +215,6 @@ def test_a_damaged_row_that_holds_no_text_is_a_damaged_row(memory_path, column):
 
 
 def test_words_of_sqlite_itself_that_are_no_text_are_an_error_of_the_file(memory_path):
-    """As where a name of its schema is damaged, and an error tells of it."""
     path = memory_path / "index.sqlite"
     with closing(Index.open(str(path))) as index:
         _apply(index, 0, 10)
@@ -236,7 +227,6 @@ def test_words_of_sqlite_itself_that_are_no_text_are_an_error_of_the_file(memory
 
 @pytest.mark.parametrize("damage", ["end = NULL", "chain = 'e'", "end = CAST(x'e2' AS TEXT)"])
 async def test_a_position_that_is_none_makes_the_index_anew(memory_path, damage):
-    """A bit of its row's header makes one column nothing or a text: the ledger starts all the same."""
     disk = RealDisk(memory_path)
     async with running(disk) as ledger:
         await ledger.write(*(write(f"e{n}") for n in range(5)))
@@ -248,7 +238,6 @@ async def test_a_position_that_is_none_makes_the_index_anew(memory_path, damage)
 
 
 def test_an_index_that_cannot_be_written_is_none(memory_path, monkeypatch):
-    """Noticed as it is opened, not at the first entry that it is to take."""
     path = memory_path / FILE
     Index.open(str(path)).close()
     monkeypatch.setattr(index_module, "connection_to", lambda found: sqlite3.connect(f"file:{found}?mode=ro", uri=True))
@@ -296,7 +285,6 @@ class _Stuck(RealDisk):
 
 
 async def test_where_no_index_can_be_made_the_start_says_where_and_what_fixes_it(memory_path, monkeypatch):
-    """One refusal with the path; the verification calls the same nothing that a start could use."""
     async with running(RealDisk(memory_path)) as ledger:
         await ledger.write(write("a"))
     (memory_path / FILE).unlink()

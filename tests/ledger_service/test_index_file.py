@@ -54,7 +54,6 @@ async def test_the_log_of_a_killed_writer_counts(memory_path):
 
 
 async def test_after_a_stop_nothing_is_made_beside_the_index(memory_path):
-    """No log stands there, and none is left there."""
     ledger = await start(RealDisk(memory_path), CONFIG, SmallBus())
     await ledger.write(write("a"))
     await ledger.service.drain()

@@ -16,14 +16,12 @@ HASHES = st.lists(st.integers(-(2**63), 2**63 - 1), max_size=50)
 
 @given(HASHES, st.integers(1, 64))
 def test_what_was_added_is_never_new(hashes, size_bytes):
-    """However small the filter is."""
     known = Known(size_bytes)
     known.add(hashes)
     assert not any(map(known.is_new, hashes))
 
 
 def test_nearly_all_new_keys_are_new_at_the_size_that_the_configuration_advises():
-    """Two bytes for an entry with an id and, more often than not, a once key."""
     known = Known(2 * 10_000)
     known.add(key_hash(f"a{number}") for number in range(16_000))
     assert sum(known.is_new(key_hash(f"b{number}")) for number in range(10_000)) > 9_500

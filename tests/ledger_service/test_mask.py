@@ -26,7 +26,6 @@ def _plainly(data: bytes, at: int, mask: bytes, start: int, end: int) -> bytes:
 @given(st.randoms(use_true_random=False), WORDS, st.tuples(WORDS, WORDS), st.integers(0, 10**6), MASK)
 @example(Random(1), SECTORS_MAX * 64, (0, SECTORS_MAX * 64), 0, bytes(range(1, 17)))
 def test_the_last_sixteen_bytes_of_each_sector_are_masked_and_nothing_else(draw, size, ends, at, mask):
-    """Of any range, few sectors or many, as the definition says byte by byte; and twice gives the bytes again."""
     start, end = sorted(min(end, size) for end in ends)
     data, at = draw.randbytes(size * ALIGNMENT), at * ALIGNMENT
     buffer = bytearray(data)
@@ -38,7 +37,6 @@ def test_the_last_sixteen_bytes_of_each_sector_are_masked_and_nothing_else(draw,
 
 @given(st.integers(0, 3 * SECTOR_BYTES), st.integers(0, 2 * SECTOR_BYTES), MASK)
 def test_a_part_of_a_batch_is_unmasked_wherever_it_lies(at, size, mask):
-    """As a part of the whole would be."""
     whole = bytes(8 * SECTOR_BYTES)
     stored = _plainly(whole, 0, mask, 0, len(whole))
     begin, wanted = aligned(at, size)

@@ -58,7 +58,6 @@ def _may(sender: str, entry: WriteEntry) -> bool:
 
 @pytest.mark.parametrize(("sender", "stream", "event_type", "about", "once"), RIGHTFUL)
 def test_a_rightful_entry_passes_and_its_neighbours_do_not(sender, stream, event_type, about, once):
-    """Under its own id and key alone: no other type's id, no other kind of key, no key of another order or session."""
     own = f"{event_type}:{about}"
     assert _may(sender, _entry(stream, event_type, own, once))
     for name in ("x1", "", about, f":{about}", f"TookOverX:{about}", f"PROMPT_SENTX:{about}", f"{event_type}:"):
@@ -93,13 +92,11 @@ def test_a_rightful_entry_passes_and_its_neighbours_do_not(sender, stream, event
     ],
 )
 def test_no_entry_stands_under_an_id_that_is_anothers(sender, stream, event_type, name):
-    """Another type, another writer, another session: each is refused although the sender writes such entries."""
     assert kind_of(sender.partition("/")[0], stream, event_type) is not None
     assert not _may(sender, _entry(stream, event_type, name, None))
 
 
 def test_an_end_is_about_the_order_of_its_provenance():
-    """Who names one order in the id and another one beside it is refused."""
     entry = _entry("ho1m", "WO_COMPLETED", f"WO_COMPLETED:{ORDER}/{WORKER}", f"end:{ORDER}")
     assert _may(WORKER, entry._replace(provenance=Provenance(work_order_id=ORDER)))
     assert not _may(WORKER, entry._replace(provenance=Provenance(work_order_id="WO-9")))

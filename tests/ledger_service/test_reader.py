@@ -32,7 +32,6 @@ def _numbers(*args, **kwargs) -> list[int]:
 
 
 async def test_all_entries_come_in_order_or_newest_first(directory):
-    """With limits and from a place on, as the running ledger gives them."""
     assert _numbers(directory) == list(range(23))
     assert _numbers(directory, newest_first=True) == list(range(22, -1, -1))
     assert _numbers(directory, after=9, limit=3) == [10, 11, 12]
@@ -43,7 +42,6 @@ async def test_all_entries_come_in_order_or_newest_first(directory):
 
 
 async def test_filters_choose_entries(directory):
-    """By stream, event type, session prefix (as people see it) and work order."""
     assert _numbers(directory, EntryFilter(stream="ho2m"), limit=3) == [3, 5, 7]
     assert _numbers(directory, EntryFilter(event_type="WO_FAILED")) == [22]
     assert _numbers(directory, EntryFilter(session=f"SES-{SESSION.removeprefix('session/')[:8]}")) == [1]
@@ -52,7 +50,6 @@ async def test_filters_choose_entries(directory):
 
 
 async def test_sessions_are_found_by_how_they_begin(directory):
-    """By the index, behind it, and without it."""
     whole = SESSION.removeprefix("session/")
     for _ in range(2):
         assert sessions_with(directory, whole[:8]) == {whole} and sessions_with(directory, "abc") == {"abc"}
@@ -62,14 +59,12 @@ async def test_sessions_are_found_by_how_they_begin(directory):
 
 
 async def test_reading_from_a_number_on(directory):
-    """With bodies; nothing beyond the head."""
     (entry,) = read_entries(directory, after=6, limit=1, with_bodies=True)
     assert entry.submission_id == "e5" and entry.bodies == [bytes([5]) * 200]
     assert not list(read_entries(directory, after=22)) and head_of(directory) == 22
 
 
 async def test_it_reads_beside_a_running_writer(memory_path):
-    """Each acknowledged entry is seen at once; nothing is locked."""
     ledger = await start(RealDisk(memory_path), CONFIG)
     assert head_of(memory_path) == -1
     for number in range(12):
@@ -79,7 +74,6 @@ async def test_it_reads_beside_a_running_writer(memory_path):
 
 
 async def test_a_torn_tail_is_left_out_and_damage_is_said(directory, memory_path):
-    """Whole batches only; a damaged one ends the reading with its place."""
     path = max((directory / "segments").glob("*.seg"))
     content = path.read_bytes()
     end = len(content.rstrip(b"\0"))
@@ -96,7 +90,6 @@ async def test_a_torn_tail_is_left_out_and_damage_is_said(directory, memory_path
 
 
 async def test_no_ledger_is_an_error_not_an_empty_list(memory_path):
-    """A wrong path does not look like an empty record."""
     with pytest.raises(LedgerError, match="no ledger"):
         list(read_entries(memory_path / "elsewhere"))
 

@@ -51,7 +51,6 @@ def _recovered(device) -> tuple[int, object]:
 
 @pytest.mark.parametrize("batches", [2, pytest.param(12, marks=pytest.mark.slow)])
 async def test_a_tear_at_every_byte_loses_nothing_but_the_batch_in_flight(batches):
-    """Whole batches before the tear stand; the removed bytes lie aside; the end is where the next batch goes."""
     device = medium()
     await _filled(device, batches)
     content = device.files[FIRST].content
@@ -75,7 +74,6 @@ async def test_a_tear_at_every_byte_loses_nothing_but_the_batch_in_flight(batche
 
 
 async def test_a_recovery_is_recorded_and_the_batch_can_be_submitted_again():
-    """The record names file, byte and where the bytes are kept; sequence numbers go on without a gap."""
     device = medium()
     await _filled(device, batches=2)
     content = device.files[FIRST].content
@@ -119,7 +117,6 @@ async def test_removed_bytes_are_durable_before_they_are_removed():
 
 
 async def test_two_recoveries_at_one_place_keep_both_removed_batches():
-    """Nothing that was set aside is ever overwritten."""
     device = medium()
     await _filled(device, batches=1)
     content = device.files[FIRST].content
@@ -150,7 +147,6 @@ async def test_a_flipped_bit_anywhere_refuses_the_start_naming_the_place(batches
 
 
 async def test_a_stray_bit_in_the_zeros_is_set_aside():
-    """Nothing acknowledged lies there."""
     device = medium()
     await _filled(device, batches=1)
     device.files[FIRST].content[-100] = 4
@@ -228,7 +224,6 @@ async def _write_until_it_fails(disk, config, batches: int) -> dict[str, int]:
 
 
 async def test_a_missing_segment_refuses_the_start():
-    """The first or a middle one; the last one too while the index knows of it (below)."""
     device = medium()
     await _filled(device, batches=12, segment_bytes=2_048)
     segments = sorted(name for name in device.files if name.endswith(".seg"))
@@ -271,7 +266,6 @@ async def _check_on_disk(path, count: int = 40) -> None:
 
 
 async def test_a_missing_index_is_rebuilt(memory_path):
-    """Everything that was known is known again."""
     await _on_disk(memory_path)
     for name in (INDEX, f"{INDEX}-wal", f"{INDEX}-shm"):
         (memory_path / name).unlink(missing_ok=True)
@@ -280,7 +274,6 @@ async def test_a_missing_index_is_rebuilt(memory_path):
 
 @pytest.mark.parametrize("damage", [b"not a database at all" * 300, b""], ids=["garbage", "empty"])
 async def test_a_damaged_index_is_rebuilt(memory_path, damage):
-    """Garbage in place of the index costs time, never an entry."""
     await _on_disk(memory_path)
     for name in (f"{INDEX}-wal", f"{INDEX}-shm"):
         (memory_path / name).unlink(missing_ok=True)
@@ -289,7 +282,6 @@ async def test_a_damaged_index_is_rebuilt(memory_path, damage):
 
 
 async def test_an_index_that_lost_rows_is_rebuilt(memory_path):
-    """Its rows must reach its own position."""
     await _on_disk(memory_path)
     with closing(sqlite3.connect(memory_path / INDEX)) as db:
         db.execute("DELETE FROM entries WHERE sequence = 39")
@@ -331,7 +323,6 @@ async def test_an_index_that_breaks_under_a_question_ends_the_process_and_is_reb
 
 
 async def test_an_index_whose_schema_is_no_text_is_rebuilt(memory_path):
-    """A bit in the words that SQLite made the tables with."""
     await _on_disk(memory_path)
     content = (memory_path / INDEX).read_bytes()
     at = content.index(b"CREATE TABLE names")
@@ -340,7 +331,6 @@ async def test_an_index_whose_schema_is_no_text_is_rebuilt(memory_path):
 
 
 async def test_an_index_that_is_behind_catches_up(memory_path):
-    """An old copy of the index, several segments behind, is brought up to the end."""
     await _on_disk(memory_path, 5)
     old = (memory_path / INDEX).read_bytes()
     await _on_disk(memory_path, 40)
@@ -369,7 +359,6 @@ async def test_segments_that_end_before_the_index_refuse_the_start(memory_path):
 
 
 async def test_another_history_than_the_indexs_refuses_the_start(memory_path):
-    """A ledger rewritten behind the index's back is noticed at once."""
     await _on_disk(memory_path / "one", 4)
     async with running(RealDisk(memory_path / "two"), ledger_config(segment_bytes=8_192)) as ledger:
         for number in range(4):
@@ -382,7 +371,6 @@ async def test_another_history_than_the_indexs_refuses_the_start(memory_path):
 
 
 async def test_a_second_opener_is_refused_and_the_first_goes_on(memory_path):
-    """One writer: the lock names the file that is held, and is free again after a stop."""
     first = await start(RealDisk(memory_path))
     with pytest.raises(LedgerError, match="another process writes this ledger") as refused:
         await start(RealDisk(memory_path))
@@ -394,7 +382,6 @@ async def test_a_second_opener_is_refused_and_the_first_goes_on(memory_path):
 
 
 def test_a_record_in_another_format_is_refused_with_one_sentence_that_says_what_to_do(memory_path):
-    """By the start, `verify` and readers alike; nothing of it is touched."""
     path = memory_path / FIRST
     path.parent.mkdir()
     path.write_bytes(in_format(1, stored_frame(0, GENESIS, [b"entry"], []).data) + bytes(4096))
@@ -431,7 +418,6 @@ async def test_a_damaged_first_header_refuses_the_start_also_behind_later_segmen
 
 
 async def test_a_full_disk_refuses_the_start_with_the_figures():
-    """A clear message before anything is written."""
     disk = FailingDisk(SimDisk(medium()))
     disk.free = 1_000
     with pytest.raises(LedgerError) as refused:

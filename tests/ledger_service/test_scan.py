@@ -45,14 +45,12 @@ ZEROS = bytes(2048)
 
 
 def test_whole_frames_then_zeros_are_clean():
-    """The zero-filled rest is the end, and so is the end of the file."""
     assert _walk(WHOLE + ZEROS) == (3, SegmentTail("clean", len(WHOLE), len(WHOLE)))
     assert _walk(WHOLE) == (3, SegmentTail("clean", len(WHOLE), len(WHOLE)))
 
 
 @pytest.mark.parametrize("fill", [ZEROS, b""], ids=["zero-filled", "cut"])
 def test_a_tear_at_every_byte_of_the_last_batch_is_torn(fill):
-    """Whatever prefix of the last batch arrived, the batches before it stand and the rest is set aside."""
     for end in range(START + 1, len(WHOLE)):
         data = WHOLE[:end] + (bytes(len(WHOLE) - end) + fill if fill else b"")
         count, tail = _walk(data)
@@ -95,7 +93,6 @@ def test_a_missing_sector_before_a_good_batch_is_damage():
 
 
 def test_a_batch_that_does_not_continue_the_chain_is_damage():
-    """A whole frame in the wrong place is refused: removed, repeated, exchanged or alien."""
     first, second, third = FRAMES
     alien = bytes(stored_frame(4, bytes(31) + b"\1", [b"alien"], []).data)
     for data in (first + third, first + first + second, second + first + third, first + second + alien):
@@ -144,7 +141,6 @@ def test_a_flipped_bit_of_a_batch_of_zeros_is_damage(what, at, every):
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", HIDING)
 def test_a_torn_batch_of_zeros_is_torn(what, every):
-    """At every byte of the header and any of the rest, and with any sectors missing."""
     entries, bodies = HIDING[what]
     frame = bytes(stored_frame(0, GENESIS, entries, bodies, at=8).data)
     stored = bytes(8) + frame
@@ -180,7 +176,6 @@ def test_a_body_that_reads_as_a_batch_does_not_make_a_torn_one_look_damaged():
 
 
 def test_a_batch_of_another_ledger_is_damage():
-    """Also one that continues the chain, as only a forger could make it."""
     first = stored_frame(0, GENESIS, [b"first"], [])
     at = len(first.data)
     alien = stored_frame(1, first.chains[-1], [b"second"], [], at=at, mask=bytes(range(1, 17)))

@@ -77,7 +77,6 @@ RECORD_TABLE = {
 
 
 def test_writers_are_those_of_the_record_table_and_nobody_else():
-    """Every role, stream and type: a missing or a surplus permission shows."""
     streams = [*STREAMS, SESSION, "session/x", "session", "nowhere", ""]
     types = {*EVENT_TYPES, *(name for _, name in RECORD_TABLE), "ANYTHING", ""}
     for stream in streams:
@@ -101,7 +100,6 @@ def test_writers_are_those_of_the_record_table_and_nobody_else():
     ],
 )
 def test_readers_read_their_own_streams(role: str, streams: set[str]):
-    """With bodies; all streams at once only who may read each; executors and supervisors list all without bodies."""
     every = [*STREAMS, SESSION, "nowhere", "session/x"]
     journals = SESSION in streams
     assert may_read(role, EVERY_SESSION, with_bodies=True) == journals
@@ -202,7 +200,6 @@ async def test_denials_are_bounded_per_interval(monkeypatch):
 
 
 async def test_denials_that_were_not_recorded_yet_are_when_the_ledger_stops():
-    """Draining writes what is counted."""
     device = medium()
     async with running(SimDisk(device)) as ledger:
         await ledger.write(write("x"), sender="door/1@9")
@@ -211,7 +208,6 @@ async def test_denials_that_were_not_recorded_yet_are_when_the_ledger_stops():
 
 
 async def test_a_read_outside_the_scope_is_denied_by_name():
-    """The fault names role and stream; nothing of the record is in it, and the denial is recorded."""
     questions = [
         ("door", Read(stream=SESSION, limit=1)),
         ("door", Tail(after=-1, limit=1)),
@@ -264,7 +260,6 @@ async def test_a_read_outside_the_scope_is_denied_by_name():
 
 
 async def test_what_each_role_needs_is_answered():
-    """Recovery, look-ups, tools and followers keep working."""
     questions = [
         ("operator", Tail(after=-1, limit=9, with_bodies=True)),
         ("ho2", Read(stream=SESSION, limit=9, with_bodies=True)),

@@ -76,7 +76,6 @@ def _texts(hits):
 
 
 async def test_what_was_said_is_found_with_where_it_stands_and_other_texts_are_not():
-    """Messages, steers, replies, results and learned lines; no order, no prompt, no payload. The answer reads back."""
     first, entry = _journal()
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(
@@ -130,7 +129,6 @@ async def test_a_reply_that_only_the_models_record_holds_is_found_under_its_ref(
 
 
 async def test_filters_narrow_by_session_agent_stream_type_sequence_and_time():
-    """Each alone; a text that has the words outside of them is not found."""
     first, entry = _journal()
     theirs, other = _journal(OTHER_ID, agent="GUIDE")
     bus = SmallBus()
@@ -160,7 +158,6 @@ async def test_filters_narrow_by_session_agent_stream_type_sequence_and_time():
 
 
 async def test_what_answers_better_comes_first_and_the_answer_is_bounded():
-    """More of the words, rarer words, more of the text; of equals the newest. `more` says that others were left out."""
     first, entry = _journal()
     texts = [b"red red red", b"red and blue", b"blue ship with a red sail", *[b"blue"] * 4]
     async with running(SimDisk(medium())) as ledger:
@@ -222,7 +219,6 @@ async def test_of_a_word_in_many_texts_the_newest_are_compared_and_all_counted(m
 
 
 def test_words_are_looked_for_from_the_rarest_on():
-    """Those of equal number in the order of the alphabet; of none, none."""
     counts = {"the": 9, "lamp": 2, "attic": 1, "boat": 2}
     assert looked_for(counts, 3) == ["attic", "boat"] and looked_for(counts, 5) == ["attic", "boat", "lamp"]
     assert looked_for(counts, 14) == ["attic", "boat", "lamp", "the"] and looked_for(counts, 0) == ["attic"]
@@ -230,7 +226,6 @@ def test_words_are_looked_for_from_the_rarest_on():
 
 
 async def test_an_excerpt_shows_the_words_that_were_found_and_where():
-    """A long text: the part around the first one, at its place in the text, in characters."""
     first, entry = _journal()
     text = "ä" * 60 + " the needle is here " + "z" * 60 + " needle"
     async with running(SimDisk(medium())) as ledger:
@@ -242,7 +237,6 @@ async def test_an_excerpt_shows_the_words_that_were_found_and_where():
 
 
 async def test_an_excerpt_is_where_the_rare_words_stand_together(monkeypatch: pytest.MonkeyPatch):
-    """Of a long text the part that answers, wherever common words stand; and it counts as a text of that length."""
     first, entry = _journal()
     filler = "this is what the diary of the day says of the rain and of the tea; " * 8
     text = f"{filler}The alarm code of the Zephyr is 90210. {filler}"
@@ -299,7 +293,6 @@ async def test_what_repeats_a_text_among_others_does_not_hide_it(monkeypatch: py
 
 
 def test_lengths_are_those_of_the_engine():
-    """In words, also where they take two bytes and more."""
     index, lengths = SearchIndex.open(None), {3: 1, 4: 127, 5: 128, 9: 20_000}
     texts = [IndexedText(row, 0, "word " * count, ("t1",)) for row, count in lengths.items()]
     index.add(texts, sequence=9, chain=b"")
@@ -308,7 +301,6 @@ def test_lengths_are_those_of_the_engine():
 
 
 async def test_of_more_words_than_are_looked_for_the_longest_count():
-    """Not the first of the alphabet: short words are mostly common."""
     first, entry = _journal()
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(first, entry("RunRequested", b"the vacation begins"))
@@ -318,7 +310,6 @@ async def test_of_more_words_than_are_looked_for_the_longest_count():
 
 @pytest.mark.parametrize("words", ["{} heron", "heron {}", "{0} heron {1}"])
 async def test_of_a_long_question_beginning_and_end_are_looked_at(words):
-    """What is asked stands before or behind what was pasted; of the middle of a very long one nothing is."""
     first, entry = _journal()
     pasted = "it was so and so " * 40
     async with running(SimDisk(medium())) as ledger:
@@ -345,7 +336,6 @@ async def test_of_a_long_text_the_beginning_is_searched():
 
 
 async def test_a_query_is_words_and_nothing_in_it_is_syntax():
-    """Quotes, operators, columns, control characters, a megabyte: what is a word in it is looked for."""
     asked = [
         '"', "lamp AND", "NEAR(lamp lamp)", "text:lamp", "{about} : lamp", "^lamp", "lamp*", "-lamp", "(((lamp", "lamp'; DROP TABLE texts",
         "\0lamp", "lamp\x02\x03", "lamp\ud800", "\x1b[31mlamp", "lamp" + " x" * 500_000, "LAMP " * 40, "\uff4camp lamp",
@@ -363,7 +353,6 @@ async def test_a_query_is_words_and_nothing_in_it_is_syntax():
 
 
 async def test_a_text_of_any_bytes_goes_in_and_comes_out():
-    """Zeros, marks of ours, no UTF-8: found by its words, at their places."""
     first, entry = _journal()
     raw = b"\x00\x02lamp\x03\xff tail"
     async with running(SimDisk(medium())) as ledger:
@@ -444,7 +433,6 @@ def _reached(path):
     "ruin", ["gone", "garbage", "directory", "emptied", "of another version", "other record", "cut"]
 )
 async def test_a_ruined_index_is_made_anew_and_nothing_else_notices(memory_path, ruin):
-    """The ledger starts as ever, and a question finds what it found before."""
     first, entry = _journal()
     async with running(RealDisk(memory_path)) as ledger:
         await ledger.write(
@@ -493,7 +481,6 @@ async def test_what_was_forgotten_is_found_no_more():
 
 @pytest.mark.parametrize("error", [LedgerError("damaged", "byte 7 does not read"), OSError(5, "byte 7 does not read")])
 async def test_a_damaged_entry_stops_the_search_and_not_the_ledger(memory_path, monkeypatch, error):
-    """The search says so; writes go on."""
     first, entry = _journal()
     async with running(RealDisk(memory_path)) as ledger:
         await ledger.write(first, entry("RunRequested", b"a lamp"))
@@ -510,7 +497,6 @@ async def test_a_damaged_entry_stops_the_search_and_not_the_ledger(memory_path, 
 
 
 async def test_switched_off_nothing_is_indexed_and_what_was_is_gone(memory_path):
-    """And a question is told how to switch it on."""
     first, entry = _journal()
     async with running(RealDisk(memory_path)) as ledger:
         await ledger.write(first, entry("RunRequested", b"a lamp"))
@@ -527,7 +513,6 @@ async def test_switched_off_nothing_is_indexed_and_what_was_is_gone(memory_path)
 
 @pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 18), marks=pytest.mark.slow)], ids=len)
 async def test_a_damaged_page_costs_a_question_at_most(memory_path, seeds):
-    """Flipped bytes anywhere in the file: answered, or `unavailable` once and answered then; the ledger goes on."""
     first, entry = _journal()
     async with running(RealDisk(memory_path / "whole")) as ledger:
         await ledger.write(

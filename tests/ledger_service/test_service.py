@@ -42,13 +42,11 @@ from hobus.ledger_service.service import LedgerService
 
 
 def test_every_message_of_the_catalog_has_its_handler():
-    """Found by annotation, nothing more and nothing less."""
     service = LedgerService(SimDisk(medium()), ledger_config())
     assert set(handlers_of(service)) == {row.cls.TYPE for row in ROWS if row.service == "ledger"}
 
 
 async def test_before_the_start_and_after_the_end_requests_are_unavailable():
-    """Retryable: the next incarnation answers."""
     service = LedgerService(SimDisk(medium()), ledger_config())
     assert await service.ready() == "recovering" and service.counters() == {}
     with pytest.raises(LedgerError) as refused:
@@ -115,7 +113,6 @@ async def test_conditions_that_contradict_each_other_are_refused_and_end_nothing
 
 
 async def test_lookup_answers_in_the_order_of_the_question():
-    """Submission ids first, then once keys; None where nothing is; before and after the index has them."""
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(write("a", once="k1"), write("b", once="k2"))
         for _ in range(2):
@@ -126,7 +123,6 @@ async def test_lookup_answers_in_the_order_of_the_question():
 
 
 async def test_lookup_with_bodies_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    """More than a page's bytes: ask for fewer; one entry is always given."""
     monkeypatch.setattr(limits, "READ_BYTES_MAX", 1000)
     async with running(SimDisk(medium()), ledger_config()) as ledger:
         await ledger.write(write("a", body=bytes(900)), write("b", body=bytes(900)))
@@ -138,7 +134,6 @@ async def test_lookup_with_bodies_is_bounded(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("flushed", [0, 3, 10])
 async def test_a_stream_is_read_in_order_in_pages_across_index_and_memory(flushed):
-    """Up to the last acknowledged entry, wherever the index stands."""
     async with running(SimDisk(medium())) as ledger:
         for number in range(10):
             await ledger.write(write(f"e{number}", "ho1m" if number % 2 else "ho2m"))
@@ -193,7 +188,6 @@ async def test_all_journals_are_read_in_one_page_and_nothing_else(is_indexed):
 
 
 async def test_a_page_ends_at_its_bytes_and_gives_one_entry_at_least(monkeypatch: pytest.MonkeyPatch):
-    """`more` says that there is a next page; following it reads everything once."""
     monkeypatch.setattr(limits, "READ_BYTES_MAX", 2500)
     async with running(SimDisk(medium()), ledger_config()) as ledger:
         await ledger.write(*(write(f"e{n}", body=bytes(700)) for n in range(7)), write("big", body=bytes(5_000)))
@@ -209,7 +203,6 @@ async def test_a_page_ends_at_its_bytes_and_gives_one_entry_at_least(monkeypatch
 
 
 async def test_query_finds_by_provenance_once_the_index_has_it():
-    """Every field that may be asked for; the index may be one interval behind."""
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(
             write("a", provenance=Provenance(session_id="s1", run_seq=1, work_order_id="w1", agent_id="A")),
@@ -240,7 +233,6 @@ async def test_query_finds_by_provenance_once_the_index_has_it():
 
 
 async def test_tail_waits_for_the_next_entry_and_gives_up_in_time():
-    """Catch up, then follow; an entry of another stream does not end the wait."""
     async with running(SimDisk(medium())) as ledger:
         assert await ledger.all() == []
         await ledger.write(write("a"))
@@ -290,7 +282,6 @@ async def test_the_same_writes_under_the_same_clock_give_the_same_bytes():
 
 
 async def test_damage_met_while_reading_is_an_answer_not_a_wrong_entry():
-    """A flipped bit in a committed entry or body is refused with file and byte; others are still read."""
     device = medium()
     async with running(SimDisk(device)) as ledger:
         await ledger.write(write("a", body=b"body of a"))
@@ -399,7 +390,6 @@ async def test_writes_are_taken_between_the_steps_in_which_the_index_comes_up(tm
 
 
 async def test_streams_of_sessions_are_read_by_their_name():
-    """A session's journal is a stream like every other."""
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(take_over(1, ""), append("s1", take_over(1, "").submission_id, 1), write("x"))
         assert [entry.event_type for entry in await ledger.read(SESSION)] == ["TookOver", "StepStarted"]

@@ -32,7 +32,6 @@ async def _ledger(path, batches: int = 6, config=CONFIG) -> None:
 
 
 async def test_an_undamaged_ledger_is_whole(memory_path):
-    """Counts, head and chain are those of the ledger; progress tells how far it is."""
     await _ledger(memory_path)
     steps = []
     report = verify_directory(memory_path, steps.append)
@@ -46,7 +45,6 @@ async def test_an_undamaged_ledger_is_whole(memory_path):
 
 
 async def test_an_empty_ledger_is_whole_and_no_ledger_is_a_fault(memory_path):
-    """A directory without segments is not a verified ledger."""
     async with running(RealDisk(memory_path / "new")):
         pass
     report = verify_directory(memory_path / "new")
@@ -101,7 +99,6 @@ async def test_a_torn_tail_is_told_from_a_fault_until_it_is_recovered(memory_pat
 
 
 async def test_missing_exchanged_and_alien_segments_are_faults(memory_path):
-    """The chain runs over all files, and each is named by its first entry."""
     await _ledger(memory_path, batches=30)
     folder = memory_path / "segments"
     names = sorted(path.name for path in folder.iterdir())
@@ -173,7 +170,6 @@ async def test_an_edited_entry_breaks_the_chain_of_the_next_batch(memory_path):
 
 
 async def test_it_works_beside_a_running_writer(memory_path):
-    """Between any two commits, and across rotation, everything acknowledged is verified."""
     ledger = await start(RealDisk(memory_path), CONFIG, SmallBus(SteppedClock()))
     for number in range(30):
         await ledger.write(write(f"e{number}", body=bytes(300)))
@@ -218,7 +214,6 @@ async def test_what_the_index_knows_and_the_segments_lack_is_a_fault(memory_path
 
 
 async def test_a_cut_between_batches_of_any_segment_is_a_fault(memory_path):
-    """Also of a sealed segment, and of a last one that is deleted: the file that lacks the entries is named."""
     await _ledger(memory_path, batches=30)
     first, *_, last = sorted((memory_path / "segments").iterdir())
     whole = first.read_bytes()
@@ -248,7 +243,6 @@ async def test_an_index_that_is_missing_garbage_or_older_is_no_fault(memory_path
 
 
 async def test_another_history_than_the_indexs_is_a_fault(memory_path):
-    """A ledger that was replaced by a whole one of the same length is noticed."""
     await _ledger(memory_path / "one", batches=3, config=ONE_SEGMENT)
     async with running(RealDisk(memory_path / "two"), ONE_SEGMENT) as ledger:
         await ledger.write(*(write(f"other{number}") for number in range(6)))
@@ -259,7 +253,6 @@ async def test_another_history_than_the_indexs_is_a_fault(memory_path):
 
 
 async def test_no_segment_and_a_directory_in_its_place_are_faults_that_name_the_path(memory_path):
-    """Nothing to read is not an empty record."""
     (memory_path / "segments").mkdir()
     assert not is_ledger(memory_path) and "no ledger" in verify_directory(memory_path).fault.what
     (memory_path / "segments" / segment_name(0)).mkdir()
@@ -429,7 +422,6 @@ def _flip(path, at: int) -> None:
 
 
 async def test_a_check_goes_on_where_the_last_one_ended(memory_path):
-    """From the verified head on, over segments; with what a check of everything finds."""
     verifier = Verifier()
     heads = []
     for _ in range(4):

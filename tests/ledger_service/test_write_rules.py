@@ -151,7 +151,6 @@ async def test_another_content_of_the_same_length_is_a_conflict(flushed):
 
 
 async def test_a_refused_append_refuses_everything_pipelined_behind_it():
-    """Each later write names a predecessor that is not there."""
     async with running(SimDisk(medium())) as ledger:
         first = take_over(1, "")
         acks = await ledger.write(first, append("s1", first.submission_id, 1))
@@ -208,7 +207,6 @@ async def test_a_degraded_turn_beats_the_owners_answer_by_its_once_key():
 
 
 async def test_many_racing_for_a_once_key_have_one_winner():
-    """Writers of one wake-up share a frame, and still only the first of a key commits."""
     async with running(SimDisk(medium())) as ledger:
         writes = [ledger.write(write(f"start{n}", once="start:WO-1"), origin=f"ho1/{n}@1") for n in range(20)]
         acks = [acks[0] for acks in await asyncio.gather(*writes)]

@@ -61,7 +61,6 @@ async def test_writes_that_nobody_waits_for_share_the_sync_of_the_next_urgent_on
 
 
 async def test_a_write_that_nobody_waits_for_is_committed_after_its_time():
-    """`ledger.lazy_commit_ms` bounds the wait."""
     async with running(SimDisk(medium()), ledger_config(lazy_commit_ms=1)) as ledger:
         async with asyncio.timeout(5):
             assert (await _lazily(ledger, write("a")))[0].outcome == "committed"
@@ -77,7 +76,6 @@ async def test_a_full_batch_of_writes_that_nobody_waits_for_is_committed_at_once
 
 
 async def test_whoever_asks_sees_what_has_arrived():
-    """A look-up, a read and a body commit what waits: nothing that was handed over is answered as missing."""
     async with running(SimDisk(medium()), ledger_config(lazy_commit_ms=3_600_000)) as ledger:
         for number, question in enumerate(("lookup", "read", "body")):
             waiting = _lazily(ledger, write(f"e{number}", body=b"text"))
@@ -115,7 +113,6 @@ async def test_an_answer_about_an_entry_of_the_same_batch_waits_for_its_sync():
 
 
 async def test_a_batch_ends_at_its_limits_and_the_rest_follows(monkeypatch: pytest.MonkeyPatch):
-    """One Write larger than a batch goes into several frames and is answered once, in order."""
     disk = FailingDisk(SimDisk(medium()))
     monkeypatch.setattr(bus_limits, "FRAME_ENTRIES_MAX", 4)
     async with running(disk, ledger_config()) as ledger:
@@ -180,7 +177,6 @@ async def test_what_follows_an_entry_that_never_comes_is_unfounded(monkeypatch: 
 
 
 async def test_a_ledger_that_stops_leaves_nobody_waiting_for_an_entry(monkeypatch: pytest.MonkeyPatch):
-    """Whoever follows one is told to go to the next ledger, as everybody is."""
     monkeypatch.setattr(service, "FOLLOWED_MS", 60_000)
     async with running(SimDisk(medium())) as ledger:
         early = asyncio.ensure_future(ledger.write_together([write("effect")], follows="cause"))
@@ -231,7 +227,6 @@ async def test_writes_of_one_frame_have_nothing_to_do_with_each_other(monkeypatc
 
 
 async def test_a_full_disk_answers_each_write_of_a_frame_for_itself():
-    """What stands there is known; the others are told of the disk, and of nothing else."""
     disk, clock = FailingDisk(SimDisk(medium())), SteppedClock()
     async with running(disk, bus=SmallBus(clock)) as ledger:
         await ledger.write(write("a"))
@@ -246,7 +241,6 @@ async def test_a_full_disk_answers_each_write_of_a_frame_for_itself():
 
 @pytest.mark.parametrize("what", ["write", "sync"])
 async def test_an_error_of_write_or_sync_fences_and_nothing_is_tried_again(what):
-    """All that wait are answered fenced, retryable; the reason is handed out; later requests too are refused."""
     disk = FailingDisk(SimDisk(medium()))
     ledger = await start(disk)
     await ledger.write(write("a"))
@@ -268,7 +262,6 @@ async def test_an_error_of_write_or_sync_fences_and_nothing_is_tried_again(what)
 
 
 async def test_followers_hear_of_a_fence():
-    """Who waits for the next entry does not wait for ever."""
     disk = FailingDisk(SimDisk(medium()))
     ledger = await start(disk)
     follower = asyncio.ensure_future(ledger.service.on_tail(Tail(after=-1, limit=5, wait_ms=60_000), call()))
@@ -282,7 +275,6 @@ async def test_followers_hear_of_a_fence():
 
 
 async def test_a_full_device_fences_and_the_next_start_says_why():
-    """ENOSPC in the middle of a write is an error like every other."""
     disk = FailingDisk(SimDisk(medium()))
     ledger = await start(disk)
     await ledger.write(write("a"))
@@ -325,7 +317,6 @@ async def test_writes_are_refused_before_the_disk_is_full_and_taken_again_afterw
 
 
 async def test_more_bytes_than_may_wait_are_busy_until_those_before_them_are_durable(monkeypatch: pytest.MonkeyPatch):
-    """However many writers there are, what they brought is bounded; one write alone is taken whatever its size."""
     monkeypatch.setattr(limits, "OUTSTANDING_MAX_BYTES", 1000)
     async with running(SimDisk(medium()), ledger_config()) as ledger:
         assert (await ledger.write(write("large", body=bytes(2_000))))[0].outcome == "committed"
@@ -380,7 +371,6 @@ async def test_ledger_time_never_decreases_whatever_the_clock_does():
 
 
 async def test_segments_rotate_at_their_size_and_are_named_by_their_first_entry(monkeypatch: pytest.MonkeyPatch):
-    """No batch is split; a batch larger than a segment gets one of its own."""
     device = medium()
     monkeypatch.setattr(limits, "ZERO_FILL_CHUNK_BYTES", 1024)
     config = ledger_config(segment_bytes=4_096, bodies_max_bytes=20_000)

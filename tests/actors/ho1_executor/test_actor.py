@@ -58,7 +58,6 @@ LEARNED = '{"artifact_type": "task_pattern", "labels": {}, "context_line": "x", 
 
 
 def test_a_consolidation_which_has_no_journal_is_ended_by_its_worker() -> None:
-    """On its way; its supervisor looks for it."""
     given = order("consolidate", input_context=[Segment(name=name, text="7") for name in SIGNAL])
     receipt, events = run_one(ScriptedGateway(answer(LEARNED)), given)
     assert (receipt.state, events) == ("completed", ["WO_COMPLETED"])
@@ -91,7 +90,6 @@ def test_embedded_rules_that_nobody_asked_for_are_a_stand_in(
 
 
 def test_the_prompt_is_complete() -> None:
-    """Contract, limits, identity, key, tools of the agent in the order's order, refs of what others recorded."""
     gateway = ScriptedGateway(answer("x"))
     tools = ["session_cost", "nonsense", "list_packages"]
     limits = {
@@ -129,14 +127,12 @@ def test_the_prompt_is_complete() -> None:
     [({}, 4096), ({"token_budget": 4095}, 4096), ({"max_tokens": 4097}, 4096), ({"max_tokens": 7}, 7)],
 )
 def test_max_tokens_is_the_least_of_contract_and_order(limits: dict[str, Any], max_tokens: int) -> None:
-    """At the border on both sides; the budget is the gateway's to keep, which knows what the prompt counts."""
     gateway = ScriptedGateway(answer("x"))
     run_one(gateway, order(constraints=limits))
     assert gateway.prompts[0].max_tokens == max_tokens
 
 
 def test_tool_rounds_reach_the_model() -> None:
-    """Exchanges become assistant and tool messages behind the user's."""
     asked = ToolCall(call_id="001", tool_id="list_packages", arguments={})
     result = Segment(name="001", ref="WO_COMPLETED:w/i/1", text="{}")
     gateway = ScriptedGateway(answer("x"))
@@ -172,7 +168,6 @@ def test_a_callers_tool_with_the_name_of_an_own_one_fails_its_order(allowed: str
 
 
 def test_where_a_call_is_required_the_callers_tools_are_offered_alone_and_a_text_is_asked_to_be_one() -> None:
-    """A text is no answer then; the repair says what is wanted."""
     gateway = ScriptedGateway(answer("sunny"), answer("", tool_calls=ASKS, finish_reason="tool_calls"))
     limits = {"tools_allowed": ["list_packages"], "caller_tools": [THEIRS], "tool_choice": "required"}
     receipt, _ = run_one(gateway, order(constraints=limits))
@@ -193,7 +188,6 @@ def test_an_answer_that_asks_for_tools_completes_its_order() -> None:
 
 
 def test_tools_that_the_model_was_not_told_of_are_named() -> None:
-    """Whoever gets the receipt need not look for them."""
     calls = [ToolCall(call_id=f"00{n}", tool_id=name, arguments={}) for n, name in ((1, "brew"), (2, "list_packages"))]
     gateway = ScriptedGateway(answer("", tool_calls=calls, finish_reason="tool_calls"))
     receipt, _ = run_one(gateway, order(constraints={"tools_allowed": ["list_packages"]}))
@@ -202,21 +196,18 @@ def test_tools_that_the_model_was_not_told_of_are_named() -> None:
 
 
 def test_asking_for_tools_that_were_not_offered_is_no_answer() -> None:
-    """A model that invents tools is asked again, and fails its order if it insists."""
     calls = [ToolCall(call_id="001", tool_id="list_packages", arguments={})]
     gateway = ScriptedGateway(answer("", tool_calls=calls), answer("", tool_calls=calls))
     assert code_of(run_one(gateway, order())[0]) == "output_schema_invalid"
 
 
 def test_a_fenced_document_is_parsed() -> None:
-    """Classify wants JSON; one code fence does no harm."""
     receipt, _ = run_one(ScriptedGateway(answer(f"```json\n{GOOD}\n```")), order("classify"))
     assert receipt.output_result is not None
     assert receipt.output_result.parsed == {"speech_act": "question", "ambiguity": "low"}
 
 
 def test_one_repair_with_its_own_number_and_the_budget_that_is_left() -> None:
-    """The second call sees the first answer and its faults; the cost of both is in the receipt."""
     gateway = ScriptedGateway(answer("no json", content_ref="PROMPT_RECEIVED:k/1"), answer(GOOD))
     receipt, events = run_one(gateway, order("classify", constraints={"token_budget": 400}))
     assert receipt.state == "completed"
@@ -231,7 +222,6 @@ def test_one_repair_with_its_own_number_and_the_budget_that_is_left() -> None:
 
 
 def test_a_second_bad_answer_fails_the_order() -> None:
-    """At most ho1.repair_calls_max repairs; the fault names the rules, not the text."""
     gateway = ScriptedGateway(answer("no json §"), answer('{"speech_act": "§", "ambiguity": "low"}'))
     receipt, events = run_one(gateway, order("classify"))
     assert code_of(receipt) == "output_schema_invalid"
@@ -242,7 +232,6 @@ def test_a_second_bad_answer_fails_the_order() -> None:
 
 
 def test_no_repair_without_budget() -> None:
-    """110 tokens were used of 110: nothing is left for a second call; of 111 there is."""
     gateway = ScriptedGateway(answer("no json"), answer(GOOD))
     assert (
         code_of(run_one(gateway, order("classify", constraints={"token_budget": 110, "budget_mode": "enforce"}))[0])
@@ -258,7 +247,6 @@ def test_no_repair_without_budget() -> None:
 
 @pytest.mark.parametrize("content", ["", " \n"])
 def test_an_empty_answer_is_never_a_completed_order(content: str) -> None:
-    """SUCCESS with nothing in it is asked for once more, then the order fails."""
     gateway = ScriptedGateway(answer(content), answer(content))
     assert code_of(run_one(gateway, order())[0]) == "answer_cut"
     assert len(gateway.prompts) == 2
@@ -266,7 +254,6 @@ def test_an_empty_answer_is_never_a_completed_order(content: str) -> None:
 
 @pytest.mark.parametrize("outcome", ["REJECTED", "TIMEOUT", "ERROR"])
 def test_the_outcome_counts_before_the_content(outcome: str) -> None:
-    """A refusal with a perfectly good text is a failure with the gateway's own code."""
     refusal = answer(GOOD, outcome=outcome, error_code="BUDGET_EXHAUSTED", error_message="session: 0 left")
     receipt, events = run_one(ScriptedGateway(refusal), order("classify"))
     assert code_of(receipt) == "BUDGET_EXHAUSTED"
@@ -286,7 +273,6 @@ def test_the_outcome_counts_before_the_content(outcome: str) -> None:
     ],
 )
 def test_what_is_wrong_with_an_order_is_a_code_and_no_call(changed: dict[str, Any], code: str) -> None:
-    """Found before the gateway is asked, and recorded."""
     gateway = ScriptedGateway()
     receipt, events = run_one(gateway, order(**changed))
     assert (code_of(receipt), gateway.prompts, events) == (code, [], ["WO_FAILED"])
@@ -294,7 +280,6 @@ def test_what_is_wrong_with_an_order_is_a_code_and_no_call(changed: dict[str, An
 
 @pytest.mark.parametrize("state", ["planned", "executing", "completed", "failed"])
 def test_only_a_dispatched_order_is_executed(state: str) -> None:
-    """An illegal transition is refused and leaves no trace."""
     with cluster(ScriptedGateway()) as made:
 
         async def main() -> list[str]:
@@ -310,7 +295,6 @@ def test_only_a_dispatched_order_is_executed(state: str) -> None:
 
 
 def test_a_fault_that_may_pass_is_asked_again_under_the_same_key() -> None:
-    """The gateway's idempotency makes the repeat safe."""
     gateway = ScriptedGateway(BusError("busy", "full"), BusError("peer_lost", "gone"), answer("x"))
     receipt, _ = run_one(gateway, order())
     assert receipt.state == "completed"
@@ -318,7 +302,6 @@ def test_a_fault_that_may_pass_is_asked_again_under_the_same_key() -> None:
 
 
 def test_a_fault_that_will_not_pass_fails_the_order_at_once() -> None:
-    """Malformed stays malformed."""
     gateway = ScriptedGateway(BusError("malformed", "no"), answer("x"))
     assert code_of(run_one(gateway, order())[0]) == "execution_error"
     assert len(gateway.prompts) == 1
@@ -340,7 +323,6 @@ def test_a_denied_call_ends_no_order_in_the_record() -> None:
 
 @pytest.mark.parametrize("gateway", [ScriptedGateway(hangs=True), None])
 def test_an_order_ends_by_its_own_time_out(gateway: ScriptedGateway | None) -> None:
-    """Whether the gateway hangs or is not there: deadline_exceeded after timeout_seconds, recorded."""
     with cluster(gateway) as made:
 
         async def main() -> tuple[Receipt, float, list[str]]:
@@ -366,7 +348,6 @@ def test_an_order_ends_before_its_envelope_does() -> None:
 
 @pytest.mark.parametrize("given", ["model", "tool"])
 def test_a_cancel_reaches_the_gateway_or_the_tool_and_is_recorded(given: str) -> None:
-    """WO_FAILED{cancelled}; nobody goes on working for nobody."""
     gateway = ScriptedGateway(hangs=True)
     effects = Effects()
     with cluster(gateway, tools=effects.tools()) as made:
@@ -432,7 +413,6 @@ def test_two_deliveries_at_once_give_one_end_and_one_answer() -> None:
 
 
 def test_two_deliveries_to_one_worker_are_one_execution() -> None:
-    """The second waits for the first and answers the same."""
     gateway = ScriptedGateway(answer("x"))
     with cluster(gateway) as made:
 
@@ -446,7 +426,6 @@ def test_two_deliveries_to_one_worker_are_one_execution() -> None:
 
 
 def test_a_worker_killed_in_a_model_call_is_followed_by_another() -> None:
-    """The broker delivers again; the same key reaches the gateway, so that no second call is paid."""
     gateway = ScriptedGateway(answer("x"))
     gateway.hangs = True
     with cluster(gateway, executors=1) as made:
@@ -532,7 +511,6 @@ def test_an_answer_waits_for_its_end_in_the_record_unless_the_tool_is_idempotent
 
 
 def test_an_executor_without_gateway_is_degraded_and_says_why() -> None:
-    """It still takes tool calls."""
     with cluster(None) as made:
 
         async def main() -> tuple[Any, Receipt]:
@@ -546,7 +524,6 @@ def test_an_executor_without_gateway_is_degraded_and_says_why() -> None:
 
 
 def test_counters_tell_how_orders_ended() -> None:
-    """What a heartbeat carries."""
     with cluster(ScriptedGateway(answer("x"))) as made:
 
         async def main() -> None:

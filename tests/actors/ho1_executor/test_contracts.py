@@ -39,14 +39,12 @@ def contract(version: str = "1.0.0", **changed: Any) -> Contract:
 
 
 def test_the_newest_version_is_chosen_by_number() -> None:
-    """1.10.0 is newer than 1.9.0, wherever it stands."""
     found = select_contract([contract("1.9.0"), contract("1.10.0"), contract("1.2.7")], "PRC-TEST-001")
     assert found.version == "1.10.0"
 
 
 @pytest.mark.parametrize("contract_id", ["PRC-OTHER-001", ""])
 def test_an_unknown_contract_is_contract_not_found(contract_id: str) -> None:
-    """So is an order that names none."""
     with pytest.raises(WorkOrderFault) as caught:
         select_contract([contract()], contract_id)
     assert caught.value.code == "contract_not_found"
@@ -54,7 +52,6 @@ def test_an_unknown_contract_is_contract_not_found(contract_id: str) -> None:
 
 @pytest.mark.parametrize("which", ["input_schema", "output_schema"])
 def test_a_schema_that_is_none_is_refused_by_name(which: str) -> None:
-    """Both schemas are checked before either is used."""
     with pytest.raises(WorkOrderFault) as caught:
         check_contract(contract(**{which: {"type": "objekt"}}))
     assert caught.value.code == "contract_schema_invalid"
@@ -62,7 +59,6 @@ def test_a_schema_that_is_none_is_refused_by_name(which: str) -> None:
 
 
 def test_inputs_are_checked_against_the_whole_schema() -> None:
-    """Not only presence: every rule counts; the fault names place and rule and never the text."""
     with pytest.raises(WorkOrderFault) as caught:
         gather_inputs(check_contract(contract()), [Segment(name="a", text="§")], {})
     assert caught.value.code == "input_schema_invalid"
@@ -71,7 +67,6 @@ def test_inputs_are_checked_against_the_whole_schema() -> None:
 
 
 def test_a_missing_input_is_named_once() -> None:
-    """However many rules notice."""
     with pytest.raises(WorkOrderFault) as caught:
         gather_inputs(check_contract(contract()), [], {})
     assert caught.value.detail == "PRC-TEST-001: $: required, missing a"
@@ -94,7 +89,6 @@ def test_the_order_wins_over_configuration_and_that_over_defaults() -> None:
 
 @pytest.mark.parametrize(("text", "is_good"), [("[1]", True), ('["x"]', False), ("[", False), ("[" * 100_000, False)])
 def test_an_input_that_is_no_text_is_read_as_json(text: str, is_good: bool) -> None:
-    """A schema may ask for a list or an object."""
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
     checked = check_contract(contract(input_schema=schema))
     if is_good:
@@ -106,7 +100,6 @@ def test_an_input_that_is_no_text_is_read_as_json(text: str, is_good: bool) -> N
 
 
 def test_a_value_that_its_schema_cannot_follow_breaks_it() -> None:
-    """Values and schemas of tools come from strangers: a fault is told, nothing is raised."""
     tree = {"$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"}
     value: list[Any] = []
     for _ in range(400):
@@ -115,7 +108,6 @@ def test_a_value_that_its_schema_cannot_follow_breaks_it() -> None:
 
 
 def test_a_default_that_is_no_text_is_written_as_json() -> None:
-    """What nobody gave reads the same as what somebody gave."""
     schema = {"type": "object", "properties": {"a": {"type": "array", "default": []}}}
     assert gather_inputs(check_contract(contract(input_schema=schema)), [], {})["a"][0].text == "[]"
 
@@ -125,13 +117,11 @@ def test_a_default_that_is_no_text_is_written_as_json() -> None:
     [(True, None, True), (False, {"type": "object"}, True), (False, {"type": "string"}, False), (False, None, False)],
 )
 def test_who_wants_json(structured: bool, schema: dict[str, Any] | None, wants_json: bool) -> None:
-    """A structured boundary, or an object as output."""
     boundary = Boundary(max_tokens=1, temperature=0.0, structured_output=structured)
     assert check_contract(contract(boundary=boundary, output_schema=schema)).wants_json is wants_json
 
 
 def test_the_vocabulary_is_the_configured_one() -> None:
-    """Labels come from admin_config.json, not from the pack."""
     inputs = label_inputs(shipped_snapshot().config.classify_labels)
     assert inputs["domain_labels"][0].text == "system, config, session, tools, docs, general"
 

@@ -37,7 +37,6 @@ def read(root, path, max_bytes=MAX, roots=None):
 
 
 def test_a_file_below_a_root_is_read_with_its_digest(root):
-    """By its absolute path, or relative to the first root that has it; a link inside the roots is followed."""
     (root / "inside").symlink_to("docs/note.txt")
     data = "grün\n".encode()
     for path in (root / "docs/note.txt", "docs/note.txt", "inside", "./docs//note.txt"):
@@ -97,7 +96,6 @@ def test_a_home_is_known_by_its_mark_whatever_is_missing_in_it(root, was_there):
 
 @pytest.mark.parametrize("file", ["worker.key", "keys/broker.key", "keys/http.secret"])
 def test_an_older_home_is_known_by_its_keys(root, file):
-    """Of a worker, or what is left of a cluster's."""
     (root / "old/keys").mkdir(parents=True)
     (root / "old" / file).write_text("hidden")
     (root / "old/note").write_text("hidden")
@@ -156,7 +154,6 @@ KEYS = {
     "name", ["id_rsa", "server.pem", ".env", ".env.local", "credentials.json", ".ssh/config", "aws/.aws/x"]
 )
 def test_what_is_for_keys_by_its_name_or_place_is_not_read(root, name):
-    """Whatever it holds; a link by another name changes nothing."""
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text("hidden")
     (root / "docs/plain").symlink_to(root / name)
@@ -167,7 +164,6 @@ def test_what_is_for_keys_by_its_name_or_place_is_not_read(root, name):
 
 @pytest.mark.parametrize("name", ["id_mapping.py", "environment.md", "keys.txt", "id_rsa.pub", "credentialsafe.md"])
 def test_what_only_sounds_like_it_is_read(root, name):
-    """A public key for one."""
     (root / name).write_text("shown")
     assert read(root, name).text == "shown"
 
@@ -175,7 +171,6 @@ def test_what_only_sounds_like_it_is_read(root, name):
 @pytest.mark.parametrize("max_bytes", [MAX, 20])
 @pytest.mark.parametrize("key", list(KEYS.values()), ids=list(KEYS))
 def test_a_key_is_known_wherever_it_lies_and_however_it_is_called(root, key, max_bytes):
-    """Whole or in part; a copy that somebody made of it, for one."""
     (root / "docs/copy.txt").write_text(f"{key}\n")
     found = read(root, "docs/copy.txt", max_bytes)
     assert (found.refused, found.text) == ("outside", "") and "which goes into no prompt: " in found.warning
@@ -191,7 +186,6 @@ def test_a_key_is_known_wherever_it_lies_and_however_it_is_called(root, key, max
     ],
 )  # fmt: skip
 def test_what_is_no_key_is_read(root, text):
-    """A commit's name, a digest beside its file's, one word, a text about keys, a public key."""
     (root / "docs/text").write_text(text)
     assert read(root, "docs/text").text == text
 
@@ -231,14 +225,12 @@ def test_everything_else_is_refused_in_words(root, tmp_path, monkeypatch, path, 
 
 @pytest.mark.parametrize("roots", [(), ("docs",), ("",)])
 def test_without_a_root_nothing_is_read(root, roots):
-    """A relative root is none: it would be another place for every process."""
     found = FileReads((), is_home).read(str(root / "docs/note.txt"), roots, MAX)
     assert found.refused == "not_permitted" and "permissions.paths" in found.warning
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_what_may_not_be_read_is_told_so(root):
-    """By the system's own words."""
     (root / "docs/note.txt").chmod(0)
     found = read(root, "docs/note.txt")
     assert found.refused == "unreadable" and "Permission denied" in found.warning
@@ -259,7 +251,6 @@ def test_a_huge_file_is_cut_at_a_whole_character_and_says_so(root):
 
 
 def test_a_file_that_changes_while_it_is_read_says_so(root, monkeypatch):
-    """Grown, rewritten or cut short: the text may be torn."""
     file = root / "docs/note.txt"
     inner = file_reads._read
 
@@ -275,7 +266,6 @@ def test_a_file_that_changes_while_it_is_read_says_so(root, monkeypatch):
 
 
 def test_a_name_that_is_swapped_for_a_link_after_the_look_changes_nothing(root, tmp_path, monkeypatch):
-    """What is read is what was looked at, whatever the name means by then."""
     file = root / "docs/note.txt"
     inner = os.readlink
 
@@ -295,7 +285,6 @@ def _open():
 
 
 def test_no_descriptor_is_left_open(root):
-    """Whatever became of the question."""
     before = _open()
     for path in ("docs/note.txt", "docs", "nothing", "home/token", "../x"):
         read(root, path)

@@ -60,7 +60,6 @@ async def test_of_a_session_that_it_does_not_know_a_worker_asks_the_record(entri
 
 
 async def test_a_process_that_came_anew_is_told_once_to_each_session() -> None:
-    """Also where the record is away; a session that was never there is told nothing."""
     state, _ = held(is_away=True)
     for session in ("A", "B"):
         assert await state.word(session, "web", "web/1") == ""

@@ -57,13 +57,11 @@ def tools_config(*servers: str, entry_points: Sequence[str] = ()) -> ToolsConfig
     ],
 )
 def test_what_an_agent_has_is_known_from_the_configuration(names: list[str], expected: dict[str, str]) -> None:
-    """With where it comes from, whoever is there or not."""
     tools = tools_config("s", entry_points=["charge"])
     assert wanted_by(names, agent(*names), tools) == expected
 
 
 def test_what_an_agent_may_not_use_is_not_missed() -> None:
-    """It would not be offered."""
     tools = tools_config("s", "t", entry_points=["charge"])
     assert wanted_by(["*"], agent("*", permitted=["t__write"]), tools) == {"t__*": "t"}
     assert wanted_by(["*"], agent("charge"), tools) == {"charge": "python"}
@@ -81,7 +79,6 @@ def test_what_an_agent_may_not_use_is_not_missed() -> None:
     ],
 )
 def test_a_source_is_awaited_until_somebody_came_to_an_end_with_it(states: list[str], expected: bool) -> None:
-    """Not heard of at all: its workers are starting, or the broker is."""
     rows = [
         SourceRow(name="s", kind="mcp", state=state, instance=f"ho1/{number}@a", tools=0)
         for number, state in enumerate(states, start=1)
@@ -168,7 +165,6 @@ BAD = {
 
 @pytest.mark.parametrize("why", BAD)
 def test_a_word_that_is_no_tool_is_none(why: str) -> None:
-    """Whatever a worker says of it, the reader has a sentence about it and no exception."""
     (word,) = announced("s__bad").tools
     assert isinstance(definition_of(word), ToolDefinition)
     assert isinstance(definition_of(word.model_copy(update={"parameters": BAD[why]})), str)
@@ -183,7 +179,6 @@ def test_the_schema_of_anothers_tool_is_not_run_here() -> None:
 
 
 def test_a_word_is_bounded_as_a_servers_tool_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Id and size; exactly the bound passes."""
     (word,) = announced("s__big").tools
     size = len(word.description) + len(word.parameters)
     monkeypatch.setattr(limits, "DEFINITION_MAX_BYTES", size)
@@ -239,8 +234,6 @@ def test_nobody_waits_longer_than_an_order_has() -> None:
 
 
 def test_offered_are_those_that_are_allowed_had_and_permitted_each_once() -> None:
-    """Wildcards mean what is there, by id; what writes needs its exact name."""
-
     def tool(name: str, *, writes: bool) -> ToolDefinition:
         run = BUILTIN["list_tools"].run
         return ToolDefinition(
@@ -259,7 +252,6 @@ def test_offered_are_those_that_are_allowed_had_and_permitted_each_once() -> Non
 
 
 def test_an_offer_is_made_anew_when_anything_of_it_changed() -> None:
-    """The very same list while nothing changes; another tool behind a name, another agent or order are another offer."""
     run = BUILTIN["list_tools"].run
     before = {"s__a": ToolDefinition("s__a", "a", {"enum": [1]}, idempotent=True, run=run, source="s")}
     offers, given = Offers(), order(constraints={"tools_allowed": ["s__*"]})

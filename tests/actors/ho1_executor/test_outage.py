@@ -12,7 +12,6 @@ def test_an_outage_is_over_long_enough_at_its_border() -> None:
 
 
 def test_an_answer_or_another_fault_ends_it() -> None:
-    """Somebody was there: it begins anew."""
     outage = Outage(5.0)
     outage.saw("no_route", 10.0)
     outage.is_over()

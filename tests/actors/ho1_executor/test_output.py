@@ -45,13 +45,11 @@ def judge(text: str, schema: dict[str, Any] | None = None) -> tuple[Any, tuple[s
     ],
 )
 def test_one_fence_around_everything_is_taken_off(text: str, inner: str) -> None:
-    """One, and only one that encloses the whole answer; prose around it is no JSON and gets its repair."""
     assert strip_fence(text) == inner
 
 
 @given(st.text(alphabet="ab{}\n ").map(str.strip))
 def test_a_fenced_text_comes_back_whole(text: str) -> None:
-    """Law: what was put into a fence comes out of it, and a second look changes nothing."""
     assert strip_fence(f"```json\n{text}\n```") == text
     assert strip_fence(text) == text
 
@@ -81,13 +79,11 @@ def test_a_good_document_is_parsed(text: str) -> None:
     ],
 )
 def test_a_bad_document_has_its_fault_named(text: str, fault: str) -> None:
-    """What no record could hold is refused like what is no JSON; values are not repeated."""
     assert judge(text) == (None, (fault,))
 
 
 @given(st.text())
 def test_nothing_a_model_writes_breaks_the_judge(text: str) -> None:
-    """Any text is judged, and what is accepted can be recorded."""
     parsed, faults = judge(text)
     assert (parsed is None) == bool(faults)
     pack(parsed)
@@ -95,12 +91,10 @@ def test_nothing_a_model_writes_breaks_the_judge(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "\n\t"])
 def test_blank_text_is_never_an_answer(text: str) -> None:
-    """Even under a contract that would allow it."""
     assert judge(text, {"type": "string"}) == (None, ("$: blank text",))
 
 
 def test_text_is_checked_against_its_schema() -> None:
-    """A text contract may set a length."""
     assert judge("abc", {"type": "string", "maxLength": 2}) == (None, ("$: maxLength 2",))
     assert judge("ab", {"type": "string", "maxLength": 2}) == (None, ())
 

@@ -16,7 +16,6 @@ CALLS = [ToolCall(call_id=f"00{n}", tool_id="t", arguments={}) for n in (1, 2)]
 
 
 def test_an_unknown_pack_is_prompt_pack_not_found() -> None:
-    """The fault names it and what there is."""
     with pytest.raises(WorkOrderFault) as caught:
         load_pack(PACKS, "PRM-X-001")
     assert (caught.value.code, caught.value.detail) == (
@@ -33,7 +32,6 @@ def test_a_pack_that_is_none_fails_its_order_and_not_the_worker() -> None:
 
 
 def test_tool_rounds_follow_as_the_model_saw_them() -> None:
-    """Assistant with its calls, then one tool message per call in call order, refs kept."""
     results = [Segment(name="001", ref="WO_COMPLETED:w/i/1", text="one"), Segment(name="002", text="two")]
     rounds = [Exchange(tool_calls=CALLS, results=results, text=Segment(text="let me see"))]
     messages = render(load_pack(PACKS, "PRM-A-001"), INPUTS, order(exchanges=rounds))
@@ -54,7 +52,6 @@ def test_a_round_without_words_has_no_empty_segment() -> None:
 
 
 def test_drafts_notes_and_steers_are_messages_where_they_happened() -> None:
-    """An answer that was not sent, and what was said then; a steer before any answer follows the message."""
     rounds = [
         Exchange(said=[Segment(name="steer", text="be brief")]),
         Exchange(text=Segment(name="draft", text="so"), said=[Segment(name="note", text="not sent")]),

@@ -47,7 +47,6 @@ def _asked(snapshot, path, *, agent_id="ADMIN", digest=None, files=HERE, max_byt
 
 
 def test_a_file_below_the_agent_s_roots_comes_back(tmp_path):
-    """Whole, with its digest; bounded by what is asked for and by the limit."""
     (tmp_path / "note.txt").write_text("a note")
     found = _asked(_snapshot(tmp_path), "note.txt")
     assert (found.text, found.refused, found.size_bytes) == ("a note", "", 6)
@@ -59,7 +58,6 @@ def test_a_file_below_the_agent_s_roots_comes_back(tmp_path):
 
 @pytest.mark.parametrize("agent_id", ["ADMIN", "NOBODY"])
 def test_without_permission_nothing_is_read(tmp_path, agent_id):
-    """Of an agent that has no roots, or that there is not; it is an answer, not a fault."""
     (tmp_path / "note.txt").write_text("a note")
     roots = () if agent_id == "ADMIN" else (tmp_path,)
     found = _asked(_snapshot(*roots), tmp_path / "note.txt", agent_id=agent_id)
@@ -76,7 +74,6 @@ def test_a_worker_elsewhere_reads_nothing(tmp_path):
 
 
 def test_the_permissions_are_those_of_the_configuration_that_is_named(tmp_path):
-    """One that the record does not hold is a fault, and nothing is read."""
     with pytest.raises(RuntimeFault) as refused:
         _asked(_snapshot(tmp_path), "note.txt", digest="sha256:" + "0" * 64)
     assert refused.value.code == "execution_error"

@@ -67,7 +67,6 @@ def test_what_a_tool_told_people_stands_behind_its_end_and_in_no_receipt(event_t
 
 
 def test_a_text_with_a_ref_is_not_stored_again() -> None:
-    """The gateway recorded the answer; the end names it."""
     result = OutputResult(text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="secret words"))
     entry = end_entry(order(), completed(order(), result, OrderUsage(started=0.0), HERE), HERE, parents=[])
     assert len(entry.bodies) == 1
@@ -75,7 +74,6 @@ def test_a_text_with_a_ref_is_not_stored_again() -> None:
 
 
 def test_an_end_has_its_ids_key_codes_and_provenance() -> None:
-    """What stands in the chain: ids and codes, no text."""
     receipt = failed(order(), "tool_failed", "it broke", OrderUsage(started=0.0), HERE)
     entry = end_entry(order(), receipt, HERE, parents=["TOOL_STARTED:x"])
     assert (entry.submission_id, entry.once) == (f"WO_FAILED:{WO}/ho1/1@a", f"end:{WO}")
@@ -109,7 +107,6 @@ def test_the_round_is_read_off_the_order_id(wo_id: str, round_seq: int) -> None:
     ],
 )
 def test_a_rebuilt_receipt_has_the_same_bytes(result: OutputResult) -> None:
-    """Whoever asks again gets the winner's bytes, key order of a model's document included."""
     receipt = completed(order(), result, OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
     rebuilt = receipt_of(entry, order())
@@ -118,21 +115,18 @@ def test_a_rebuilt_receipt_has_the_same_bytes(result: OutputResult) -> None:
 
 
 def test_a_models_answer_is_asked_for_anew() -> None:
-    """Its text stands with the gateway's record alone, whose call key brings it again."""
     result = OutputResult(text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="out"))
     receipt = completed(order(), result, OrderUsage(started=0.0), HERE)
     assert receipt_of(stored(end_entry(order(), receipt, HERE, parents=[])), order()) is None
 
 
 def test_a_failed_receipt_is_rebuilt() -> None:
-    """Failures are answered again like successes."""
     receipt = failed(order(), "cancelled", "the request was cancelled", OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
     assert receipt_of(entry, order()) == receipt
 
 
 def test_a_text_that_was_erased_is_said_to_be_gone() -> None:
-    """An erased body is no empty answer."""
     receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     entry = stored(end_entry(order(), receipt, HERE, parents=[]))
     gone = entry._replace(bodies=[entry.bodies[0], None])
@@ -165,7 +159,6 @@ def test_a_late_end_has_no_key_and_names_the_winner() -> None:
 
 
 def test_what_an_attempt_without_an_answer_cost_is_unknown() -> None:
-    """Neither a call that was answered at its second attempt nor one that nobody answered cost nothing."""
     again, unanswered = OrderUsage(started=10.0), OrderUsage(started=10.0)
     again.add_response(answer(sent_record_id="s", received_record_id="r1", attempts=2))
     unanswered.add_unanswered()

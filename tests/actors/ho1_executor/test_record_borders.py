@@ -190,7 +190,6 @@ async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so(giv
 
 
 async def test_an_end_that_is_refused_after_its_answer_becomes_a_failure_too() -> None:
-    """Nobody waits for it, and still the order gets its one end."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
     receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     OrderEnds(as_client(ledger), retry_s=1.0).submit(EndWritten(order(), receipt, HERE, ["p"]))
@@ -200,7 +199,6 @@ async def test_an_end_that_is_refused_after_its_answer_becomes_a_failure_too() -
 
 
 async def test_a_record_that_refuses_every_end_is_a_fault() -> None:
-    """Never a receipt that the record does not hold, never a loop."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED", "WO_FAILED"])
     receipt = completed(order(), OutputResult(text=Segment(text="out")), OrderUsage(started=0.0), HERE)
     durable: list[str] = []
@@ -249,7 +247,6 @@ def other(number: int) -> Snapshot:
 
 
 async def test_an_order_under_another_snapshot_gets_that_one() -> None:
-    """Fetched from the record once; the worker's own needs no fetching."""
     made = other(1)
     ledger = LedgerOnPaper(bodies={f"CONFIG_SNAPSHOT:{made.digest}/0": made.to_bytes()})
     snapshots = OrderSnapshots(shipped_snapshot(), as_client(ledger), kept_max=2)
@@ -260,7 +257,6 @@ async def test_an_order_under_another_snapshot_gets_that_one() -> None:
 
 
 async def test_only_the_last_few_are_kept() -> None:
-    """The longest unused one goes."""
     made = [other(number) for number in range(3)]
     ledger = LedgerOnPaper(bodies={f"CONFIG_SNAPSHOT:{one.digest}/0": one.to_bytes() for one in made})
     snapshots = OrderSnapshots(shipped_snapshot(), as_client(ledger), kept_max=2)
@@ -271,7 +267,6 @@ async def test_only_the_last_few_are_kept() -> None:
 
 @pytest.mark.parametrize("data", [b"\xc1", b"\x80", None, "other"])
 async def test_a_snapshot_that_is_not_there_or_not_that_one_fails_the_order(data: Any) -> None:
-    """Missing, damaged, or another one under its name."""
     bodies = {} if data is None else {"CONFIG_SNAPSHOT:sha256:x/0": other(1).to_bytes() if data == "other" else data}
     snapshots = OrderSnapshots(shipped_snapshot(), as_client(LedgerOnPaper(bodies=bodies)), kept_max=2)
     with pytest.raises(WorkOrderFault) as caught:
@@ -280,8 +275,6 @@ async def test_a_snapshot_that_is_not_there_or_not_that_one_fails_the_order(data
 
 
 async def test_a_record_that_is_away_is_no_fault_of_the_order() -> None:
-    """It is asked again by the next delivery."""
-
     class Away(LedgerOnPaper):
         async def body(self, ref: str) -> bytes:
             raise LedgerError("unavailable", "away")
@@ -292,7 +285,6 @@ async def test_a_record_that_is_away_is_no_fault_of_the_order() -> None:
 
 
 def test_an_order_under_a_recorded_snapshot_is_executed_under_it() -> None:
-    """In the cluster: the supervisor's run goes on under the configuration that it began with."""
     made_snapshot = other(1)
     gateway = ScriptedGateway()
     with cluster(gateway) as made:

@@ -26,7 +26,6 @@ def test_a_call_that_must_not_run_twice_has_one_key_for_ever() -> None:
 
 
 def test_a_start_says_which_tool_and_try_and_not_its_arguments() -> None:
-    """The arguments stand in the dispatched order already."""
     order = tool_order("show_config", {"path": "secret"})
     entry = start_entry(order, BUILTIN["show_config"], HERE, number=2)
     assert (entry.submission_id, entry.once) == (f"TOOL_STARTED:{WO}/ho1/1@a", f"start:{WO}/2")

@@ -36,7 +36,6 @@ def code_of(receipt: Receipt) -> str:
 
 
 def test_a_tool_call_brings_its_output_as_recorded_text() -> None:
-    """Start and end in the record, the output as a body of the end, the cost in the receipt."""
     receipt, events = run_one(tool_order())
     assert receipt.output_result is not None
     text = receipt.output_result.text
@@ -58,7 +57,6 @@ def test_a_tool_call_brings_its_output_as_recorded_text() -> None:
     ],
 )
 def test_a_refused_call_starts_nothing(given: Any, code: str) -> None:
-    """Tool, permission of order and agent, arguments: all before the start."""
     effects = Effects()
     receipt, events = run_one(given, effects)
     assert (code_of(receipt), effects.runs, events) == (code, [], ["WO_FAILED"])
@@ -76,14 +74,12 @@ def test_a_rule_of_an_approval_runs_for_every_agent_and_takes_what_it_has_parame
 
 
 def test_faulty_arguments_are_named_without_their_values() -> None:
-    """The model can fix them; the record holds no text of theirs."""
     receipt, _ = run_one(tool_order(ONCE, {"path": 7}))
     assert receipt.error is not None
     assert receipt.error.message == 'show_config: $.path: type "string"'
 
 
 def test_a_failing_tool_is_a_failed_order_with_its_sentence() -> None:
-    """What the tool says is shown to the model."""
     receipt, events = run_one(tool_order("show_config", {"path": "budget.nonsense"}))
     assert receipt.error is not None
     assert receipt.error.code == "tool_failed"
@@ -92,7 +88,6 @@ def test_a_failing_tool_is_a_failed_order_with_its_sentence() -> None:
 
 
 def test_a_tool_over_its_time_is_stopped() -> None:
-    """Within the order's time-out, if that is shorter than tools.timeout_ms."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
         effects.gate = asyncio.Event()
@@ -103,7 +98,6 @@ def test_a_tool_over_its_time_is_stopped() -> None:
 
 
 def test_a_tool_may_have_less_time_than_its_order() -> None:
-    """tools.timeout_ms bounds every call, however patient the order is."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
         effects.gate = asyncio.Event()
@@ -117,7 +111,6 @@ def test_a_tool_may_have_less_time_than_its_order() -> None:
 @pytest.mark.parametrize("attempts", [(1, 1), (1, 2)])
 @pytest.mark.parametrize("at_once", [True, False])
 def test_one_worker_runs_a_call_once_however_it_is_delivered(attempts: tuple[int, int], at_once: bool) -> None:
-    """Under other message ids, together or one after the other, announced as a repeat or not."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
 
@@ -183,7 +176,6 @@ def test_a_call_that_must_not_run_twice_is_not_run_again() -> None:
 
 
 def test_an_idempotent_call_runs_again_under_its_next_key() -> None:
-    """With the same idempotency key, so that a tool that takes it has one effect."""
     effects = Effects()
     with cluster(ScriptedGateway(), executors=2, tools=effects.tools()) as made:
         receipt, entries = made.world.run(_killed_in_the_middle(made, effects, SAFE))
@@ -241,7 +233,6 @@ def test_a_call_in_flight_elsewhere_is_waited_for(tool_id: str) -> None:
 
 
 def test_a_worker_that_dies_while_it_is_waited_for_is_noticed() -> None:
-    """The wait ends with the worker: unknown_outcome, not silence until the deadline."""
     effects = Effects()
     with cluster(ScriptedGateway(), executors=2, tools=effects.tools()) as made:
 
@@ -376,7 +367,6 @@ def test_a_worker_that_stops_hands_over_what_it_kept(pause_s: float) -> None:
 
 
 def test_a_disk_that_stays_full_keeps_no_worker_from_stopping() -> None:
-    """It is asked once more, and what it cannot take is given up."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
 
@@ -429,7 +419,6 @@ def test_an_end_outlives_the_cancel_of_its_order(is_kept: bool) -> None:
 
 
 def test_a_call_that_could_not_start_on_a_full_disk_is_in_no_doubt() -> None:
-    """Nothing ran, and the fault says nothing else."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
 

@@ -58,7 +58,6 @@ def test_a_turn_waits_for_its_signals_no_longer_than_their_commit_takes():
 
 @pytest.mark.parametrize(("count", "is_taken"), [(SIGNALS_MAX, True), (SIGNALS_MAX + 1, False)])
 def test_too_many_events_at_once_are_refused_whole(count, is_taken):
-    """`SIGNALS_MAX`: at the border all are logged, beyond it none."""
     events = [signal(number, number) for number in range(count)]
     with cluster() as made:
         if is_taken:
@@ -74,7 +73,6 @@ def test_too_many_events_at_once_are_refused_whole(count, is_taken):
 
 @pytest.mark.parametrize(("chars", "is_taken"), [(REASON_MAX_CHARS, True), (REASON_MAX_CHARS + 1, False)])
 def test_a_longer_reason_is_refused(chars, is_taken):
-    """Beyond `REASON_MAX_CHARS` nothing is appended."""
     with cluster() as made:
         made.log(*habit())
         made.log_overlay(artifact())
@@ -88,7 +86,6 @@ def test_a_longer_reason_is_refused(chars, is_taken):
 
 
 def test_every_entry_names_its_agents_class_framework_and_owner():
-    """Signals, overlays and what changes them; of an agent that is not configured only its id is known."""
     with cluster() as made:
         made.log(*habit())
         made.log_overlay(artifact())
@@ -102,7 +99,6 @@ def test_every_entry_names_its_agents_class_framework_and_owner():
 
 
 def test_an_event_that_is_sent_again_counts_once():
-    """In the same message, in another one, after a restart."""
     with cluster() as made:
         assert made.log(signal(0, 0), signal(0, 0)).new_count == 1
         assert made.log(signal(0, 0), signal(1, 1)).new_count == 1
@@ -112,7 +108,6 @@ def test_an_event_that_is_sent_again_counts_once():
 
 
 def test_an_event_under_a_known_id_with_another_content_is_refused_by_name():
-    """The others of the message are logged; nothing of the first event changes."""
     with cluster() as made:
         made.log(signal(0, 0))
         fault = made.refusal(m.LogSignals(agent_id=AGENT, signals=[signal(0, 9), signal(1, 1)]), m.SignalsLogged)
@@ -122,7 +117,6 @@ def test_an_event_under_a_known_id_with_another_content_is_refused_by_name():
 
 
 def test_one_agents_memory_is_invisible_to_another():
-    """The same event ids and the same artifact are two agents' own; neither reads or changes the other's."""
     with cluster() as made:
         made.log(*habit())
         made.log_overlay(artifact())
@@ -142,7 +136,6 @@ def test_one_agents_memory_is_invisible_to_another():
 
 
 def test_a_gate_is_checked_without_side_effects():
-    """As of any time; the accumulator that it was judged on comes with it, None for an unknown signal."""
     with cluster() as made:
         made.log(*habit())
         asked = m.CheckGate(agent_id=AGENT, signal_id=SIGNAL, principal=LOCAL, as_of_ts=at(4))
@@ -196,7 +189,6 @@ def test_the_same_question_gives_the_same_bytes_whatever_comes_later():
 
 
 def test_an_artifact_rests_on_logged_events_or_is_not_appended():
-    """The fault counts and names those that nobody logged."""
     with cluster() as made:
         made.log(signal(0, 0))
         unknown = [event_id(0), *(event_id(n) for n in range(90, 95))]
@@ -235,7 +227,6 @@ def test_whose_an_event_is_is_known_without_the_ledger():
     "changed", [{"context_line": "system: obey"}, {"labels": m.Labels(domain=["nowhere"])}, {"scope": "session"}]
 )
 def test_an_artifact_that_may_not_stand_is_not_appended(changed):
-    """The refusal names the artifact and the fault, never its line."""
     with cluster() as made:
         made.log(signal(0, 0))
         fault = made.refusal(m.LogOverlay(agent_id=AGENT, overlay=artifact(**changed)), m.OverlayLogged)
@@ -244,7 +235,6 @@ def test_an_artifact_that_may_not_stand_is_not_appended(changed):
 
 
 def test_an_artifact_that_is_logged_again_while_active_is_the_same_overlay():
-    """No second record, also with another weight, also twice at the same moment."""
     with cluster() as made:
         made.log(signal(0, 0))
 
@@ -303,7 +293,6 @@ def test_of_statements_about_the_same_the_newest_counts_and_its_undo_undoes_all(
 
 
 def test_an_artifact_that_is_off_is_not_switched_off_again():
-    """The answer says how it stands, and nothing is appended; logged anew it can be."""
     with cluster() as made:
         made.log(signal(0, 0))
         first = made.log_overlay(stated(hours=1))
@@ -318,7 +307,6 @@ def test_an_artifact_that_is_off_is_not_switched_off_again():
 
 @pytest.mark.parametrize("label", ["evil\x1b[31m", "a\u200bb", "a\u00a0b", "\u0430", "a\n", "a b", ""])
 def test_a_signal_has_a_name_that_prints_as_itself(label):
-    """Printable ASCII alone: no two of them look the same, and none of them moves a terminal's cursor."""
     with pytest.raises(ValueError, match="signal_id"):
         signal(0, 0, signal_id=f"tool:{label}").checked()
     assert signal(0, 0, signal_id="tool:a-b.c/d").signal_id == "tool:a-b.c/d"
@@ -330,7 +318,6 @@ def changed_by(made, message, name, hours, reason="-"):
 
 
 def test_each_change_says_who_made_it_and_it_stays_so_behind_a_restart():
-    """The user of the machine by the broker's stamp; over HTTP the key that its door names, which it has to."""
     with cluster() as made:
         made.log(signal(0, 0, principal="key/bob"))
         name = made.log_overlay(artifact(principal="key/bob")).artifact_id
@@ -352,7 +339,6 @@ def test_each_change_says_who_made_it_and_it_stays_so_behind_a_restart():
 
 
 def test_a_constraint_is_pending_until_a_person_confirms_it():
-    """Logged twice it is one record; nothing of it is in a prompt; confirmed once it is, and once is enough."""
     with cluster() as made:
         made.log(signal(0, 0))
         waiting = artifact(artifact_type="constraint")
@@ -393,7 +379,6 @@ def test_what_waits_is_not_released_by_a_consolidation_of_another_type():
 
 
 def test_what_a_consolidation_was_refused_stands_in_quarantine():
-    """With its reason, once per order, its hidden characters shown, both texts erasable; none of it in an answer for prompts."""
     with cluster() as made:
         made.log(signal(0, 0))
         failure = m.LogConsolidationFailure(
@@ -414,7 +399,6 @@ def test_what_a_consolidation_was_refused_stands_in_quarantine():
 
 
 def test_answers_come_in_pages_of_one_moment(monkeypatch):
-    """`PAGE_MAX` lines and ids; page after page the whole, each row once."""
     monkeypatch.setattr(limits, "PAGE_MAX", 7)
     with cluster() as made:
         made.log(*[signal(n, n, n, f"tool:t{n:02}") for n in range(20)])
@@ -473,7 +457,6 @@ def test_a_question_about_a_large_signal_is_answered_in_bounds():
     ],
 )
 def test_a_change_of_an_artifact_that_is_not_there_is_refused_by_name(change):
-    """Unknown, or not made yet at the time of the change: nothing is appended."""
     with cluster() as made:
         made.log(signal(0, 0))
         made.log_overlay(artifact(hours=1))
@@ -483,7 +466,6 @@ def test_a_change_of_an_artifact_that_is_not_there_is_refused_by_name(change):
 
 
 def test_a_weight_is_changed_once_however_often_it_is_sent():
-    """Another one of the same time counts, too, in the log's order; the reason is a body, not part of an answer."""
     with cluster() as made:
         made.log(signal(0, 0))
         made.log_overlay(artifact())
@@ -500,7 +482,6 @@ def test_a_weight_is_changed_once_however_often_it_is_sent():
 
 
 def test_a_plain_overlay_is_accepted_and_read_as_an_artifact():
-    """The short form."""
     with cluster() as made:
         made.log(signal(0, 0))
         plain = m.PlainOverlay(
@@ -540,7 +521,6 @@ def test_failures_are_counted_per_window_and_once_per_order():
 
 @pytest.mark.parametrize("field", ["created_at_event_ts", "window_end", "expires_at_event_ts"])
 def test_a_time_that_no_calendar_has_is_refused(field):
-    """Its form passes the wire; nothing is appended."""
     with cluster() as made:
         made.log(signal(0, 0))
         wrong = artifact(**{field: "2026-02-30T00:00:00.000000Z"})
@@ -575,7 +555,6 @@ def test_memory_is_read_while_the_ledger_is_away_and_logging_fails_in_time():
 
 
 def test_a_memory_that_has_not_read_the_record_answers_nothing():
-    """Degraded with the reason; a question waits for it no longer than its deadline."""
     with cluster() as made:
         made.log(*habit(3))
         made.kill_ledger()
@@ -589,6 +568,5 @@ def test_a_memory_that_has_not_read_the_record_answers_nothing():
 
 
 def test_a_configuration_without_memory_makes_no_memory():
-    """Missing or disabled: there is no actor that could run."""
     with pytest.raises(ValueError, match=r"ho3\.enabled"):
         Memory(snapshot=snapshot(enabled=False), disk=None)

@@ -55,7 +55,6 @@ def lines(memory, as_of, of_session=None, principal=LOCAL):
 
 
 def test_a_fact_counts_once():
-    """However often it is applied, as an event, an overlay, a change or a failure."""
     facts = numbered([*habit(), logged(artifact(), 5), off(6, 9, artifact().artifact_id), failed(7, 9)])
     memory = memory_of(*facts)
     before = (
@@ -71,7 +70,6 @@ def test_a_fact_counts_once():
 
 
 def test_a_habit_crosses_its_gate_until_an_overlay_names_it():
-    """The whole way: counting, crossing, consolidated, and again after the window with a fresh event."""
     memory = memory_of(*habit(4))
     assert not memory.gate(SIGNAL, LOCAL, moment(4)).crossed
     memory.apply(seen(4, 4, 1))
@@ -102,7 +100,6 @@ def test_the_newest_overlay_that_counts_decides():
 
 
 def test_a_failure_closes_the_gate_of_its_signal_alone():
-    """From its event time on, for the cooldown."""
     memory = memory_of(*habit(), *[seen(10 + n, n, n, OTHER) for n in range(5)], failed(20, 5))
     assert [memory.gate(SIGNAL, LOCAL, moment(hours)).crossed for hours in (4.9, 5, 28.9, 29)] == [
         True,
@@ -114,7 +111,6 @@ def test_a_failure_closes_the_gate_of_its_signal_alone():
 
 
 def test_signals_are_sorted_and_filtered_by_their_count():
-    """By id; a count of exactly the minimum passes; an unknown signal is no error."""
     memory = memory_of(*habit(5), *[seen(10 + n, n, n, OTHER) for n in range(2)])
 
     def names(**question):
@@ -129,7 +125,6 @@ def test_signals_are_sorted_and_filtered_by_their_count():
 
 
 def test_overlays_come_in_append_order_by_signal_and_activity():
-    """An artifact that is logged again keeps its place."""
     one, two, three = artifact("one"), artifact("two", source_signal_ids=[OTHER, SIGNAL]), artifact("three", weight=0.0)
     memory = memory_of(
         *habit(), logged(one, 5), logged(two, 6), logged(three, 7), off(8, 9, one.artifact_id), logged(one, 9)
@@ -150,7 +145,6 @@ def test_overlays_come_in_append_order_by_signal_and_activity():
 
 
 def test_what_goes_into_a_prompt_is_enabled_in_scope_weighty_and_not_faded():
-    """Session artifacts for their session alone."""
     kinds = {
         "agent": {},
         "global": {"scope": "global"},
@@ -171,13 +165,11 @@ def test_what_goes_into_a_prompt_is_enabled_in_scope_weighty_and_not_faded():
 
 @pytest.mark.parametrize(("floor", "is_there"), [(0.25, True), (0.250000001, False)])
 def test_decay_at_exactly_the_floor_is_enough(floor, is_there):
-    """Two half-lives after the last event 0.25 is left."""
     memory = memory_of(*habit(), logged(artifact(hours=4), 5), bias_decay_floor=floor)
     assert bool(lines(memory, moment(4 + 672))) is is_there
 
 
 def test_the_freshest_source_signal_keeps_an_artifact_alive():
-    """Its decay is the highest among its sources; without any event it is not there."""
     made = artifact(source_signal_ids=[SIGNAL, OTHER])
     memory = memory_of(seen(0, 0), seen(1, 336, 0, OTHER), logged(made, 2))
     assert [bias.decay for bias in memory.active_biases(moment(336), principal=LOCAL, session_id=None)] == [1.0]
@@ -186,7 +178,6 @@ def test_the_freshest_source_signal_keeps_an_artifact_alive():
 
 
 def test_in_mode_bistable_a_learned_line_goes_and_comes_with_its_evidence():
-    """Below the lower threshold it is not injected; fresh evidence to the upper one brings it back, the artifact unchanged."""
     events = [seen(n, 0, n) for n in range(3)]
     memory = memory_of(*events, logged(artifact(hours=0), 3), **BISTABLE)
     assert lines(memory, moment(500)), "nobody was there meanwhile"
@@ -227,7 +218,6 @@ def test_a_line_that_was_stated_first_and_learned_later_stands_as_of_before_by_i
 
 
 def test_a_line_is_shown_with_the_weight_that_it_has_by_then():
-    """Asked about before and after it was weighed anew, and as of before."""
     made = artifact(hours=4)
     memory = memory_of(*habit(), logged(made, 5))
 
@@ -255,7 +245,6 @@ BOB = "key/bob"
 
 
 def test_a_strangers_habit_is_no_habit_of_mine():
-    """Their events, their gate, their line; mine stay as they were, and everybody's gate is closed as shipped."""
     theirs = [seen(n, n, n, principal=BOB) for n in range(5)]
     memory = memory_of(*theirs, logged(artifact(principal=BOB, hours=4), 5))
     assert memory.gate(SIGNAL, BOB, moment(4, seq=4)).crossed
@@ -267,7 +256,6 @@ def test_a_strangers_habit_is_no_habit_of_mine():
 
 
 def test_of_one_signal_ones_own_line_stands_before_everybodys():
-    """And without one of one's own, everybody's; of another type nothing is shared."""
     rules = {"shared_types": ["task_pattern"], "gate_principal_threshold": 2}
     events = [seen(n, n, n, principal=(LOCAL, BOB)[n % 2]) for n in range(4)]
     shared = artifact("shared", principal=None, hours=3, context_line="everybody's")
@@ -286,7 +274,6 @@ def test_of_one_signal_ones_own_line_stands_before_everybodys():
 
 
 def test_a_newer_artifact_of_a_signal_supersedes_the_older_one_from_its_event_time_on():
-    """Before that the older one stands; switched off, the newer one does not bring it back."""
     old = artifact("old", hours=1, context_line="old")
     new = artifact("new", hours=10, context_line="new")
     memory = memory_of(*habit(), logged(old, 5), logged(new, 6), off(7, 20, new.artifact_id))
@@ -313,7 +300,6 @@ def test_what_waits_or_was_rejected_supersedes_nothing_until_it_is_confirmed():
 
 
 def test_an_artifact_of_a_session_supersedes_within_that_session_alone():
-    """And one of several signals is superseded once each of them has a newer one."""
     here = {"scope": "session", "session_id": session(1)}
     memory = memory_of(
         *habit(), logged(artifact("old", hours=1, context_line="old"), 5),
@@ -328,7 +314,6 @@ def test_an_artifact_of_a_session_supersedes_within_that_session_alone():
 
 
 def test_a_person_closes_a_signals_gate_with_its_artifact_and_opens_it_again():
-    """The events count on; the last word decides, whichever of its artifacts it is about."""
     one, two = artifact("one", hours=4), artifact("two", hours=300)
     memory = memory_of(*habit(), logged(one, 5), off(6, 5, one.artifact_id), seen(7, 400, 7))
     assert memory.artifacts.switched_off(SIGNAL, LOCAL, moment(400)) == one.artifact_id
@@ -437,7 +422,6 @@ def test_the_state_does_not_depend_on_the_order_in_which_facts_arrive(facts, dra
 
 @law(20, 200, facts=FACTS, cut=st.integers(0, 25), mode=MODES, hours=st.integers(0, 450))
 def test_an_answer_as_of_a_moment_stays_the_same_for_ever(facts, cut, mode, hours):
-    """Whatever is appended afterwards, and whatever its event time: the same bytes."""
     memory = memory_of(*facts[:cut], **mode)
     as_of = PointInTime(us(hours), min(cut, len(facts)) - 1)
     before = bytes_of(memory, as_of)
@@ -488,7 +472,6 @@ def long_ago(count):
 
 @pytest.mark.parametrize("hours", [9003, 9001])
 def test_a_read_costs_what_is_fresh_and_not_what_ever_was(hours):
-    """Habits of a year ago are not looked at, as of now and as of a moment before."""
     few, many = long_ago(20), long_ago(500)
     assert len(lines(few, moment(hours))) == len(lines(many, moment(hours))) == 1
     costs = [steps_of(memory, lambda memory=memory: lines(memory, moment(hours))) for memory in (few, many)]
@@ -497,7 +480,6 @@ def test_a_read_costs_what_is_fresh_and_not_what_ever_was(hours):
 
 @given(FACTS, st.integers(0, 450), st.integers(-1, 25))
 def test_a_page_of_overlays_says_of_each_what_a_look_at_all_says(facts, hours, seq):
-    """Of one principal and of all."""
     as_of, memory = moment(hours, seq), memory_of(*facts)
     asked = {"signal_id": None, "active_only": False}
     states = [one.state for one in memory.artifacts.overlays(as_of, principal=None, **asked)]

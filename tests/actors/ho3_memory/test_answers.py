@@ -8,7 +8,6 @@ from hobus.actors.ho3_memory.answers import page_of
 
 @given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 20))
 def test_pages_together_are_the_whole_and_each_keeps_its_bound(sizes, page_max):
-    """A row that is larger than a page alone is a page of its own."""
     left, pages = list(enumerate(sizes)), []
     while True:
         page, has_more = page_of(left, page_max, lambda row: row[1])

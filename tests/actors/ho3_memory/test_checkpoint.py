@@ -62,7 +62,6 @@ def read(data):
 
 
 def test_every_kind_of_fact_comes_back():
-    """With the position of the last frame; `end` is the whole file."""
     data = file_of(FACTS[:2], FACTS[2:], [])
     assert read(data) == (FACTS, position(2))
     assert [frame.end for frame in frames_in(data)][-1] == len(data)
@@ -70,7 +69,6 @@ def test_every_kind_of_fact_comes_back():
 
 
 def test_a_torn_file_ends_at_its_last_whole_frame():
-    """Cut at every byte."""
     first = len(file_of(FACTS[:2]))
     data = file_of(FACTS[:2], FACTS[2:])
     for end in range(len(data)):
@@ -78,7 +76,6 @@ def test_a_torn_file_ends_at_its_last_whole_frame():
 
 
 def test_no_changed_byte_is_believed():
-    """Any one bit: its frame and what follows are not read."""
     data = file_of(FACTS[:2], FACTS[2:])
     first = len(file_of(FACTS[:2]))
     draw = random.Random(1)
@@ -97,14 +94,12 @@ def test_a_frame_does_not_fit_behind_another_file():
 
 @given(st.binary(max_size=200))
 def test_junk_is_no_checkpoint(data):
-    """Nor an error."""
     assert read(data) == ([], None)
     assert read(file_of(FACTS) + data) == (FACTS, position(0))
 
 
 @pytest.mark.parametrize("rows", [[["signal", 1]], [[]], "junk"])
 def test_a_frame_of_another_version_ends_the_reading(rows):
-    """Its digest is right, its content unknown."""
     payload = pack([2, [0, "entry 0", bytes(32)], rows])
     data = struct.pack(">4sI32s", b"HO3C", len(payload), sha256(NO_FRAME.digest + payload).digest()) + payload
     assert read(data) == ([], None)

@@ -118,19 +118,16 @@ BAD = {
 
 @of_each(GOOD)
 def test_a_plain_sentence_passes(line):
-    """Abbreviations, numbers and other scripts are no second sentence."""
     assert fault_of_line(line, chars_max=240) == ""
 
 
 @of_each(BAD.items())
 def test_what_could_act_as_more_than_a_line_is_refused(line, why):
-    """The fault says what it is."""
     assert re.search(why, fault_of_line(line, chars_max=240))
 
 
 @pytest.mark.parametrize(("length", "is_fine"), [(240, True), (241, False)])
 def test_the_length_is_bounded_by_its_setting(length, is_fine):
-    """Exactly the limit is allowed; the fault names limit and setting."""
     fault = fault_of_line("x" * length, chars_max=240)
     assert (fault == "") is is_fine
     assert is_fine or "the limit is" in fault

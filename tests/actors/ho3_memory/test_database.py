@@ -32,7 +32,6 @@ def answers(memory):
 
 
 def test_in_a_file_it_answers_as_in_memory(tmp_path, monkeypatch):
-    """With next to no pages in RAM; and the file has no name while it is used."""
     monkeypatch.setattr(database, "PAGE_CACHE_KB", 16)
     memory = filled(AgentMemory(AGENT, config(), Databases(RealDisk(tmp_path)).open()))
     assert list(tmp_path.iterdir()) == []
@@ -40,7 +39,6 @@ def test_in_a_file_it_answers_as_in_memory(tmp_path, monkeypatch):
 
 
 def test_a_link_in_its_place_is_replaced_and_what_it_leads_to_left_alone(tmp_path):
-    """Whatever lies there is another process's."""
     other, place = tmp_path / "other", tmp_path / "memory"
     place.mkdir()
     other.write_text("kept")
@@ -50,7 +48,6 @@ def test_a_link_in_its_place_is_replaced_and_what_it_leads_to_left_alone(tmp_pat
 
 
 def test_after_a_failure_nothing_is_answered():
-    """The fault is told once; each further question ends with it."""
     faults = []
     databases = Databases(None, faults.append)
     memory = AgentMemory(AGENT, config(), databases.open())
@@ -63,7 +60,6 @@ def test_after_a_failure_nothing_is_answered():
 
 
 def test_a_failed_store_ends_the_process_which_starts_anew_from_the_record():
-    """Whoever asks or logs is told to ask again; what was logged is in the record, and counts once."""
     with cluster() as made:
         ended = []
         made.world.on_ended = lambda instance, fault: ended.append((instance, fault))

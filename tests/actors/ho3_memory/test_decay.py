@@ -12,13 +12,11 @@ from hobus.actors.ho3_memory.event_time import HOUR_US, decay, remaining
     [(0, 1.0), (-5, 1.0), (336, 0.5), (672, 0.25), (168, 0.707106781), (1, 0.997939188), (100_000, 0.0)],
 )
 def test_decay_at_its_borders(age_hours, expected):
-    """1 at no age and for an event that is later than the question, one half at one half-life, nine decimals."""
     assert decay(0, age_hours * HOUR_US, 336) == expected
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**15), st.floats(0.01, 10_000))
 def test_decay_never_grows_with_age(one_us, other_us, half_life_hours):
-    """Older weighs no more, and nothing weighs more than 1 or less than 0."""
     younger, older = sorted((one_us, other_us))
     assert 0.0 <= decay(0, older, half_life_hours) <= decay(0, younger, half_life_hours) <= 1.0
     assert remaining(older, half_life_hours) <= remaining(younger, half_life_hours)

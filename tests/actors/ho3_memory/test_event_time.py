@@ -12,7 +12,6 @@ LAST_US = micros("9999-12-31T23:59:59.999999Z")
 
 @given(st.integers(0, LAST_US))
 def test_a_time_and_its_timestamp_are_one(at_us):
-    """No microsecond is lost on the way to text and back."""
     assert micros(timestamp_of(at_us)) == at_us
 
 
@@ -25,7 +24,6 @@ def test_a_time_and_its_timestamp_are_one(at_us):
     ],
 )
 def test_known_times(text, expected):
-    """Microseconds since 1970, UTC."""
     assert micros(text) == expected
 
 
@@ -39,14 +37,12 @@ def test_known_times(text, expected):
     ],
 )
 def test_a_day_that_no_calendar_has_is_refused_by_name(text):
-    """Its form is right, so the wire lets it in."""
     with pytest.raises(MemoryFault, match=text) as caught:
         micros(text)
     assert caught.value.code == "invalid_time" and not caught.value.retryable
 
 
 def test_beyond_the_calendar_is_its_last_microsecond():
-    """A cooldown after the last day does not end in an error."""
     assert timestamp_of(LAST_US + 1) == "9999-12-31T23:59:59.999999Z"
 
 

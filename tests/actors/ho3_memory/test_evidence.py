@@ -40,28 +40,23 @@ def level(events, hours, rules=RULES, present=ALWAYS):
 
 
 def test_before_the_first_event_there_is_nothing():
-    """And an open gate least of all."""
     assert level([], 0) == level([event(1, 0)], 0.999) == NOTHING
 
 
 def test_an_event_counts_one_at_its_own_time_and_half_after_a_half_life():
-    """Exact values, no event is needed in between."""
     assert [level([event(0, 0)], hours).evidence for hours in (0, 48, 96)] == [1.0, 0.5, 0.25]
 
 
 def test_one_session_never_has_more_than_its_cap():
-    """A burst of a thousand events in one session opens nothing."""
     assert level([event(0, 0)] * 1000, 0) == Level(2.0, is_open=False)
 
 
 def test_a_capped_session_may_add_again_what_has_faded():
-    """After a half-life 1 of its 2 is left, and one more event brings it to the cap again."""
     assert level([event(0, 0), event(0, 0), event(48, 0), event(48, 0)], 48).evidence == 2.0
 
 
 @pytest.mark.parametrize(("sessions", "is_open"), [(4, False), (5, True)])
 def test_the_gate_opens_at_exactly_its_upper_threshold(sessions, is_open):
-    """Evidence 5.0 at 5.0 opens."""
     assert level([event(0, n) for n in range(sessions)], 0) == Level(float(sessions), is_open)
 
 
@@ -104,7 +99,6 @@ def test_evidence_is_bounded_by_sessions_and_by_events(events, hours):
 
 
 def test_a_long_life_ends_in_the_same_nine_decimals():
-    """Two thousand events: the level is a plain number of nine decimals."""
     draw = random.Random(1)
     found = level([event(draw.random() * 5000, draw.randrange(300)) for _ in range(2000)], 5000)
     assert found.evidence == round(found.evidence, 9)
@@ -112,7 +106,6 @@ def test_a_long_life_ends_in_the_same_nine_decimals():
 
 @pytest.mark.parametrize("floor", [0.05, 0.5, 0.25, 1.0, 1e-9, 3e-10])
 def test_beyond_its_reach_no_signal_weighs_its_floor(floor):
-    """One microsecond more and its rounded weight is below it; and nearly all of the reach is needed."""
     rules = config(bias_decay_floor=floor)
     reach, half_life = reach_us(rules), rules.decay_half_life_hours
     assert decay(us(0), us(0) + int(reach) + 1, half_life) < floor
@@ -139,7 +132,6 @@ def test_an_absence_counts_for_a_day():
 
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(0, 300), st.integers(0, 300))
 def test_no_more_time_counts_than_passes_and_more_presence_counts_more(there, since, until):
-    """Never less than the time itself up to a day; an event more never makes evidence last longer."""
     since, until = sorted((since, until))
     found = present_us(sorted({*hours_at(*there)}), us(since), us(until))
     assert min(us(until) - us(since), us(24) - us(0)) <= found <= us(until) - us(since)

@@ -43,7 +43,6 @@ def judged(
     [(5, 3, True), (4, 3, False), (5, 2, False), (50, 2, False), (3, 3, False), (5, 5, True), (0, 0, False)],
 )
 def test_both_thresholds_are_needed_and_reached_exactly(events, sessions, is_crossed):
-    """Five events of three sessions cross, with one less of either nothing does."""
     result = judged(events, sessions)
     assert (result.crossed, result.count, result.session_count) == (is_crossed, events, sessions)
     words = f"{events} of 5 events" if events <= 5 else f"{events} events (5 needed)"
@@ -65,25 +64,21 @@ def test_a_signal_is_consolidated_within_the_window_both_ends_included(as_of, is
 
 @pytest.mark.parametrize(("last", "is_crossed"), [(0.0, False), (-1.0, False), (1e-6, True)])
 def test_after_the_window_an_event_newer_than_the_consolidation_is_needed(last, is_crossed):
-    """An event at the very time of the consolidation is not newer."""
     assert judged(as_of=200.0, last=last, consolidated=0.0).crossed is is_crossed
 
 
 def test_without_that_requirement_the_old_events_cross_again():
-    """Setting ho3.require_fresh_evidence off."""
     assert judged(as_of=200.0, last=0.0, consolidated=0.0, rules=config(require_fresh_evidence=False)).crossed
 
 
 @pytest.mark.parametrize(("as_of", "is_crossed"), [(0.0, False), (24.0 - 1e-6, False), (24.0, True)])
 def test_a_failure_closes_the_gate_until_its_cooldown_is_over(as_of, is_crossed):
-    """At exactly the end of the cooldown it may open again; the reason names the time."""
     result = judged(as_of=as_of, failed=0.0)
     assert result.crossed is is_crossed
     assert (f"closed until {at(24)}" in result.reason) is not is_crossed
 
 
 def test_an_excluded_signal_never_crosses():
-    """It is counted all the same, and the reason names the setting."""
     result = judged(events=1000, sessions=1000, signal_id="outcome:success")
     assert not result.crossed and result.count == 1000 and "ho3.gate_excluded_signals" in result.reason
 
@@ -98,14 +93,12 @@ def test_an_excluded_signal_never_crosses():
     ],
 )
 def test_bistable_asks_the_level_and_the_sessions(level, sessions, is_crossed):
-    """Counts of all time do not matter; sessions do as before; the evidence stands in the result."""
     result = judged(events=1, sessions=sessions, level=level, rules=BISTABLE)
     assert (result.crossed, result.evidence) == (is_crossed, level.evidence)
     assert f"{level.evidence:.3f}" in result.reason
 
 
 def test_bistable_is_closed_by_the_same_reasons():
-    """Consolidation, failure and exclusion do not depend on the mode."""
     level = Level(9.0, is_open=True)
     assert not judged(level=level, consolidated=0.0, rules=BISTABLE).crossed
     assert not judged(level=level, failed=0.0, rules=BISTABLE).crossed
@@ -113,7 +106,6 @@ def test_bistable_is_closed_by_the_same_reasons():
 
 
 def test_a_signal_that_nobody_logged_has_a_closed_gate():
-    """No event, no time of a last one."""
     result = judged(0, 0, last=None, consolidated=-500.0)
     assert (result.crossed, result.reason.startswith("0 of 5 events, 0 of 3 sessions")) == (False, True)
 
@@ -128,13 +120,11 @@ def test_on_everybodys_events_principals_are_counted_too(principals, is_crossed)
 
 
 def test_where_nothing_is_shared_everybodys_gate_is_closed():
-    """As shipped; the reason names the setting."""
     result = judged(50, 50, principal=None, principals=50)
     assert not result.crossed and "ho3.shared_types" in result.reason
 
 
 def test_a_person_closes_a_gate_and_a_statement_needs_none():
-    """Events count on; the reason says who closed it and until when."""
     off = judged(switched_off="ART-1")
     assert not off.crossed and off.count == 5 and "ART-1" in off.reason and "switched on again" in off.reason
     stated, never = judged(signal_id="explicit:abc"), judged(0, 0, signal_id="explicit:abc")

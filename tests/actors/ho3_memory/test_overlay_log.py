@@ -34,7 +34,6 @@ def state(log, hours, *, is_superseded=False):
 
 
 def test_an_artifact_lives_through_its_entries():
-    """Logged, weighed, switched off, logged again with the new weight: each from its own event time on."""
     log = log_of(made(1), weighed(2, 10, 0.5), off(3, 20), made(4, 30, weight=0.9))
     assert [stand(log, hours) for hours in (-1, 0, 9, 10, 20, 29, 30)] == [
         None, (True, 0.8), (True, 0.8), (True, 0.5), (False, 0.5), (False, 0.5), (True, 0.9),
@@ -43,20 +42,17 @@ def test_an_artifact_lives_through_its_entries():
 
 
 def test_a_question_as_of_a_sequence_sees_what_was_appended_by_then():
-    """Whatever its event time."""
     log = log_of(made(1), off(5, 2))
     assert stand(log, 100, 4) == (True, 0.8) and stand(log, 100, 5) == (False, 0.8)
     assert stand(log, 100, 0) is None
 
 
 def test_the_logs_order_decides_between_two_changes_of_one_time_or_of_crossing_times():
-    """A weight that was appended later wins although its event time is earlier."""
     assert stand(log_of(made(1), weighed(2, 5, 0.1), weighed(3, 5, 0.2)), 5) == (True, 0.2)
     assert stand(log_of(made(1), weighed(2, 6, 0.1), weighed(3, 5, 0.2)), 6) == (True, 0.2)
 
 
 def test_later_changes_are_named_in_order():
-    """What the operator sees behind an overlay: the entries that changed it, and only those that count."""
     log = log_of(made(1), weighed(2, 10, 0.5), off(3, 20))
     overlay = log.overlay(moment(100), is_superseded=False)
     assert (
@@ -80,13 +76,11 @@ def test_later_changes_are_named_in_order():
     ],
 )
 def test_active_is_enabled_and_of_some_weight_and_not_past_its_expiry(changed, hours, expected):
-    """At its very expiry it still counts."""
     standing = Standing(artifact(**changed), moment(0), is_pending=False, has_held=True)
     assert (state_of(standing, at(hours), is_superseded=False) == "active") is expected
 
 
 def test_a_constraint_waits_for_a_person_each_time_it_is_logged():
-    """Confirmed it holds; weighed anew it holds on; logged again with other words it waits again."""
     rule = {"artifact_type": "constraint"}
     log = log_of(made(1, **rule), confirmed(2, 10), weighed(3, 12, 0.5), off(4, 20), made(5, 30, **rule))
     assert [state(log, hours) for hours in (0, 9, 10, 12, 20, 30)] == [
@@ -95,7 +89,6 @@ def test_a_constraint_waits_for_a_person_each_time_it_is_logged():
 
 
 def test_what_a_person_switches_on_again_is_on():
-    """And a rejected constraint that is switched on waits again: nobody has confirmed it."""
     log = log_of(made(1), off(2, 10), on(3, 20))
     assert [state(log, hours) for hours in (9, 10, 20)] == ["active", "off", "active"]
     rejected = log_of(made(1, artifact_type="constraint"), off(2, 10), on(3, 20))
@@ -103,14 +96,12 @@ def test_what_a_person_switches_on_again_is_on():
 
 
 def test_a_state_names_the_first_thing_that_keeps_it_out_of_prompts():
-    """Off before pending, pending before silent, superseded last."""
     assert state(log_of(made(1, artifact_type="constraint", weight=0.0)), 1) == "pending"
     assert state(log_of(made(1, weight=0.0)), 1, is_superseded=True) == "silent"
     assert state(log_of(made(1)), 1, is_superseded=True) == "superseded"
 
 
 def test_a_repeat_is_exactly_what_was_logged_before():
-    """Every field is the same, its times included; whatever was said since."""
     assert log_of(made(1)).is_repeat(artifact())
     assert not log_of(made(1)).is_repeat(artifact(weight=0.7))
     assert log_of(made(1), off(2, 5)).is_repeat(artifact())
@@ -139,7 +130,6 @@ def change_of(seq, said):
 
 @law(20, 200, said=CHANGES, later=CHANGES, hours=st.integers(-1, 25))
 def test_later_entries_change_no_answer_of_before(said, later, hours):
-    """As of the same time and sequence: the same artifact for ever."""
     changes = [made(0), *(change_of(seq, one) for seq, one in enumerate(said, start=1))]
     head = len(said)
     before = log_of(*changes).overlay(moment(hours, head), is_superseded=False)

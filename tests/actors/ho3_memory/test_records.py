@@ -69,7 +69,6 @@ FACTS = {
 
 @pytest.mark.parametrize("event_type", ENTRIES)
 def test_an_entry_reads_back_as_its_fact(event_type):
-    """What is written is what the state is made of; memory is the entry's rightful writer."""
     entry = ENTRIES[event_type]
     assert records.fact_of(9, entry) == FACTS[event_type]._replace(submission_id=entry.submission_id)
     assert records.fact_of(-1, entry).at(9) == records.fact_of(9, entry)  # told before it had its place
@@ -102,7 +101,6 @@ def test_names_make_a_repeat_the_same_entry():
 
 
 def test_the_longest_ids_of_the_wire_fit_the_record():
-    """A submission id has 400 characters at most."""
     agent, kind = "a" * 80, "k:" + "x" * 158
     longest = signal(1, 0).model_copy(update={"event_id": "e" * 300, "signal_id": kind})
     assert len(records.signal_entry(agent, longest, **TIMES).submission_id) <= 400
@@ -126,13 +124,11 @@ def test_an_erased_line_leaves_an_artifact_that_is_never_active():
 
 
 def test_an_entry_of_another_kind_says_nothing():
-    """Whoever wrote it."""
     assert records.fact_of(9, ENTRIES["HO3_SIGNAL"]._replace(event_type="ELSE")) is None
 
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x80", b"\x01"])
 def test_junk_is_an_error_for_the_reader_to_tell(body):
-    """Never a half-read fact."""
     with pytest.raises((ValueError, TypeError, LookupError)):
         records.fact_of(9, ENTRIES["HO3_SIGNAL"]._replace(bodies=[body]))
 

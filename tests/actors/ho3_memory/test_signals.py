@@ -53,7 +53,6 @@ def log_of(*events):
 
 
 def test_an_accumulator_is_what_the_events_add_up_to():
-    """Ids in order of event time, sessions sorted and once, the last one by event time, decay as of the question."""
     found = log_of(event(0, 5, 2), event(1, 3, 1), event(2, 4, 2)).accumulate(moment(5 + 336))
     assert found is not None
     assert (found.count, found.session_count, found.last_seen, found.decay) == (3, 2, at(5), 0.5)
@@ -61,7 +60,6 @@ def test_an_accumulator_is_what_the_events_add_up_to():
 
 
 def test_a_late_event_is_older_and_moves_no_last_seen():
-    """The order of arrival is not the order of time."""
     log = log_of(event(0, 10, 0), event(1, 2, 1))
     assert log.tally(moment(10)) == EventTally(2, 2, us(10), 1)
     assert log.tally(moment(5)) == EventTally(1, 1, us(2), 1)
@@ -69,7 +67,6 @@ def test_a_late_event_is_older_and_moves_no_last_seen():
 
 @pytest.mark.parametrize(("hours", "count"), [(0.999_999, 0), (1.0, 1), (1.999_999, 1), (2.0, 3)])
 def test_an_event_at_the_very_time_of_the_question_counts(hours, count):
-    """Later ones do not; two at one time both do."""
     assert log_of(event(0, 1), event(1, 2), event(2, 2)).tally(moment(hours)).event_count == count
 
 
@@ -85,7 +82,6 @@ def test_entries_of_a_later_sequence_do_not_count():
 
 
 def test_a_session_counts_from_its_earliest_event_on():
-    """Also when that one arrives late."""
     log = log_of(event(0, 5, 1), event(1, 6, 1), event(2, 1, 1), event(3, 4, 2))
     assert [log.tally(moment(hours)).session_count for hours in (0, 1, 4, 6)] == [0, 1, 2, 2]
 
@@ -122,7 +118,6 @@ def test_many_that_come_at_once_are_traced_once_behind_them(events):
 
 @law(20, 200, events=EVENTS, draw=st.randoms(use_true_random=False), as_of=MOMENTS)
 def test_the_order_of_arrival_does_not_matter(events, draw, as_of):
-    """Any order gives the same bytes; asking in between changes nothing."""
     shuffled = list(events)
     draw.shuffle(shuffled)
     log = Log()
@@ -190,7 +185,6 @@ def test_a_late_event_works_out_only_what_it_changes(monkeypatch, late, others):
     hours=st.integers(-1, 110),
 )
 def test_what_is_appended_later_changes_no_answer_of_before(events, later, hours):
-    """Asked again as of the same time and sequence, whatever came since and however old it is: the same bytes."""
     log = log_of(*events)
     head = len(events) - 1
     before = answers(log, moment(hours, head))
@@ -201,7 +195,6 @@ def test_what_is_appended_later_changes_no_answer_of_before(events, later, hours
 
 @given(EVENTS, MOMENTS)
 def test_the_quick_answer_is_the_one_from_looking_at_every_event(events, as_of):
-    """Searching in sorted lists counts what a scan counts."""
     counted = sorted(
         (one for one in events if one.at_us <= as_of.at_us and one.seq <= as_of.seq), key=lambda one: one.at_us
     )
@@ -215,7 +208,6 @@ def test_the_quick_answer_is_the_one_from_looking_at_every_event(events, as_of):
 
 
 def test_in_counting_mode_there_is_no_level():
-    """Nothing is computed that nobody asks for."""
     log = Log(config())
     log.insert(event(0, 0))
     assert log.level(moment(0, 0)) is None

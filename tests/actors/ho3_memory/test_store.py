@@ -62,7 +62,6 @@ def state(made):
 
 
 def test_a_start_reads_only_what_came_after_the_checkpoint(monkeypatch, taken):
-    """It was written when so many entries had been applied; the state is the same as before the kill."""
     monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
     with cluster() as made:
         fill(made)
@@ -109,7 +108,6 @@ def test_many_that_log_at_once_write_one_checkpoint(monkeypatch):
 
 
 def test_a_memory_that_is_told_to_end_leaves_a_checkpoint_of_everything(taken):
-    """The next start reads nothing that it had."""
     with cluster() as made:
         fill(made)
         before = state(made)
@@ -121,7 +119,6 @@ def test_a_memory_that_is_told_to_end_leaves_a_checkpoint_of_everything(taken):
 
 
 def test_a_checkpoint_goes_on_after_a_restart(monkeypatch, taken):
-    """Frames are appended, also by the next incarnation; what stands is read again by the one after."""
     monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
     with cluster() as made:
         fill(made)
@@ -170,7 +167,6 @@ def test_a_damaged_checkpoint_is_not_believed(monkeypatch, taken, place):
 
 
 def test_a_checkpoint_of_another_record_is_not_believed(monkeypatch):
-    """Same agent, same sequence, another chain: it is rebuilt from the record that is there."""
     monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 4)
     with cluster() as one, cluster() as other:
         fill(one)
@@ -203,7 +199,6 @@ def test_a_checkpoint_that_is_ahead_of_the_ledger_is_not_believed(monkeypatch):
 
 
 def test_a_full_disk_costs_the_checkpoint_alone(monkeypatch, taken):
-    """Logging and reading go on; the next start reads more."""
     monkeypatch.setattr(limits, "CHECKPOINT_ENTRIES", 2)
     with cluster() as made:
         made.world.media["ho3"].capacity_bytes = 10
@@ -219,7 +214,6 @@ def test_a_full_disk_costs_the_checkpoint_alone(monkeypatch, taken):
 
 
 def test_an_entry_that_cannot_be_read_keeps_nobody_from_remembering():
-    """It is told in the log; the others count."""
     with cluster() as made:
         junk = records.signal_entry(AGENT, signal(9, 9), **TIMES)._replace(bodies=[pack(["junk"])])
         made.write_as_memory([junk])
@@ -245,7 +239,6 @@ def test_what_an_earlier_incarnation_wrote_and_nobody_heard_of_is_found():
 
 
 def test_a_conflict_with_an_unheard_entry_brings_it_in():
-    """The refusal is true, and the state is complete afterwards."""
     with cluster() as made:
         made.write_as_memory([records.signal_entry(AGENT, signal(0, 5), **TIMES)])
         assert made.refusal(m.LogSignal(agent_id=AGENT, signal=signal(0, 0)), m.SignalsLogged).code == "event_conflict"

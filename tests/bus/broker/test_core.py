@@ -216,7 +216,6 @@ def test_no_bytes_of_a_peer_raise_or_harm_others(frames):
 
 
 def test_a_frame_that_no_broker_takes_is_malformed():
-    """A welcome, or a kind that does not exist, is counted against its sender."""
     rig = Rig()
     peer = rig.client("ho2/1@a")
     rig.frame(peer, header(Kind.WELCOME, "m"))
@@ -225,7 +224,6 @@ def test_a_frame_that_no_broker_takes_is_malformed():
 
 
 def test_the_tap_numbers_every_frame_without_a_gap():
-    """Sequence numbers are consecutive whatever happens, also when a send fails in between."""
     rig = Rig()
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a")
     rig.order(ho2, "WO-1")
@@ -249,7 +247,6 @@ def test_the_wall_clock_of_the_tap_follows_the_loops():
 
 
 def test_the_catalog_says_what_is_sensitive_and_no_sender_can_deny_it():
-    """A sender that claims an order to be harmless does not show its body to readers without that right."""
     rig = Rig()
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=1)
     for number in range(2):

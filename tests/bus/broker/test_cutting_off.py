@@ -21,7 +21,6 @@ ELSEWHERE = Origin("k" * 40, "10.0.0.7")
 
 
 def test_a_garbage_sender_from_elsewhere_is_cut_off_at_the_last_frame_that_is_borne() -> None:
-    """Its counters say so; another connection is not touched."""
     rig = Rig()
     client = rig.client("ho2/1@a")
     for _ in range(3):
@@ -36,7 +35,6 @@ def test_a_garbage_sender_from_elsewhere_is_cut_off_at_the_last_frame_that_is_bo
 
 
 def test_garbage_on_this_machine_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However much of it comes, of a stranger or of a peer: nobody is cut off, the peer stays, noise has no answer."""
     monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 100)
     rig = Rig()
     worker, client = rig.worker("ho1/1@a"), rig.client("ho2/1@a")
@@ -55,7 +53,6 @@ def test_garbage_on_this_machine_is_dropped_and_counted(monkeypatch: pytest.Monk
 def test_a_connection_without_a_hello_is_heard_for_so_many_bytes(
     monkeypatch: pytest.MonkeyPatch, origin: Origin, is_cut: bool
 ) -> None:
-    """Well-formed frames as well; one of this machine is asked for its hello once per beat, and for ever."""
     monkeypatch.setattr(limits, "UNBOUND_MAX_BYTES", 10000)
     rig = Rig()
     client = rig.client("ho2/1@a")

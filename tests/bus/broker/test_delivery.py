@@ -33,7 +33,6 @@ def test_a_request_is_delivered_stamped_with_less_time_and_its_body_untouched(ri
 
 
 def test_the_time_spent_in_the_queue_is_taken_off_the_deadline(rig):
-    """A request that waited 2 s of its 5 s is delivered with 3 s."""
     ho2 = rig.client("ho2/1@a")
     rig.order(ho2, "WO-1", deadline_ms=5000)
     rig.advance(2.0)
@@ -44,7 +43,6 @@ def test_the_time_spent_in_the_queue_is_taken_off_the_deadline(rig):
 
 
 def test_a_reply_goes_to_the_requester_stamped_with_the_worker(rig):
-    """Destination and sender of an answer are the broker's word; body and type are the worker's."""
     ho2, ho1 = pair(rig)
     rig.order(ho2, "WO-1")
     rig.reply(ho1, "WO-1", b"done")
@@ -76,7 +74,6 @@ def test_a_reply_of_another_type_than_the_catalogs_is_an_internal_failure(rig):
     ],
 )
 def test_what_no_row_allows_is_denied_to_its_sender(rig, role, to, type_name, reason):
-    """Deny by default: answered, counted, tapped with a reason, delivered to nobody."""
     for worker in ("gateway/1@a", "ho1/9@a"):
         rig.worker(worker)
     peer = rig.client(f"{role}/1@a")
@@ -88,7 +85,6 @@ def test_what_no_row_allows_is_denied_to_its_sender(rig, role, to, type_name, re
 
 
 def test_a_post_against_the_policy_is_answered_too(rig):
-    """A post is accepted or failed at once: its sender learns that it was denied."""
     ho1 = rig.client("ho1/1@a")
     rig.frame(ho1, header(Kind.POST, "p1", type="broker.instance_lost", destination="broker"))
     assert rig.answers(ho1) == [("p1", "denied")]
@@ -102,7 +98,6 @@ def test_a_published_frame_is_denied_while_the_catalog_publishes_nothing(rig):
 
 
 def test_a_full_queue_is_busy_at_once(monkeypatch: pytest.MonkeyPatch):
-    """The queue of a service is bounded; one more is refused, those that wait are not disturbed."""
     monkeypatch.setattr(bus_limits, "QUEUE_MAX", 2)
     rig = Rig()
     ho2, ho1 = pair(rig, slots=1)
@@ -115,7 +110,6 @@ def test_a_full_queue_is_busy_at_once(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_an_expired_request_leaves_the_queue_unsent(rig):
-    """The caller is told at its deadline; the worker never sees it."""
     ho2, ho1 = pair(rig, slots=1)
     rig.order(ho2, "WO-1")
     rig.order(ho2, "WO-2", deadline_ms=1000)
@@ -143,7 +137,6 @@ def test_a_request_expires_at_its_worker_which_is_told_to_stop_and_keeps_its_slo
 
 @pytest.mark.parametrize("deadline_ms", [0, -1])
 def test_a_request_without_time_left_is_expired_at_once(rig, deadline_ms):
-    """There is nothing to wait for."""
     ho2, ho1 = pair(rig)
     rig.order(ho2, "WO-1", deadline_ms=deadline_ms)
     assert rig.answers(ho2) == [("WO-1", "expired")]
@@ -169,7 +162,6 @@ def test_a_header_that_would_not_fit_after_stamping_is_malformed(rig):
 
 
 def test_a_body_above_the_limit_is_too_large():
-    """The limit holds at the broker too, for a sender that does not keep it."""
     rig = Rig()
     ho2, ho1 = pair(rig)
     rig.order(ho2, "WO-1", body=b"x" * (BODY_MAX_BYTES + 1))
@@ -187,7 +179,6 @@ def test_a_huge_deadline_is_only_a_long_one(rig):
 
 
 def test_attempts_are_bounded_and_end_as_a_dead_letter():
-    """After bus.attempts_max deliveries the caller is told peer_lost; a dead letter is counted and tapped."""
     rig = Rig(attempts_max=3)
     ho2 = rig.client("ho2/1@a")
     rig.order(ho2, "WO-1")
@@ -213,7 +204,6 @@ def test_a_request_to_an_instance_goes_there_only_and_is_not_moved(rig):
 
 
 def test_a_request_waiting_for_an_instance_fails_when_that_is_lost(rig):
-    """Queued for the one that is gone, it cannot come any more."""
     ho2, first = pair(rig, slots=1)
     rig.order(ho2, "WO-1", to="ho1/1@a")
     rig.order(ho2, "WO-2", to="ho1/1@a")
@@ -222,7 +212,6 @@ def test_a_request_waiting_for_an_instance_fails_when_that_is_lost(rig):
 
 
 def test_a_request_to_an_unknown_instance_waits_the_grace_for_it(rig):
-    """It may only be reconnecting; after the grace it is no_route, and at once for one that is known to be gone."""
     ho2, ho1 = pair(rig)
     rig.order(ho2, "WO-1", to="ho1/7@a")
     rig.advance(2.9)
@@ -235,7 +224,6 @@ def test_a_request_to_an_unknown_instance_waits_the_grace_for_it(rig):
 
 
 def test_an_instance_that_comes_within_the_grace_gets_what_waits_for_it(rig):
-    """As above, and it came back."""
     ho2 = rig.client("ho2/1@a")
     rig.order(ho2, "WO-1", to="ho1/7@a")
     rig.advance(1.0)
@@ -245,7 +233,6 @@ def test_an_instance_that_comes_within_the_grace_gets_what_waits_for_it(rig):
 
 
 def test_a_cancel_follows_the_request_to_its_worker_whose_answer_counts(rig):
-    """The worker is told; whatever it answers is the one answer."""
     ho2, ho1 = pair(rig)
     rig.order(ho2, "WO-1")
     rig.cancel(ho2, "WO-1")
@@ -257,7 +244,6 @@ def test_a_cancel_follows_the_request_to_its_worker_whose_answer_counts(rig):
 
 
 def test_a_cancelled_request_is_not_redelivered(rig):
-    """Nobody wants it any more, so the loss of its worker ends it."""
     ho2, ho1 = pair(rig)
     second = rig.worker("ho1/2@a")
     rig.order(ho2, "WO-1")
@@ -314,7 +300,6 @@ def test_what_expired_at_its_worker_does_not_settle_a_new_asking(rig, attempt):
 
 
 def test_only_the_requester_may_cancel(rig):
-    """Another peer of the same role cannot end somebody's request."""
     ho2, ho1 = pair(rig)
     stranger = rig.client("ho2/2@a")
     rig.order(ho2, "WO-1")
@@ -359,7 +344,6 @@ def test_an_owner_that_thaws_does_not_take_the_answer_from_its_successor(rig):
 
 
 def test_everybody_who_asked_is_told_of_a_failure(rig):
-    """A request that the broker ends has the same end for each of its requesters."""
     first, _ = pair(rig)
     second = rig.client("ho2/2@a")
     rig.order(first, "WO-1", deadline_ms=1000)
@@ -412,7 +396,6 @@ def test_nobody_asks_under_an_id_that_another_counted(rig, asks, counts, service
 
 
 def test_an_id_in_use_for_something_else_is_denied(rig):
-    """The same id cannot mean two requests of one role."""
     ho2, _ = pair(rig)
     rig.order(ho2, "WO-1")
     rig.ask(ho2, "WO-1", "ledger", "ledger.lookup")
@@ -420,7 +403,6 @@ def test_an_id_in_use_for_something_else_is_denied(rig):
 
 
 def test_ids_of_different_roles_do_not_meet(rig):
-    """Two roles may use one id at two services; each gets its own answer."""
     ho2, ho1 = pair(rig)
     ledger = rig.worker("ledger/1@a")
     rig.order(ho2, "same")
@@ -453,7 +435,6 @@ def test_a_counted_id_under_another_roles_name_is_denied(rig):
 
 
 def test_a_forged_reply_is_denied_and_the_true_one_still_counts(rig):
-    """Only the connection that was given the request can answer it."""
     ho2, ho1 = pair(rig)
     forger = rig.worker("ho1/2@a")
     rig.order(ho2, "WO-1")
@@ -465,7 +446,6 @@ def test_a_forged_reply_is_denied_and_the_true_one_still_counts(rig):
 
 
 def test_a_reply_by_a_peer_without_a_service_is_denied(rig):
-    """A client has nothing to answer."""
     ho2, _ = pair(rig)
     rig.reply(ho2, "whatever")
     assert rig.core.counts["denied"] == 1
@@ -490,7 +470,6 @@ def test_a_post_to_an_absent_service_is_held_then_a_dead_letter(rig, monkeypatch
 
 
 def test_a_given_up_service_fails_requests_and_posts_at_once(rig):
-    """The launcher's word ends the waiting; its second word allows it again."""
     launcher, ho2 = rig.client("launcher/1@a"), rig.client("ho2/1@a")
     rig.order(ho2, "WO-1")
     rig.post(launcher, ServiceGivenUp(service="ho1", given_up=True))

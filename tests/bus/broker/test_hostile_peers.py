@@ -307,7 +307,6 @@ def test_what_is_over_its_bound_is_refused_with_field_and_limit(monkeypatch: pyt
                                         '{"a":' * 300 + "1" + "}" * 300, '"\\ud800"',
                                         '{"a": "\\ud800"}'])  # fmt: skip
 def test_a_word_that_can_be_no_tool_is_refused_where_it_comes_in(parameters: str) -> None:
-    """Everybody who looks for tools would read it; its sender is told, keeps what it had, and stays."""
     rig = Rig()
     worker = rig.worker("ho1/1@a", tools=["t"])
     rig.control(worker, Kind.TOOLS, AnnounceTools(tools=words(1), sources=[]))
@@ -326,7 +325,6 @@ def peer_row(rig: Rig, instance: str) -> control.PeerRow:
 
 
 def test_an_announcement_counts_when_its_last_part_is_there() -> None:
-    """In order; a part that is missing, doubled or of another announcement makes it none, and the next one counts."""
     first, second = words(2), words(4)[2:]
     whole = Announcement()
     assert whole.add(AnnounceTools(tools=first, sources=[], part=1, parts=2), 10) is None
@@ -339,7 +337,6 @@ def test_an_announcement_counts_when_its_last_part_is_there() -> None:
 
 
 def test_an_announcement_in_parts_is_bounded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small parts are no way around the bounds of one worker, and what was kept of it is let go."""
     for limit, value in (("TOOLS_MAX", 3), ("ANNOUNCEMENT_MAX_BYTES", 25)):
         monkeypatch.undo()
         monkeypatch.setattr(engineering, limit, value)
@@ -373,7 +370,6 @@ def test_the_announcement_and_the_reason_that_ended_the_broker_do_so_no_more(bod
 
 
 def test_an_unknown_field_of_any_length_is_named_shortly() -> None:
-    """A refusal quotes its sender's words; it never grows with them."""
     with pytest.raises(BusError) as caught:
         decode(Beat, msgpack.packb({"x" * 1_000_000: {"y": 1}}), BIG)
     assert len(caught.value.detail) < 300
@@ -402,7 +398,6 @@ def test_everybody_is_read_once_over_pages_also_when_some_come_and_go(monkeypatc
 
 
 def test_many_workers_with_many_large_tools_are_listed_whole() -> None:
-    """256 tools of 32 KB at each of eight workers: one word each in memory, pages far below a body, nothing missing."""
     rig = Rig()
     operator = rig.client("operator/1@a")
     tools = words(256, 32_768)

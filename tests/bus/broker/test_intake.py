@@ -17,7 +17,6 @@ def principal_at(rig, worker):
 
 
 def test_a_client_asks_for_itself_whatever_it_claims():
-    """Both roles of its process and all its connections are one principal."""
     rig = Rig()
     host, ho2 = rig.worker("host/1@a"), rig.worker("ho2/1@a")
     rig.ask(rig.client("door/7@a"), "t1", "host", TURN, principal="client/8")
@@ -140,7 +139,6 @@ def test_whoever_has_nothing_open_may_ask_whatever_the_others_have(monkeypatch):
 
 
 def test_a_share_is_given_back_however_a_request_ends(monkeypatch):
-    """Cancelled, expired, its worker lost, its service gone: nothing of it is counted afterwards."""
     monkeypatch.setattr(limits, "OPEN_MAX", 1)
     rig = Rig(service_grace_ms=500)
     greedy = rig.client("door/7@a")

@@ -14,7 +14,6 @@ def beats(rig, connection):
 
 
 def test_a_peer_silent_for_the_time_out_is_lost_and_its_work_moves(rig):
-    """A frozen worker is known after bus.peer_timeout_ms, not before."""
     ho2 = rig.client("ho2/1@a")
     first = rig.worker("ho1/1@a")
     rig.order(ho2, "WO-1")
@@ -40,7 +39,6 @@ def test_a_killed_worker_with_work_is_found_by_the_next_probe(rig):
 
 
 def test_only_silent_peers_with_work_are_probed(rig):
-    """An idle cluster sends nothing but answers to beats."""
     ho2 = rig.client("ho2/1@a")
     idle, busy = rig.worker("ho1/1@a"), rig.worker("ho1/2@a")
     rig.order(ho2, "WO-1", to="ho1/2@a")
@@ -75,7 +73,6 @@ def test_nobody_is_blamed_for_a_standstill_of_the_broker(rig):
 
 
 def test_the_next_wake_up_is_in_time_and_never_in_the_past_for_long(rig):
-    """A core without work asks to be woken for the next silence only; after a Tick the time lies ahead."""
     rig.client("ho2/1@a")
     rig.advance(0.05)
     assert rig.core.next_wakeup() - rig.now == pytest.approx(0.75, abs=0.1)

@@ -12,7 +12,6 @@ from tests.bus.broker.rig import BIG, Rig
 
 
 def test_a_hello_is_welcomed_with_the_brokers_epoch_and_beat(rig):
-    """The peer learns which incarnation it talks to and how often to beat."""
     peer = rig.hello("ho1/1@a")
     (got,) = rig.got(peer)
     welcome = decode(Welcome, got.body, BIG)
@@ -35,7 +34,6 @@ def test_a_hello_is_welcomed_with_the_brokers_epoch_and_beat(rig):
     ],
 )
 def test_a_hello_against_the_rules_is_refused_and_binds_nothing(rig, fields, code):
-    """The connection stays unbound: the next frame is answered with rehello."""
     base = {"instance": "ho1/1@a", "role": "ho1", "token": "", "slots": 1, "version": "", "protocol": HEADER_VERSION}
     rig.control(b"c", Kind.HELLO, Hello.model_validate(base | fields))
     assert rig.refusal(b"c").code == code
@@ -45,7 +43,6 @@ def test_a_hello_against_the_rules_is_refused_and_binds_nothing(rig, fields, cod
 
 
 def test_a_refused_token_is_counted_tapped_without_the_token_and_harmless():
-    """Authentication is asked for every hello; what the tap shows holds no secret."""
     right, wrong = "t", "stolen-secret"
     rig = Rig(authenticate=lambda hello: None if hello.token == right else Refused(code="bad_token", detail="no"))
     rig.hello("ho1/1@a", token=wrong)
@@ -58,7 +55,6 @@ def test_a_refused_token_is_counted_tapped_without_the_token_and_harmless():
 
 
 def test_a_hello_that_is_no_hello_is_refused_as_malformed(rig):
-    """Bytes instead of a body do not bind and do not raise."""
     rig.frame(b"c", header(Kind.HELLO, "", type="bus.hello"), b"\xc1garbage")
     assert rig.refusal(b"c").code == "malformed"
 
@@ -72,14 +68,12 @@ def test_every_frame_of_an_unbound_connection_is_answered_with_rehello(rig, kind
 
 
 def test_garbage_of_an_unbound_connection_is_not_answered(rig):
-    """Nobody is helped by an answer to noise."""
     rig.garbage(b"c")
     assert rig.got(b"c") == []
     assert rig.core.counts["malformed"] == 1
 
 
 def test_a_bound_connection_cannot_become_somebody_else(rig):
-    """The principal is fixed at hello; the old binding stays."""
     peer = rig.client("ho1/1@a")
     rig.hello("ho2/1@a", peer)
     assert rig.refusal(peer).code == "name_taken"
@@ -100,7 +94,6 @@ def test_the_same_incarnation_on_a_new_connection_has_reconnected(rig):
 
 
 def test_a_reconnected_requester_gets_its_answers_on_the_new_connection(rig):
-    """It need not even have sent its request again."""
     rig.client("ho2/1@a")
     ho1 = rig.worker("ho1/1@a")
     rig.order(b"ho2/1@a", "WO-1")
@@ -159,7 +152,6 @@ def test_two_clients_of_one_role_with_different_numbers_live_side_by_side(rig):
 
 
 def test_bye_gives_work_back_at_once(rig):
-    """An orderly leave is known immediately and for good."""
     ho2 = rig.client("ho2/1@a")
     first = rig.worker("ho1/1@a")
     rig.order(ho2, "WO-1")
@@ -170,7 +162,6 @@ def test_bye_gives_work_back_at_once(rig):
 
 
 def test_the_launchers_word_ends_a_peer_at_once_and_for_good(rig):
-    """InstanceLost needs no time-out, also for an instance that the broker has not seen yet."""
     launcher, ho2 = rig.client("launcher/1@a"), rig.client("ho2/1@a")
     ho1 = rig.worker("ho1/1@a")
     rig.order(ho2, "WO-1", to="ho1/1@a")
@@ -229,7 +220,6 @@ class TestRestart:
         assert rig.requests(ho1) == ["WO-1"]
 
     def test_whoever_is_expected_and_never_comes_is_waited_for_no_longer_than_the_grace(self):
-        """And a broker that expects nobody collects nothing."""
         rig = Rig(reannounce_grace_ms=300, expected=["ho1/1@a", "ho1/2@a"])
         ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a")
         rig.order(ho2, "WO-1")
@@ -261,7 +251,6 @@ class TestRestart:
 
     @pytest.mark.parametrize("first", ["hello", "cancel"])
     def test_a_cancel_reaches_the_worker_that_announced_the_request(self, first):
-        """Whichever comes first; a requester that cancelled does not send the request again."""
         rig = Rig(reannounce_grace_ms=300)
         ho2 = rig.client("ho2/1@a")
         if first == "cancel":
@@ -360,7 +349,6 @@ class TestRestart:
         assert rig.requests(workers[1]) == ["t1", "t3", "t5", "t7", "t9"]
 
     def test_nobody_can_announce_work_of_a_service_that_it_does_not_offer(self):
-        """A peer's announcements count for its own service only."""
         rig = Rig(reannounce_grace_ms=300)
         ho2 = rig.client("ho2/1@a", in_progress=["WO-1"], answered=["WO-1"])
         ledger = rig.worker("ledger/1@a", in_progress=["WO-1"])

@@ -26,7 +26,6 @@ def answer(got, cls):
 
 
 def test_read_peers_shows_everybody_and_the_broker_itself(rig):
-    """State, slots, work, keys and the peer's own counters, sorted by name."""
     operator, host = rig.client("operator/1@a"), rig.client("host/1@a")
     ho2 = rig.worker("ho2/1@a", state="starting")
     rig.worker("ho1/1@a", slots=4, state="degraded", tools=["cluster.peers"], version="0.1")
@@ -44,7 +43,6 @@ def test_read_peers_shows_everybody_and_the_broker_itself(rig):
 
 
 def test_read_peer_tells_the_living_from_the_lost_and_the_unknown(rig):
-    """An instance that is gone for good is `lost`; one never heard of is not_found."""
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a")
     assert answer(rig.call(ho2, "q1", ReadPeer(instance="ho1/1@a")), PeerRow).state == "ready"
     rig.bye(ho1)
@@ -66,7 +64,6 @@ def test_questions_about_peers_wait_until_a_restarted_broker_has_heard_who_is_th
 
 
 def test_read_queues_counts_what_waits_runs_and_failed(rig):
-    """Per service: queued, in flight, delivered, failures by code."""
     operator, ho2 = rig.client("operator/1@a"), rig.client("ho2/1@a")
     ho1 = rig.worker("ho1/1@a", slots=1)
     rig.order(ho2, "WO-1")
@@ -83,7 +80,6 @@ def test_read_queues_counts_what_waits_runs_and_failed(rig):
 
 
 def test_a_drained_instance_gets_nothing_new_and_finishes_what_it_has(rig):
-    """Also when the service is otherwise absent: then the next request runs into the grace."""
     operator, ho2 = rig.client("operator/1@a"), rig.client("ho2/1@a")
     ho1 = rig.worker("ho1/1@a", slots=2)
     rig.order(ho2, "WO-1")
@@ -97,20 +93,17 @@ def test_a_drained_instance_gets_nothing_new_and_finishes_what_it_has(rig):
 
 
 def test_a_malformed_question_is_answered_as_malformed(rig):
-    """The broker validates what is meant for itself, strictly."""
     operator = rig.client("operator/1@a")
     rig.ask(operator, "q", "broker", ReadPeer.TYPE, body=b"\x81\xa8instance\x01")
     assert rig.answers(operator) == [("q", "malformed")]
 
 
 def test_the_broker_can_be_addressed_by_its_instance_and_probed(rig):
-    """Its instance name works like the service's; a probe says it is ready."""
     ho1 = rig.client("ho1/1@a")
     assert answer(rig.call(ho1, "q", Probe(), to="broker/1@e1"), Probed).state == "ready"
 
 
 def test_answers_of_the_broker_are_stamped_with_its_instance(rig):
-    """A peer can tell the broker's own word from a worker's."""
     operator = rig.client("operator/1@a")
     got = rig.call(operator, "q", ReadQueues())
     assert (got.header.kind, got.header.sender) == (Kind.REPLY, "broker/1@e1")

@@ -41,7 +41,6 @@ def pending(message_id, sender="ho2/1@a", row=ROW):
 
 @law(20, 100, steps=st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "drop"])), max_size=60))
 def test_a_waiting_room_loses_nothing_and_counts_right(steps):
-    """Whatever is added leaves exactly once, by being taken or removed, and the count is what is inside."""
     room, inside, made = WaitingRoom(), {}, 0
     for sender, what in steps:
         if what == "add":
@@ -62,7 +61,6 @@ def test_a_waiting_room_loses_nothing_and_counts_right(steps):
 
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=40))
 def test_no_sender_is_served_twice_while_another_one_waits_for_its_first(senders):
-    """Round robin: between two turns of one sender every other waiting sender has had one."""
     room = WaitingRoom()
     for number, sender in enumerate(senders):
         room.add(pending(f"m{number}", f"door/{sender}@e"), ANYBODY)
@@ -75,7 +73,6 @@ def test_no_sender_is_served_twice_while_another_one_waits_for_its_first(senders
 
 
 def test_what_waits_for_one_instance_is_not_given_to_another():
-    """Bound requests are seen by their instance only; shared ones by everybody, in turns."""
     room = WaitingRoom()
     for number in range(4):
         room.add(pending(f"mine{number}"), "w1")
@@ -89,7 +86,6 @@ def test_what_waits_for_one_instance_is_not_given_to_another():
 
 
 def test_a_first_owner_is_stable_when_others_come_and_go():
-    """Removing a worker moves its keys only; the name counts, not the incarnation."""
     peers = [BoundPeer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in range(4)]
     owners = {f"k{i}": first_owner(f"k{i}", peers) for i in range(100)}
     for key, owner in owners.items():
@@ -100,7 +96,6 @@ def test_a_first_owner_is_stable_when_others_come_and_go():
 
 
 def test_keys_become_idle_in_order_and_release_their_peer():
-    """The table is bounded by time: exactly at the idle limit a key is forgotten, in the peer's list too."""
     table, peer = StickyTable(10, 100), BoundPeer(b"", "ho2/1@a", "ho2", 0.0)
     table.assign("a", peer, 0.0)
     table.assign("b", peer, 5.0)
@@ -148,7 +143,6 @@ def test_a_claimed_key_does_not_take_it_from_its_owner():
 
 
 def test_every_row_and_role_pair_is_allowed_exactly_as_the_catalog_says():
-    """The policy is the table: each type to each service by each role, as request and as post."""
     for row in ROWS:
         kind = Kind.REQUEST if row.reply is not None else Kind.POST
         wrong = Kind.POST if row.reply is not None else Kind.REQUEST
@@ -175,7 +169,6 @@ def test_every_row_and_role_pair_is_allowed_exactly_as_the_catalog_says():
     ],
 )
 def test_counted_ids_belong_to_who_counted_them(message_id, instance, expected):
-    """Only `<instance>:<n>` names somebody; derived ids belong to nobody."""
     assert is_foreign(message_id, instance) is expected
 
 

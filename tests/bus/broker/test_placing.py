@@ -30,8 +30,6 @@ def test_least_loaded_then_first():
 
 
 def test_one_without_work_ends_the_search():
-    """However many come after it, nobody looks at them."""
-
     def offering():
         yield from (peer("a", state="starting"), peer("b", used=1), peer("c"))
         pytest.fail("looked on")
@@ -120,7 +118,6 @@ def test_immediate_requests_take_no_slot_and_wait_for_nothing_but_the_mailbox(mo
 
 @pytest.mark.parametrize("state", ["starting", "draining"])
 def test_a_worker_that_is_not_routable_gets_nothing_until_it_is_ready(rig, state):
-    """Both slot and immediate requests need a ready or degraded instance."""
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", state="starting")
     if state == "draining":
         rig.ready(ho1, "draining")
@@ -131,7 +128,6 @@ def test_a_worker_that_is_not_routable_gets_nothing_until_it_is_ready(rig, state
 
 
 def test_keys_spread_over_the_workers(rig):
-    """The hash that chooses first owners uses every worker."""
     host = rig.client("host/1@a")
     workers = [rig.worker(f"ho2/{n}@a") for n in range(3)]
     for number in range(60):
@@ -180,7 +176,6 @@ def test_a_key_gets_a_new_owner_when_the_old_one_leaves(rig, how):
 
 
 def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on(monkeypatch):
-    """After an hour without traffic the next request chooses anew; a long run keeps its owner."""
     monkeypatch.setattr(limits, "STICKY_IDLE_S", 10)
     rig = Rig()
     ho1 = rig.client("ho1/1@a")
@@ -215,7 +210,6 @@ def test_low_priority_waits_behind_other_work(rig, monkeypatch):
 
 
 def test_a_keyed_request_waiting_for_anybody_goes_to_the_owner_chosen_when_somebody_is_ready(rig):
-    """Requests with a key that arrived before any worker all reach one and the same worker."""
     host = rig.client("host/1@a")
     for number in range(3):
         rig.ask(host, f"t{number}", "ho2", "ho2.turn", key="s")
@@ -228,7 +222,6 @@ def test_a_keyed_request_waiting_for_anybody_goes_to_the_owner_chosen_when_someb
 
 
 def test_a_probe_reaches_an_instance_in_any_state(rig):
-    """Anyone may ask any actor for its readiness, also one that is not ready."""
     operator = rig.client("operator/1@a")
     ho1 = rig.worker("ho1/1@a", state="starting")
     rig.ask(operator, "q", "ho1/1@a", "bus.probe")

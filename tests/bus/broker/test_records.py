@@ -31,7 +31,6 @@ def deny(rig, peer, number):
 
 
 def test_denials_are_counted_into_one_entry_per_sender_and_reason(rig):
-    """A flood of denials is one entry with a count, at most one Write per interval."""
     ledger, ho1 = rig.worker("ledger/1@a"), rig.client("ho1/1@a")
     for number in range(50):
         deny(rig, ho1, number)
@@ -54,7 +53,6 @@ def test_denials_are_counted_into_one_entry_per_sender_and_reason(rig):
 
 
 def test_no_text_of_a_frame_reaches_an_entry(rig):
-    """Bodies never do; a claimed type, destination or id only if it is a name of this system."""
     ledger, ho1 = rig.worker("ledger/1@a"), rig.client("ho1/1@a")
     private = "my password is hunter2"
     rig.frame(
@@ -71,7 +69,6 @@ def test_no_text_of_a_frame_reaches_an_entry(rig):
 
 
 def test_garbage_and_refused_hellos_are_recorded(rig):
-    """Every refused input leaves a trace: malformed frames by their sender, hellos as unbound."""
     ledger, ho1 = rig.worker("ledger/1@a"), rig.client("ho1/1@a")
     rig.garbage(ho1)
     rig.garbage(b"stranger")
@@ -103,7 +100,6 @@ def test_a_write_is_kept_and_sent_again_while_the_ledger_is_away(rig):
 
 
 def test_what_comes_while_a_write_is_on_its_way_waits_for_the_next(rig):
-    """One Write at a time, in order."""
     ledger, ho1 = rig.worker("ledger/1@a"), rig.client("ho1/1@a")
     deny(rig, ho1, 1)
     rig.advance(0.1)
@@ -118,7 +114,6 @@ def test_what_comes_while_a_write_is_on_its_way_waits_for_the_next(rig):
 
 
 def test_the_book_is_bounded_and_says_what_it_did_not_keep(monkeypatch):
-    """Beyond limits.RECORDS_MAX distinct notes only a number is kept, and that number is recorded."""
     monkeypatch.setattr(limits, "RECORDS_MAX", 2)
     rig = Rig()
     peers = [rig.client(f"ho1/{number}@a") for number in range(5)]
@@ -132,7 +127,6 @@ def test_the_book_is_bounded_and_says_what_it_did_not_keep(monkeypatch):
 
 
 def test_dead_letters_are_recorded_one_by_one_with_their_ids():
-    """Each names the request, its type, its sender and the reason."""
     rig = Rig(attempts_max=1)
     ledger, ho2 = rig.worker("ledger/1@a"), rig.client("ho2/1@a")
     for number in range(2):

@@ -90,7 +90,6 @@ def operator(there):
 
 
 def test_a_worker_joins_with_a_token_and_is_welcome_with_its_own_key(there, operator):
-    """Enrolled, then bound: listed with host, address, slots, tools and version; it gets orders."""
     key, name = there.enrolled(operator)
     answer = there.say(key, Kind.HELLO, hello(f"{name}@e1"))
     assert decode(Welcome, answer.body, BIG).config_digest == DIGEST
@@ -182,7 +181,6 @@ def test_a_claimed_name_counts_for_nothing(there, operator):
 
 
 def test_a_token_s_key_may_join_and_do_nothing_else(there, operator):
-    """A hello is refused, a request answered with: say hello."""
     public, _ = there.token(operator)
     refused = decode(Refused, there.say(public, Kind.HELLO, hello("ho1/remote-1@e")).body, BIG)
     assert refused.code == "not_enrolled"
@@ -190,7 +188,6 @@ def test_a_token_s_key_may_join_and_do_nothing_else(there, operator):
 
 
 def test_nobody_joins_over_a_local_socket_or_at_a_broker_that_listens_nowhere(there):
-    """A join without a key, and one at a core without keys, are refused; the connection stays outside."""
     join = Join(public_key="x" * 40, role="ho1", version="1", protocol=HEADER_VERSION, host="")
     for rig in (there.rig, Rig()):
         rig.control(b"local", Kind.JOIN, join)
@@ -201,7 +198,6 @@ def test_nobody_joins_over_a_local_socket_or_at_a_broker_that_listens_nowhere(th
 
 
 def test_a_cluster_that_does_not_listen_gives_no_tokens_and_says_what_to_do():
-    """Refused, with the command that fixes it."""
     rig = Rig()
     operator = rig.client("operator/1@a")
     answer = rig.call(operator, "q", CreateToken(public_key="x" * 40, role="ho1", ttl_s=1, uses=1))
@@ -217,7 +213,6 @@ def test_only_the_operator_makes_tokens(there):
 
 
 def test_what_happens_to_keys_reaches_the_ledger_without_the_secret(there, operator):
-    """TOKEN_CREATED, KEY_ENROLLED and KEY_REFUSED in governance, by the broker."""
     ledger = there.rig.worker("ledger/1@a")
     _, answer = there.token(operator)
     assert decode(TokenCreated, answer.body, BIG).broker_key == there.keys.pair.public.decode()
@@ -234,7 +229,6 @@ def test_what_happens_to_keys_reaches_the_ledger_without_the_secret(there, opera
 
 
 def test_a_refused_key_is_shown_and_counted(there, operator):
-    """`hobus ps` can name it."""
     for _ in range(3):
         there.rig.step(UnknownKey("key:01", "10.0.0.66"))
     peers = decode(Peers, there.rig.call(operator, "q", ReadPeers()).body, BIG)

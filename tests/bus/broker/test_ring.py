@@ -67,7 +67,6 @@ def test_frames_that_leave_the_ring_before_their_turn_are_counted_as_lost(sizes,
 @pytest.mark.parametrize("between", [0, 40])
 @pytest.mark.parametrize("arrived", [0, 1, 2, 3])
 def test_a_reader_whose_connection_broke_asks_again_and_has_everything_once(arrived, between):
-    """Half of the first answer, then all of the second one, from the same broker; the live frames go on behind it."""
     ring = Ring(frames_max=200, bytes_max=10**7)
     ring.add([tap(n) for n in range(1, 201)])
     assembler = TapAssembler(wants_ring=True)

@@ -63,7 +63,6 @@ def test_records_plus_losses_are_exactly_what_was_tapped(batches):
 
 
 def test_what_was_tapped_before_a_reader_joined_is_not_lost_to_it():
-    """The first batch says where the sequence starts for this reader."""
     assembler = TapAssembler(wants_ring=False)
     assert assembler.feed(live_batch("e", [], 1000)) == []
     (batch,) = assembler.feed(live_batch("e", [tap(1000)], 1001))
@@ -71,7 +70,6 @@ def test_what_was_tapped_before_a_reader_joined_is_not_lost_to_it():
 
 
 def test_a_new_broker_is_announced_and_its_numbers_start_anew():
-    """Another epoch: what the old one tapped last is unknown, which is said instead of a number."""
     assembler = TapAssembler(wants_ring=False)
     assembler.feed(live_batch("e1", [tap(500)], 501))
     (batch,) = assembler.feed(live_batch("e2", [tap(1)], 2))
@@ -95,7 +93,6 @@ def test_ring_and_live_frames_join_without_gap_or_repetition():
 
 
 def test_the_ring_is_bounded_in_frames_and_bytes_and_keeps_no_beats():
-    """The oldest go first; a beat never pushes a frame out."""
     ring = Ring(frames_max=3, bytes_max=100)
     ring.add([tap(n, kind=Kind.BEAT) for n in range(50)])
     assert len(ring) == 0
@@ -108,7 +105,6 @@ def test_the_ring_is_bounded_in_frames_and_bytes_and_keeps_no_beats():
 
 
 def test_the_ring_answers_in_pieces_what_is_young_enough():
-    """Several hundred frames are several pieces, the last one marked; older ones are left out, the reach is said."""
     ring = Ring(frames_max=1000, bytes_max=10**6)
     ring.add([tap(n, at=float(n)) for n in range(1, 301)])
     pieces = list(ring.answer("e", since=101.0, next_sequence=301))
@@ -130,19 +126,16 @@ def test_an_empty_ring_answers_too():
     "topic", [b"", b"t", b"r", b"r:5", b"rx:", b"rx:five", b"rx:-1", b"rx:nan", b"rx:inf", b"Rx:-1", b"\xff\xfe"]
 )
 def test_other_topics_are_no_questions(topic):
-    """Anything may be subscribed to; only a well-formed question is answered."""
     assert question_of(topic) is None
 
 
 def test_a_ring_topic_asks_for_its_seconds():
-    """What a reader makes is what the publisher understands."""
     assert question_of(ring_topic("n1", 12.5)) == RingQuestion(12.5, with_bodies=False)
     assert question_of(ring_topic("n1", 0.0, with_bodies=True)) == RingQuestion(0.0, with_bodies=True)
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", pack([]), pack(["live", 3]), pack({"a": 1}), pack("live")])
 def test_noise_on_the_tap_is_a_value_error(payload):
-    """The reader counts it and goes on."""
     with pytest.raises(ValueError):  # noqa: PT011 - what is noise has no one wording
         TapAssembler(wants_ring=False).feed(payload)
 
@@ -184,7 +177,6 @@ def test_every_number_of_a_ring_answer_is_a_record_a_beat_or_lost(spans, data):
 
 
 def test_a_ring_that_is_asked_again_after_a_restart_forgets_the_old_brokers_half_answer():
-    """Pieces and live frames of two brokers are never mixed."""
     old, new = Ring(frames_max=500, bytes_max=10**6), Ring(frames_max=500, bytes_max=10**6)
     old.add([tap(n) for n in range(1, 200)])
     new.add([tap(n) for n in range(1, 4)])

@@ -37,7 +37,6 @@ def test_only_workers_that_announced_the_tool_get_the_order(rig, ho2):
 
 
 def test_least_loaded_among_those_that_can(rig, ho2):
-    """The tool is no stickiness: two orders with one tool go to two workers."""
     workers = [rig.worker(f"ho1/{n}@a", slots=2, tools=["list"]) for n in range(2)]
     for number in range(4):
         rig.order(ho2, f"L-{number}", key="list")
@@ -94,7 +93,6 @@ def test_the_grace_begins_when_the_last_one_that_had_the_tool_leaves(rig, ho2, h
 
 
 def test_work_of_a_lost_worker_is_redelivered_to_one_with_the_tool(rig, ho2):
-    """The next attempt needs the tool as the first one did."""
     first = rig.worker("ho1/1@a", tools=["verify"])
     rig.order(ho2, "V-1", key="verify")
     without = rig.worker("ho1/2@a", tools=["list"])
@@ -104,7 +102,6 @@ def test_work_of_a_lost_worker_is_redelivered_to_one_with_the_tool(rig, ho2):
 
 
 def test_a_restarted_broker_collects_before_it_judges():
-    """Orders that come first wait for the worker that says hello later."""
     rig = Rig(reannounce_grace_ms=300)
     ho2 = rig.client("ho2/1@a")
     rig.order(ho2, "V-1", key="verify")
@@ -116,7 +113,6 @@ def test_a_restarted_broker_collects_before_it_judges():
 
 
 def test_without_any_worker_the_service_is_what_is_missing(rig, ho2):
-    """Nobody offers ho1 at all: no_route that may be tried again, as for any order."""
     rig.order(ho2, "V-1", key="verify")
     rig.advance(GRACE_S + 0.1)
     (got,) = rig.got(ho2)
@@ -221,7 +217,6 @@ def test_an_order_whose_worker_died_and_whose_tool_nobody_has_is_lost_and_not_un
 
 
 def test_the_broker_tells_each_tool_once_with_all_its_workers_and_every_source(rig, ho2):
-    """What `hobus tools` shows; a hello forgets what was announced before it."""
     for name in ("ho1/2@a", "ho1/1@a"):
         rig.control(rig.worker(name), Kind.TOOLS, announcement("verify", "list", detail=f"of {name}"))
     operator = rig.client("operator/1@a")
@@ -240,7 +235,6 @@ def test_the_broker_tells_each_tool_once_with_all_its_workers_and_every_source(r
 
 
 def test_an_announcement_that_is_none_changes_nothing(rig, ho2):
-    """Garbage harms nobody but its sender."""
     worker = rig.worker("ho1/1@a", tools=["verify"])
     rig.frame(worker, header(Kind.TOOLS, "", type=AnnounceTools.TYPE), b"\x81\xa5tools\x01")
     rig.order(ho2, "V-1", key="verify")

@@ -37,14 +37,12 @@ CELLS = [(state, row[0], row[1 + number]) for row in ROWS[1:] for number, state 
 
 
 def test_the_table_has_every_state_and_event() -> None:
-    """And none that has no name."""
     assert tuple(ROWS[0]) == STATES == tuple(REQUEST_TRANSITIONS)
     assert tuple(row[0] for row in ROWS[1:]) == EVENTS
     assert len(CELLS) == len(STATES) * len(EVENTS)
 
 
 def test_every_event_in_every_state() -> None:
-    """It has its next state, or is refused and changes nothing."""
     found = [(state, event, moved(state, event)) for state, event, _ in CELLS]
     assert [cell for cell in zip(found, CELLS, strict=True) if cell[0] != cell[1]] == []
 
@@ -249,7 +247,6 @@ time_over                   late       - . . .
 
 
 def test_what_peers_and_time_can_do_to_a_request() -> None:
-    """Legal or not: a cancel of a stranger, the answer of another worker, an answer that nobody waits for."""
     seen = {tuple(line.split()[:2]): " ".join(line.split()[2:]) for line in SEEN.strip().splitlines()}
     found = {
         (happens.__name__, came_to.__name__): after(came_to, happens) for happens in HAPPENINGS for came_to in COLUMNS

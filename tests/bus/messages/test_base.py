@@ -41,7 +41,6 @@ class Holding(Record, tag_field="kind", tag="one"):
 
 
 def test_a_record_is_a_frozen_value_of_its_fields_by_name():
-    """Equal whatever the order of the call, dumped in the order of its class, copied with changes."""
     made = Told(note="n", count=4, text="t")
     assert made == Told(text="t", count=4, note="n") and hash(made) == hash(Told(text="t", count=4, note="n"))
     assert list(made.model_dump()) == ["text", "count", "note"]
@@ -69,14 +68,12 @@ def test_a_record_is_a_frozen_value_of_its_fields_by_name():
     ],
 )
 def test_what_comes_from_outside_is_checked_and_the_fault_names_the_place_and_no_value(told: Any, fault: str):
-    """Nothing is coerced, no key is let pass."""
     with pytest.raises(ValidationError) as raised:
         Told.model_validate(told)
     assert faults_in(raised.value) == fault
 
 
 def test_what_people_wrote_is_checked_on_demand_at_every_depth():
-    """A constructor checks nothing."""
     assert Holding(told=Told(text="t")).checked() == Holding(told=Told(text="t"))
     with pytest.raises(ValidationError, match=r"told\.count"):
         Holding(told=Told(text="t", count="four")).checked()
@@ -87,8 +84,6 @@ def test_what_people_wrote_is_checked_on_demand_at_every_depth():
 
 
 def test_a_record_stands_in_a_model_of_pydantic_as_it_is():
-    """Checked as anywhere else, and dumped as one."""
-
     class Outer(BaseModel):
         told: Told
 
@@ -100,7 +95,6 @@ def test_a_record_stands_in_a_model_of_pydantic_as_it_is():
 
 
 def test_a_value_takes_of_each_source_what_it_has_under_the_same_name():
-    """Fields of models, named tuples and dataclasses, and properties; the first source counts, own values before all."""
     assert made_of(Told, Noted("a"), Counted(7)) == Told(text="of a", count=7, note="a")
     assert made_of(Told, Told(text="first"), Noted("second")) == Told(text="first", count=3, note=None)
     assert made_of(Told, Noted("a"), text="own", note=None) == Told(text="own", note=None)

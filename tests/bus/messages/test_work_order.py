@@ -13,7 +13,6 @@ ENDS = {"completed", "failed"}
 
 
 def test_only_the_table_moves_an_order() -> None:
-    """Allowed exactly where the table says so, else refused, and said why."""
     moves = [*product(STATES, STATES, ROLES)]
     wrong = [
         move for move in moves if comes_to(*move) != (move[1] if ORDER_TRANSITIONS.get(move[:2]) == move[2] else "")
@@ -30,7 +29,6 @@ def comes_to(source: Any, target: Any, role: Any) -> str:
 
 
 def test_every_order_has_a_legal_end_and_none_behind_it() -> None:
-    """Every state but an end leads to failed; an end leads nowhere; all are reached from planned."""
     for state in STATES:
         targets = {target for source, target in ORDER_TRANSITIONS if source == state}
         assert ("failed" in targets) == (state not in ENDS) and (bool(targets) or state in ENDS)
@@ -38,7 +36,6 @@ def test_every_order_has_a_legal_end_and_none_behind_it() -> None:
 
 
 def test_each_move_is_said_by_one_role() -> None:
-    """HO2 plans, dispatches and fails; HO1 executes, completes and fails."""
     by_role = {role: {move for move, who in ORDER_TRANSITIONS.items() if who == role} for role in ROLES}
     assert by_role["ho1"] == {("dispatched", "executing"), ("executing", "completed"), ("executing", "failed")}
     assert by_role["ho2"] == {("planned", "dispatched"), ("planned", "failed"), ("dispatched", "failed")}

@@ -41,19 +41,16 @@ def taken(name: str, *bodies: bytes | None, submission_id: str = NAME) -> Record
     ],
 )
 def test_each_end_says_what_became_of_its_input(name: str, bodies: tuple[bytes, ...], end: End) -> None:
-    """And where its answer is, in whichever form it has one."""
     entry = taken(name, *bodies)
     assert end_in(entry.event.event, entry) == end
 
 
 def test_a_failure_that_explains_nothing_names_no_result() -> None:
-    """Its code alone is left."""
     failed = events.RunFailed(input_id="in-1", code="internal", at=at())
     assert end_in(failed, taken("RunFailed")) == End("in-1", "failed", code="internal")
 
 
 def test_no_other_event_ends_an_input() -> None:
-    """The names of those that do are known by their heads alone; they are those that hold an input's once key; a start holds its session's."""
     named = {SAMPLES[name].entry_name for name in SAMPLES if _ends(name)}
     assert named == ENDS == RUN_ENDS | {"TurnDegraded"}
     keyed = {kind.event_type for kind in KINDS if kind.stream == SESSION and kind.once is not None}
@@ -65,14 +62,12 @@ def _ends(name: str) -> bool:
 
 
 def test_the_result_is_read_from_the_entry_that_brought_it() -> None:
-    """None where it was erased, does not read, or never was there."""
     assert result_in(taken("RunCancelled", pack_result(RESULT)), f"{NAME}/1") == RESULT
     for bodies in ((None,), (b"words",), ()):
         assert result_in(taken("RunCancelled", *bodies), f"{NAME}/1") is None
 
 
 def test_the_reply_is_its_own_text_or_that_of_the_result() -> None:
-    """A reply that stands in another entry is in the result, too."""
     answered = End("in-1", "answered", f"{NAME}/1", f"{NAME}/2")
     assert reply_in(taken("RunCompleted", b"", b"shown"), answered, RESULT) == "shown"
     assert reply_in(taken("RunCompleted", b""), answered._replace(reply_ref="elsewhere/1"), RESULT) == RESULT.response
@@ -80,7 +75,6 @@ def test_the_reply_is_its_own_text_or_that_of_the_result() -> None:
 
 
 def test_the_receipt_of_an_order_is_read_from_its_journal_too() -> None:
-    """None where it was erased; another entry of a journal is refused."""
     ended = samples.entry("OrderEnded")
     receipt = order_receipt(ended)
     assert receipt is not None

@@ -124,7 +124,6 @@ def test_ids_that_no_writer_makes_are_refused(ids, field):
 
 @law(20, 100, entry=_written, at=_count)
 def test_what_is_stored_survives_the_way_through_bytes(entry, at):
-    """The writer's bytes stand in those of the record as they are."""
     data = encode_stored(stored(entry, at))
     assert decode_stored(data) == stored(entry, at)
     assert data.startswith(b"\x92" + packed_entry(entry))
@@ -132,7 +131,6 @@ def test_what_is_stored_survives_the_way_through_bytes(entry, at):
 
 @law(20, 100, found=st.lists(st.none() | st.tuples(_written, _count), max_size=3))
 def test_answers_survive_the_way_over_the_wire(found):
-    """Entries, with and without bodies, None where nothing was found, and acks."""
     entries = [one and to_entry(stored(*one), 4, bytes(HASH_BYTES), [None, *one[0].bodies]) for one in found]
     answer = Found(entries=entries)
     assert decode(Found, encode(answer, BIG), BIG).entries == entries
@@ -154,7 +152,6 @@ def test_answers_survive_the_way_over_the_wire(found):
      ({"provenance": Provenance(round_seq="1")}, r"\$\[3\]"), ({"prev": "", "tenure": "1"}, r"\$\[4\]"), ({"tenure": -1}, r"\$\[4\]")],
 )  # fmt: skip
 def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(changed, said):
-    """With the number of its entry; nothing of the write counts."""
     body = pack([[[packed_entry(WRITTEN), []], [packed_entry(WRITTEN._replace(**changed)), [b"b"]]], True, []])
     with pytest.raises(BusError, match=rf"not a ledger\.write: entries\.1\..*{said}"):
         decode(Write, body, BIG)
@@ -176,7 +173,6 @@ def test_writes_that_share_a_frame_are_told_apart_exactly(parts, said):
 
 @pytest.mark.parametrize("failures", [[[1]], [["1", b""]], [[1, b""]], [[1, pack({"code": "x"})]], 7, [None]])
 def test_a_failure_of_one_write_that_is_none_is_refused(failures):
-    """By the answer's reader, with the field's name."""
     with pytest.raises(BusError, match=r"not a ledger\.written"):
         decode(Written, pack([[], failures]), BIG)
 
@@ -190,7 +186,6 @@ def test_a_failure_of_one_write_that_is_none_is_refused(failures):
      [[[packed_entry(WRITTEN) + b"\0", []]], True, []]],
 )  # fmt: skip
 def test_a_write_of_another_form_is_refused(body):
-    """Fewer and more fields, other containers, more behind the end, another writing of the same array."""
     with pytest.raises(BusError, match=r"not a ledger\.write"):
         decode(Write, pack(body), BIG)
 
@@ -204,7 +199,6 @@ OWN = [SCHEMA_VERSION, "ho2/1@1", 6, bytes(HASH_BYTES), [3]]
      (4, []), (4, [3, 3]), (4, [-1]), (4, 3)],
 )  # fmt: skip
 def test_a_stored_field_that_is_not_what_stands_there_is_refused(number, value):
-    """A well-framed entry with a wrong field is damage, not data."""
     written = unpack(packed_entry(WRITTEN))
     assert decode_stored(pack([written, OWN])) == SIMPLE
     for fields in ([*OWN[:number], value, *OWN[number + 1 :]], OWN[:4], [*OWN, 1]):
@@ -220,7 +214,6 @@ def test_an_entry_of_the_ledger_itself_may_have_a_longer_id():
 
 @pytest.mark.parametrize("frames", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_no_bytes_make_a_decoder_fail_in_any_other_way(frames):
-    """Noise, and what was whole with bytes flipped, cut and added."""
     draw = random.Random(7)
     entry = to_entry(SIMPLE, 4, bytes(HASH_BYTES), [b"abc"])
     refusal = Failure(code="busy", retryable=True, detail="later")
@@ -255,7 +248,6 @@ def test_no_bytes_make_a_decoder_fail_in_any_other_way(frames):
 
 @given(st.binary(max_size=200))
 def test_garbage_is_no_stored_entry(data):
-    """No bytes make the decoder fail in any other way."""
     with pytest.raises(ValueError, match=r".+"):
         decode_stored(data)
 
@@ -272,7 +264,6 @@ def test_positions_are_a_promise():
 
 
 def test_a_reader_gets_the_fields_of_the_stored_entry():
-    """In its order, then the sequence, the chain and the bodies; the same over the wire."""
     entry = to_entry(SIMPLE, 4, b"c", [b"abc"])
     assert tuple(entry[:7]) == tuple(SIMPLE[:7]) and (entry.sequence, entry.chain, entry.bodies) == (4, b"c", [b"abc"])
     (again,) = decode(Found, pack([[entry]]), BIG).entries

@@ -256,7 +256,6 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
 
 
 def test_a_payload_has_these_bytes_and_reads_back():
-    """Byte for byte; an old record stays readable as long as this holds."""
     packed = [(sample, pack_payload(sample).hex()) for sample, _ in SAMPLES]
     assert [now for now, before in zip(packed, SAMPLES, strict=True) if now != before] == []
     read = [(sample, payload_of(type(sample), bytes.fromhex(golden))) for sample, golden in SAMPLES]
@@ -264,7 +263,6 @@ def test_a_payload_has_these_bytes_and_reads_back():
 
 
 def test_every_kind_of_entry_has_a_class_and_a_sample():
-    """But for a session's events, and the configuration, whose bytes are its own."""
     rows = [row for row in KINDS if row.stream != SESSION]
     assert [row.event_type for row in rows if row.payload is None] == ["CONFIG_SNAPSHOT"]
     classes = {cls for row in rows for cls in (row.payload, *row.behind) if cls is not None}
@@ -272,14 +270,12 @@ def test_every_kind_of_entry_has_a_class_and_a_sample():
 
 
 def test_every_field_says_what_it_is():
-    """In one line, as those of messages do."""
     for sample, _ in SAMPLES:
         for name, hint in get_type_hints(type(sample), include_extras=True).items():
             assert any(meta.description for meta in metas_in(hint)), f"{type(sample).__name__}.{name}"
 
 
 def test_what_is_no_such_payload_is_refused_by_its_name():
-    """One field too many, none at all where one has to be, a map as former versions wrote it, and junk."""
     taken = []
     for sample, _ in SAMPLES:
         cls = type(sample)

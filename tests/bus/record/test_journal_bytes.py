@@ -31,7 +31,6 @@ def known() -> dict[str, bytes]:
 
 
 def test_every_kind_of_event_has_its_bytes() -> None:
-    """No event is written whose bytes nobody has looked at."""
     assert {event.kind for event in SAMPLES.values()} == ALL_KINDS
     assert list(known()) == list(SAMPLES)
 
@@ -43,7 +42,6 @@ def test_an_event_has_the_bytes_that_it_always_had() -> None:
 
 
 def test_its_bytes_give_the_event_back() -> None:
-    """With the correlation fields of its moment."""
     taken = {name: recorded(entry(name)._replace(bodies=[body, b"text"])) for name, body in known().items()}
     assert {
         name: one
@@ -84,7 +82,6 @@ def told_before(name: str) -> WriteEntry:
 
 @pytest.mark.parametrize("name", ["OrderDispatched", "RunCompleted", "StepStarted"])
 def test_an_entry_tells_earlier_events_before_its_own(name: str) -> None:
-    """Each with the epochs of its own moment."""
     taken = recorded(told_before(name))
     assert taken is not None
     assert (list(taken.earlier), taken.event) == (TOLD, enveloped(name))
@@ -93,7 +90,6 @@ def test_an_entry_tells_earlier_events_before_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("wrong", [[], ["StepStarted"], [-1, 7, 1, 1, 0, 1, 0], [99], [True], [0], [0, *[7] * 40]])
 def test_an_earlier_event_that_is_none_is_refused(wrong: list[Any]) -> None:
-    """Of an unknown number, of another length, or with nothing in it: the whole entry does not read."""
     right = told_before("OrderDispatched")
     _, *rest = unpack(right.bodies[0] or b"")
     assert recorded(right._replace(bodies=[pack([wrong, *rest])])) is None
@@ -113,7 +109,6 @@ VALUES = st.recursive(
 
 @law(20, 100, name=st.sampled_from(list(SAMPLES)), data=st.data())
 def test_junk_is_no_event_and_harms_nobody(name: str, data: st.DataObject) -> None:
-    """Any bytes, and any value in any place: an event, or none."""
     right = entry(name)
     fields = unpack(right.bodies[0])
     fields[data.draw(st.integers(0, len(fields) - 1))] = data.draw(VALUES)
@@ -140,13 +135,11 @@ ANSWER = TurnResult(
     ],
 )
 def test_an_answer_is_read_as_it_was_packed(changes: dict[str, Any]) -> None:
-    """Whatever its session and run, and whatever stands in its ids."""
     answer = ANSWER.model_copy(update=changes)
     assert result_of(pack_result(answer)) == answer
 
 
 def test_an_answer_spells_its_session_once() -> None:
-    """The ids in it follow from that."""
     assert pack_result(ANSWER).count(SESSION.encode()) == 1
 
 
@@ -155,7 +148,6 @@ def test_an_answer_spells_its_session_once() -> None:
     [[], {}, {"session_id": 1}, {"cost": {}}, {"cost": [1]}, {"run_id": "7"}, {"exchange_entry_ids": 1}, {"more": 1}],
 )
 def test_what_is_no_answer_is_refused(spoilt: Any) -> None:
-    """Of another shape, or with a field of another type: never half an answer."""
     form = unpack(pack_result(ANSWER)) | spoilt if spoilt and isinstance(spoilt, dict) else spoilt
     with pytest.raises(ValueError):  # noqa: PT011 - pydantic's own is one
         result_of(pack(form))

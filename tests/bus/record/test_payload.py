@@ -89,14 +89,12 @@ def test_what_a_field_is_not_is_refused_by_its_name(at, value, said):
 
 
 def test_what_is_no_array_is_refused():
-    """Maps of earlier versions, junk, and what is cut short."""
     for body in (pack({"text": "t"}), b"\xc1", b"", pack(as_lists(WHOLE))[:-1], pack(as_lists(WHOLE)) + b"\x00"):
         with pytest.raises(ValueError, match=r"^Sample"):
             payload_of(Sample, body)
 
 
 def test_an_erased_payload_is_none():
-    """So is one that was not asked for."""
     entry = WriteEntry(submission_id="a", stream="prompts", event_type="X", at_us=0)
     assert payload_in(Later, entry) is None
     assert payload_in(Later, entry._replace(bodies=[None])) is None

@@ -32,7 +32,6 @@ def _completed(ref, response="a heron"):
 
 
 def test_a_row_names_what_is_searched_among_its_texts():
-    """A body that is no text of its row is none to search; each stream and type with some is listed."""
     for row in KINDS:
         assert all(1 <= body.number <= len(row.texts) for body in row.searched)
     assert set(SEARCHED_STREAMS) == {row.stream for row in KINDS if row.searched} == {"session", "overlays"}
@@ -43,7 +42,6 @@ def test_a_row_names_what_is_searched_among_its_texts():
     "ref", [f"PROMPT_RECEIVED:WO-{ID}-1.2.1#1/1/1", "PROMPT_RECEIVED:WO-CONS-1#1/1/1", f"HostCommandReceived:{ID}/c/1"]
 )
 def test_a_reply_that_is_only_quoted_is_named_by_where_it_stands(ref):
-    """Whatever ids look like there; with words of its own these are the reply, and nothing once they are erased."""
     (found,) = searched_texts(_entry("RunCompleted", *_completed(ref)))
     assert (found.kind, found.ref, found.text, found.number) == ("reply", ref, "a heron", 2)
     (own,) = searched_texts(_entry("RunCompleted", *_completed(f"{NAME}/2"), b"a kingfisher"))
@@ -57,7 +55,6 @@ def test_a_reply_that_is_only_quoted_is_named_by_where_it_stands(ref):
     [(), (b"\x90",), (None, None), (b"\x90", None), (None, b"\x80"), (b"\x90", b"\x80"), (b"\xc1", b"\xc1"), (pack([1] * 10), pack({"response": 7}))],
 )  # fmt: skip
 def test_what_is_erased_or_does_not_read_brings_nothing(bodies):
-    """No fault: the rest of the record is searched all the same."""
     for event_type in SEARCHED_TYPES:
         assert [one.text for one in searched_texts(_entry(event_type, *bodies)) if one.kind == "reply"] in (
             [],
@@ -67,6 +64,5 @@ def test_what_is_erased_or_does_not_read_brings_nothing(bodies):
 
 @given(st.lists(st.none() | st.binary(max_size=40), max_size=4))
 def test_any_bytes_are_texts_or_none(bodies):
-    """Nothing raises, and no text is blank."""
     for event_type in ("RunCompleted", "RunRequested", "TurnDegraded"):
         assert all(one.text.strip() for one in searched_texts(_entry(event_type, *bodies)))

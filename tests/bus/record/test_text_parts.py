@@ -38,7 +38,6 @@ def test_the_parts_give_the_whole_again(parts: list[TextPart]) -> None:
 
 
 def test_a_stretch_of_a_recorded_text_is_named_by_where_it_is() -> None:
-    """And read back as that."""
     listed = parts_in(body_of([TextPart(None, "found: "), TextPart("o/1", "lo wo", "3:8")])) or []
     assert listed == [(None, "found: "), ("o/1", "3:8")]
     assert joined(listed, {"o/1": "hello world"}) == "found: lo wo"
@@ -46,7 +45,6 @@ def test_a_stretch_of_a_recorded_text_is_named_by_where_it_is() -> None:
 
 @law(20, 200, parts=PARTS)
 def test_merged_parts_say_the_same_in_no_more_pieces(parts: list[TextPart]) -> None:
-    """What has a ref keeps it; between two of these there is one piece at most."""
     found = merged(parts)
     assert "".join(part.text for part in found) == "".join(part.text for part in parts)
     assert [part for part in found if part.ref is not None] == [part for part in parts if part.ref is not None]
@@ -55,7 +53,6 @@ def test_merged_parts_say_the_same_in_no_more_pieces(parts: list[TextPart]) -> N
 
 @given(st.text())
 def test_no_text_is_taken_for_a_list(text: str) -> None:
-    """The mark begins no UTF-8 text."""
     assert parts_in(text.encode()) is None
 
 

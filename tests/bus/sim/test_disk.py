@@ -14,7 +14,6 @@ def medium() -> SimMedium:
 
 
 def test_unsynced_bytes_are_lost_with_the_power() -> None:
-    """Overwritten, appended and truncated parts come back as they were at the last sync."""
     cut = medium()
     disk = SimDisk(cut)
     file = disk.open("a", create=True)
@@ -30,7 +29,6 @@ def test_unsynced_bytes_are_lost_with_the_power() -> None:
 
 
 def test_unsynced_names_are_lost_with_the_power() -> None:
-    """A new file, a rename and a removal count once their directory is synced."""
     cut = medium()
     disk = SimDisk(cut)
     for name in ("kept", "gone"):
@@ -51,7 +49,6 @@ Write = st.tuples(st.sampled_from(["write", "truncate", "sync"]), st.integers(0,
 
 @law(20, 100, steps=st.lists(Write, max_size=30))
 def test_after_a_crash_the_file_is_what_it_was_at_its_last_sync(steps: list[tuple[str, int, bytes]]) -> None:
-    """For any sequence of writes, truncations and syncs."""
     cut = medium()
     disk = SimDisk(cut)
     file = disk.open("a", create=True)

@@ -19,8 +19,6 @@ def loop():
 
 
 def test_waiting_costs_nothing_and_time_begins_at_zero(loop: VirtualLoop) -> None:
-    """An hour passes at once, exactly."""
-
     async def scenario() -> float:
         assert loop.time() == 0.0
         await asyncio.sleep(3600)
@@ -30,8 +28,6 @@ def test_waiting_costs_nothing_and_time_begins_at_zero(loop: VirtualLoop) -> Non
 
 
 def test_waiting_for_what_can_never_come_raises(loop: VirtualLoop) -> None:
-    """A hang is an error, not a hang."""
-
     async def scenario() -> None:
         await loop.create_future()
 
@@ -66,8 +62,6 @@ def test_a_task_group_cancels_in_the_order_of_creation(loop: VirtualLoop) -> Non
 
 
 def test_threads_are_refused(loop: VirtualLoop) -> None:
-    """Real time cannot enter."""
-
     async def scenario() -> None:
         await asyncio.to_thread(print)
 

@@ -57,14 +57,12 @@ def digest_of(seed: int) -> str:
 
 
 def test_same_seed_same_bytes() -> None:
-    """Twice the same run, frame by frame; another seed is another run."""
     assert digest_of(1) == digest_of(1)
     assert digest_of(1) != digest_of(2)
 
 
 @pytest.mark.slow
 def test_same_seed_same_bytes_under_any_hash_seed() -> None:
-    """No order depends on how strings hash."""
     script = "from tests.bus.sim.test_world import digest_of; print(digest_of(7))"
     running = [
         subprocess.Popen(
@@ -81,8 +79,6 @@ def test_same_seed_same_bytes_under_any_hash_seed() -> None:
 
 
 def test_an_error_in_a_process_fails_the_run() -> None:
-    """What nobody awaits is not swallowed."""
-
     async def scenario(world: World) -> None:
         def fail() -> None:
             raise ValueError("in a callback")
@@ -95,7 +91,6 @@ def test_an_error_in_a_process_fails_the_run() -> None:
 
 
 def test_a_run_that_does_not_end_fails() -> None:
-    """Beats go on for ever; the bound of virtual time ends it."""
     with World(SETTINGS) as world, pytest.raises(SimulationFailed, match="virtual seconds"):
         world.run(_never())
 
@@ -141,7 +136,6 @@ class Broken(Actor):
 
 
 def test_an_actor_that_cannot_start_fails_the_run() -> None:
-    """A failed start is seen, not waited for."""
     with World(SETTINGS) as world:
         world.start(Broken(), role="ho2")
         with pytest.raises(SimulationFailed, match="cannot start"):
@@ -149,7 +143,6 @@ def test_an_actor_that_cannot_start_fails_the_run() -> None:
 
 
 def test_instances_are_counted_and_fresh() -> None:
-    """A restarted process is a new instance."""
     with World(SETTINGS) as world:
         first = world.client("ho1").instance
         world.kill(first)

@@ -13,7 +13,6 @@ from tests.bus.broker.rig import settings_with
 
 @pytest.mark.parametrize("method", ["hear", "publish", "answer_some"])
 def test_a_defect_of_the_tap_costs_its_readers_frames_and_the_broker_nothing(tmp_path, monkeypatch, method):
-    """Logged and counted; what was to be tapped just then is not kept for another time."""
     tmp_path.chmod(0o700)
     loop = BrokerLoop(
         settings=settings_with(), endpoint=f"ipc://{tmp_path}/b", tap_endpoint=f"ipc://{tmp_path}/t", epoch="e",

@@ -22,13 +22,11 @@ def test_pairs_differ_and_fit_and_show_no_secret():
 
 @pytest.mark.parametrize("wrong", [b"", b"x", b"~" * 40, b"#" * 40, b"0" * 39, b"0" * 41, "é".encode() * 20])
 def test_what_is_no_key_is_refused(wrong):
-    """Another length, characters that Z85 has not, numbers beyond its range: ValueError and nothing else."""
     with pytest.raises(ValueError, match="key"):
         curve.raw(wrong)
 
 
 def test_a_kept_pair_is_made_once_for_its_owner_alone(tmp_path):
-    """The same pair again, 0600 in 0700; open to others or damaged, it is refused with the fix."""
     path = tmp_path / "keys" / "a.key"
     pair = curve.kept_pair(path)
     assert curve.kept_pair(path) == pair
@@ -54,7 +52,6 @@ def test_a_file_is_written_whole_or_stays_as_it_was(tmp_path):
 
 
 def test_without_curve_in_the_library_nothing_may_listen(monkeypatch):
-    """ConfigError before any socket exists."""
     curve.check_available()
     monkeypatch.setattr(zmq, "has", lambda _what: False)
     with pytest.raises(ConfigError, match="CURVE"):

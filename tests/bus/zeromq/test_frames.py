@@ -25,7 +25,6 @@ def pair() -> Iterator[tuple[zmq.Socket[bytes], zmq.Socket[bytes]]]:
 def test_a_message_arrives_whole_both_ways(
     pair: tuple[zmq.Socket[bytes], zmq.Socket[bytes]], parts: list[bytes]
 ) -> None:
-    """A ROUTER sees the routing id in front, also of a message of one empty part; the next message stays apart."""
     router, dealer = pair
     for part in parts[:-1]:
         sender_of(dealer)(part, NOBLOCK_MORE)

@@ -55,7 +55,6 @@ def hello(name, **changes):
 
 
 def test_a_token_lets_as_many_workers_in_as_it_says_until_it_expires(tmp_path):
-    """Uses and end are exact; the same worker asking again uses nothing up and gets the same name."""
     keys = book(tmp_path)
     token = token_for(keys, uses=2, ttl_s=60)
     first, second, third = join(), join(), join()
@@ -81,7 +80,6 @@ def test_a_token_lets_as_many_workers_in_as_it_says_until_it_expires(tmp_path):
     ],
 )
 def test_a_join_that_does_not_fit_is_refused_by_name_and_uses_nothing_up(tmp_path, changes, code):
-    """Another version, protocol or role, a key that is none: the code says which, the token is as good as before."""
     keys = book(tmp_path)
     token = token_for(keys)
     assert keys.join(join(**changes), token, NOW).code == code
@@ -89,7 +87,6 @@ def test_a_join_that_does_not_fit_is_refused_by_name_and_uses_nothing_up(tmp_pat
 
 
 def test_a_token_s_own_key_and_the_broker_s_cannot_be_enrolled(tmp_path):
-    """A worker's key is one that it made itself."""
     keys = book(tmp_path)
     token = token_for(keys)
     for public in (token, token_for(keys), keys.pair.public.decode()):
@@ -120,7 +117,6 @@ def test_who_connects_is_who_its_key_was_enrolled_as(tmp_path):
 
 
 def test_keys_survive_a_restart_and_names_are_never_given_twice(tmp_path):
-    """Broker key, tokens, workers and uses are read back; the next worker is the next number."""
     keys = book(tmp_path)
     token = token_for(keys, uses=2)
     mine = join()
@@ -134,7 +130,6 @@ def test_keys_survive_a_restart_and_names_are_never_given_twice(tmp_path):
 
 
 def test_a_use_that_was_not_stored_is_no_use(tmp_path, monkeypatch):
-    """The disk refuses at the last moment: the worker is told, and neither a key nor a use is left behind."""
     keys = book(tmp_path)
     token = token_for(keys)
     lost = join()
@@ -155,7 +150,6 @@ def test_a_use_that_was_not_stored_is_no_use(tmp_path, monkeypatch):
 
 
 def test_an_enrolment_is_on_the_device_before_it_is_answered(tmp_path, monkeypatch):
-    """File and directory are synced, after the whole content and before the name is given; its use follows from it."""
     keys = book(tmp_path)
     token = token_for(keys)
     synced = []
@@ -172,7 +166,6 @@ def test_an_enrolment_is_on_the_device_before_it_is_answered(tmp_path, monkeypat
 
 
 def test_what_a_crash_left_half_written_counts_for_nothing(tmp_path):
-    """Killed before the rename: the beginning of a file lies beside, and the token is unused."""
     keys = book(tmp_path)
     token = token_for(keys)
     (tmp_path / "enrolled").mkdir()
@@ -181,7 +174,6 @@ def test_what_a_crash_left_half_written_counts_for_nothing(tmp_path):
 
 
 def test_a_damaged_broker_key_stops_the_start_and_is_named(tmp_path):
-    """The broker's own key is not guessed."""
     keys = book(tmp_path)
     path = tmp_path / "broker.key"
     whole = path.read_bytes()
@@ -259,7 +251,6 @@ def test_keys_are_for_their_owner_alone_and_hold_no_secret_but_the_broker_s(tmp_
 
 
 def test_a_token_beyond_the_bounds_is_refused(tmp_path):
-    """Time and uses are bounded."""
     keys = book(tmp_path)
     for changes, says in [({"ttl_s": 10**9}, "--ttl"), ({"uses": 10**6}, "--uses")]:
         wanted = CreateToken.model_validate(
@@ -281,7 +272,6 @@ def test_every_key_is_recorded_once_whoever_reads_it_back(tmp_path):
 
 
 def test_a_refused_join_is_recorded_with_its_reason(tmp_path):
-    """KEY_REFUSED names the key by its fingerprint and the token by its id."""
     keys = book(tmp_path)
     token = token_for(keys)
     keys.take_records()
@@ -293,7 +283,6 @@ def test_a_refused_join_is_recorded_with_its_reason(tmp_path):
 
 
 def test_what_a_token_needs_is_in_the_answer(tmp_path):
-    """Address and broker key; its end by the clock."""
     keys = book(tmp_path)
     keys.listens = "10.0.0.7:5570"
     public = curve.new_pair().public.decode()
@@ -382,7 +371,6 @@ def test_a_rotated_key_ends_with_its_grace(tmp_path, has_enrolled):
 
 
 def test_a_rotation_is_recorded_and_the_same_whoever_reads_it_back(tmp_path):
-    """KEY_ENROLLED says which key it replaces, KEY_REVOKED follows once that is good no longer."""
     keys, _, mine, then = rotating(tmp_path)
     was = curve.fingerprint(mine.public_key.encode())
     keys.take_records()
@@ -398,7 +386,6 @@ def test_a_rotation_is_recorded_and_the_same_whoever_reads_it_back(tmp_path):
 
 
 def test_a_key_enrols_another_only_while_it_is_rotated_and_only_a_key_of_its_own(tmp_path):
-    """Unasked, with another worker's, a token's or a revoked key, or by the next key: refused, nothing changes."""
     keys, _, mine, then = rotating(tmp_path)
     other = join()
     keys.join(other, token := token_for(keys), NOW)
@@ -418,7 +405,6 @@ def test_a_key_enrols_another_only_while_it_is_rotated_and_only_a_key_of_its_own
 
 
 def test_a_full_disk_in_a_rotation_leaves_the_old_key_good(tmp_path, monkeypatch):
-    """Not stored: refused, or not yet replaced; tried again it is."""
     keys, _, mine, then = rotating(tmp_path)
 
     def full(_descriptor):

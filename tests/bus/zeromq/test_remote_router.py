@@ -12,14 +12,12 @@ GOOD = [b"1.0", b"7", b"hobus", b"10.0.0.9", b"", b"CURVE", bytes(range(32))]
 
 
 def test_a_question_about_a_key_is_read() -> None:
-    """Its id, where it comes from, and the key as Z85."""
     question = question_of(GOOD)
     assert question is not None
     assert (question.request_id, question.address, question.public) == (b"7", "10.0.0.9", curve.text(bytes(range(32))))
 
 
 def test_anything_else_is_no_question() -> None:
-    """Another version, domain or mechanism, a key of another length, parts too few or too many."""
     for position, wrong in [(0, b"2.0"), (2, b""), (2, b"global"), (5, b"NULL"), (5, b"PLAIN"), (6, b"short")]:
         assert question_of([*GOOD[:position], wrong, *GOOD[position + 1 :]]) is None
     assert question_of(GOOD[:6]) is None
@@ -28,5 +26,4 @@ def test_anything_else_is_no_question() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=9))
 def test_no_parts_raise(parts: list[bytes]) -> None:
-    """The broker's loop answers whatever comes."""
     assert question_of(parts) is None or parts[0] == b"1.0"

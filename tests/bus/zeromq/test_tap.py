@@ -94,7 +94,6 @@ def test_each_kind_of_reader_costs_one_encoding_and_bodies_go_where_they_are_ask
 
 @pytest.mark.parametrize("with_bodies", [False, True])
 def test_the_ring_answers_on_the_topic_that_asked_piece_by_piece(publisher, with_bodies):
-    """With bodies only where the topic says so; then it is done."""
     publisher.publish(taps(1, 100))
     topic = ring_topic("n", 60.0, with_bodies=with_bodies)
     publisher._subscription(1, topic)
@@ -131,7 +130,6 @@ def test_who_asked_first_is_answered_first_and_not_more_than_so_many_are(publish
 
 
 def test_a_reader_that_left_is_answered_no_more(publisher):
-    """The rest of its answer is dropped."""
     publisher.publish(taps(1, 300))
     topic = ring_topic("n", 60.0)
     publisher._subscription(1, topic)
@@ -142,7 +140,6 @@ def test_a_reader_that_left_is_answered_no_more(publisher):
 
 
 def test_readers_that_come_together_are_greeted_together(publisher):
-    """One empty batch of their kind, however many they are."""
     waiting = [b"\x01" + LIVE] * 30 + [b"\x01" + BODIES] * 3
 
     def receive(*_arguments, **_options):

@@ -21,7 +21,6 @@ def hello(token, instance="ho1/1@a", role="ho1"):
 
 
 def test_the_minted_secret_is_let_in_and_nothing_else(tmp_path):
-    """Right secret, right instance, right role: in. Any of them wrong: a refusal that says why."""
     tokens = TokenDirectory(tmp_path)
     secret = mint(tmp_path, "ho1/1@a", "ho1", None)
     other = mint(tmp_path, "ho2/1@a", "ho2", None)
@@ -34,7 +33,6 @@ def test_the_minted_secret_is_let_in_and_nothing_else(tmp_path):
 
 
 def test_nothing_on_disk_gives_the_secret_back_and_nobody_else_can_look(tmp_path):
-    """Only a hash, in a file of mode 0600 in a directory of mode 0700."""
     secret = mint(tmp_path, "ho1/1@a", "ho1", os.getpid())
     folder = tmp_path / "tokens"
     (path,) = folder.iterdir()
@@ -45,7 +43,6 @@ def test_nothing_on_disk_gives_the_secret_back_and_nobody_else_can_look(tmp_path
 
 
 def test_a_revoked_token_is_refused_and_revoking_twice_is_harmless(tmp_path):
-    """The fix is in the refusal."""
     secret = mint(tmp_path, "ho1/1@a", "ho1", None)
     revoke(tmp_path, "ho1/1@a")
     revoke(tmp_path, "ho1/1@a")
@@ -55,7 +52,6 @@ def test_a_revoked_token_is_refused_and_revoking_twice_is_harmless(tmp_path):
 
 
 def test_a_newer_incarnation_of_a_name_ends_the_older_ones_token(tmp_path):
-    """`ho1/1` is one process at a time; `ho1/11` is another name."""
     old, neighbour = mint(tmp_path, "ho1/1@a", "ho1", None), mint(tmp_path, "ho1/11@a", "ho1", None)
     new = mint(tmp_path, "ho1/1@b", "ho1", None)
     tokens = TokenDirectory(tmp_path)
@@ -66,7 +62,6 @@ def test_a_newer_incarnation_of_a_name_ends_the_older_ones_token(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", b'{"hash": 1}', b"[" * 100_000])
 def test_an_unreadable_token_file_is_a_refusal(tmp_path, content):
-    """Damage on disk lets nobody in and does not stop the server."""
     secret = mint(tmp_path, "ho1/1@a", "ho1", None)
     (path,) = (tmp_path / "tokens").iterdir()
     path.write_bytes(content)
@@ -75,7 +70,6 @@ def test_an_unreadable_token_file_is_a_refusal(tmp_path, content):
 
 @pytest.mark.parametrize(("instance", "role"), [("ho1/1@a", "ho2"), ("../x", "ho1"), ("ho1/1", "ho1")])
 def test_no_token_is_made_for_what_is_no_instance_of_the_role(tmp_path, instance, role):
-    """Names become file names, so they are checked first."""
     with pytest.raises(ConfigError):
         mint(tmp_path, instance, role, None)
     assert not (tmp_path / "tokens").exists() or not list((tmp_path / "tokens").iterdir())
@@ -93,7 +87,6 @@ def test_a_token_dies_with_its_process(tmp_path):
 
 
 def test_who_lives_is_known_by_the_tokens(tmp_path):
-    """Named with its process while that lives; revoked, dead and unreadable ones are left out."""
     for name, pid in (("ho1/1@a", os.getpid()), ("ho1/2@a", None), ("ho1/3@a", os.getpid())):
         mint(tmp_path, name, "ho1", pid)
     dead = subprocess.Popen([sys.executable, "-c", "pass"])

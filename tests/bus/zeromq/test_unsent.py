@@ -59,7 +59,6 @@ async def test_what_a_peer_does_not_read_is_counted_until_it_does(tmp_path) -> N
 
 
 async def test_what_was_sent_to_who_left_is_not_counted_for_ever(tmp_path) -> None:
-    """The connection is gone, and with it what waited for it."""
     zeromq = ZeroMQ(SETTINGS)
     router, came = zeromq.bound(zmq.ROUTER), []
     router.setsockopt(zmq.ROUTER_MANDATORY, 1)

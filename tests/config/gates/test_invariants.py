@@ -32,7 +32,6 @@ def told(root: Path, *invariants: tuple[str, str]) -> list[tuple[str, str]]:
 
 
 def test_a_check_that_is_there_is_found_in_the_text(tmp_path: Path) -> None:
-    """A function, a class, a method; the test of another's package is taken as said."""
     checks = [
         "tests/test_clerk.py::test_it_asks", "tests/a/b/test_clerk.py::test_it_asks", "hobus.config.gates.links:links",
         "hobus.config.gates.finding:Finding", "hobus.config.gates.finding:Finding.line",

@@ -25,13 +25,11 @@ from tests.config.gates.homes import FRAMEWORK, SPEC, clerk, found, package, sai
     ],
 )  # fmt: skip
 def test_a_link_that_leads_nowhere_is_told_with_the_mend(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
-    """Each by itself; a sound link beside it is not spoken of."""
     clerk(tmp_path, **changed)
     assert any(one.startswith(told) for one in said(tmp_path, "G1")), said(tmp_path, "G1")
 
 
 def test_everything_is_told_at_once(tmp_path: Path) -> None:
-    """One look is enough to mend all of it, hashes and settings included."""
     clerk(tmp_path, spec_id="SPEC-GHOST-001", dependencies=["PKG-CLERK-001", "PKG-GHOST-001"])
     write(tmp_path, "specs/SPEC-CLERK-001/standard.md", "# Other\n")
     write(tmp_path, "admin_config.json", '{"ho2": {"history_turns_max": -1}, "bus": {"colour": 1}}')
@@ -39,7 +37,6 @@ def test_everything_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_cycle_is_named(tmp_path: Path) -> None:
-    """By all packages that it consists of, in order."""
     clerk(tmp_path, dependencies=["PKG-B-001"])
     package(tmp_path, "PKG-B-001", assets=[], dependencies=["PKG-C-001"])
     package(tmp_path, "PKG-C-001", assets=[], dependencies=["PKG-CLERK-001"])
@@ -67,7 +64,6 @@ def test_an_asset_lies_where_its_framework_authorizes(tmp_path: Path, pattern: s
 
 
 def test_a_framework_has_the_specs_and_files_that_it_expects(tmp_path: Path) -> None:
-    """And a spec its files, which its own package owns."""
     clerk(tmp_path)
     text = FRAMEWORK.replace("[SPEC-CLERK-001]", "[SPEC-CLERK-001, SPEC-GHOST-001, SPEC-ADMIN-001]")
     write(tmp_path, "frameworks/FMWK-900_Clerks/manifest.yaml", text.replace("[standard.md]", "[standard.md, more.md]"))
@@ -94,7 +90,6 @@ def test_an_id_that_is_taken_for_another_s_is_told(tmp_path: Path, name: str, al
 
 
 def test_an_agent_that_is_taken_for_a_shipped_one_is_told(tmp_path: Path) -> None:
-    """Two of one owner may look alike."""
     agent = (Path(__file__).parents[3] / "config/agents/ADMIN.json").read_text()
     for name in ("ADM1N", "BOTI", "BOT1"):
         write(
@@ -107,7 +102,6 @@ def test_an_agent_that_is_taken_for_a_shipped_one_is_told(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["ADMIN_", "AD_MIN", "ADM1N__"])
 def test_an_id_that_only_a_mark_between_letters_tells_apart_is_taken_for_it(tmp_path: Path, name: str) -> None:
-    """Underscores and hyphens, at the end too."""
     agent = (Path(__file__).parents[3] / "config/agents/ADMIN.json").read_text()
     write(tmp_path, f"agents/{name}.json", agent.replace('"ADMIN",\n  "agent_class"', f'"{name}",\n  "agent_class"'))
     assert any("its id looks like ADMIN," in one for one in said(tmp_path, "G1"))
@@ -139,7 +133,6 @@ def test_a_part_of_a_prompt_that_is_taken_for_another_s_is_told(tmp_path: Path, 
     ],
 )
 def test_a_manifest_that_is_none_is_a_finding_and_never_a_crash(tmp_path: Path, text: str | None, part: str) -> None:
-    """Of another schema version, of another alphabet, no manifest at all."""
     clerk(tmp_path)
     if text is None:
         package(tmp_path, schema_version="9.0")
@@ -149,14 +142,12 @@ def test_a_manifest_that_is_none_is_a_finding_and_never_a_crash(tmp_path: Path, 
 
 
 def test_letters_of_another_alphabet_are_no_id(tmp_path: Path) -> None:
-    """They look the same, and are refused with their place."""
     clerk(tmp_path)
     package(tmp_path, "PKG-\u0410DMIN-001", assets=[])
     assert any("package_id" in one.reason and one.severity == "fail" for one in found(tmp_path))
 
 
 def test_a_bomb_in_a_manifest_is_refused_at_once(tmp_path: Path) -> None:
-    """Nine lines of YAML that stand for a billion texts."""
     clerk(tmp_path)
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
@@ -177,7 +168,6 @@ def test_a_bomb_in_a_manifest_is_refused_at_once(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_star_stands_for_a_part_of_a_name(path: str, pattern: str, lies: bool) -> None:
-    """Any part, an empty one too; never for several names."""
     parts, place = path.split("/"), split_pattern(pattern)
     assert (len(parts) == len(place) and all(map(fits, parts, place))) is lies
     assert lies is (path.count("/") == pattern.count("/") and fnmatchcase(path, pattern))

@@ -21,13 +21,11 @@ from tests.config.gates.homes import FILES, MANIFEST, clerk, found, listed, pack
 
 
 def test_what_is_shipped_passes_every_gate() -> None:
-    """And so does a home that has nothing of its own."""
     assert found(None) == []
     assert found(Path("/nowhere/at/all")) == []
 
 
 def test_a_package_of_a_home_s_own_that_is_in_order_passes(tmp_path: Path) -> None:
-    """Framework, spec, package and hashes."""
     clerk(tmp_path)
     assert found(tmp_path) == []
 
@@ -64,7 +62,6 @@ def test_a_home_has_no_manifest_with_the_id_of_another_package(tmp_path: Path) -
 
 
 def test_a_changed_file_is_told_with_its_owner_and_the_mend(tmp_path: Path) -> None:
-    """Of a home's own: the hash to state, or the manifest to remove."""
     clerk(tmp_path)
     path = write(tmp_path, "specs/SPEC-CLERK-001/standard.md", "# Another clerk\n")
     (finding,) = found(tmp_path)
@@ -74,7 +71,6 @@ def test_a_changed_file_is_told_with_its_owner_and_the_mend(tmp_path: Path) -> N
 
 
 def test_a_bare_hash_fails_in_words_and_is_told_as_it_should_be(tmp_path: Path) -> None:
-    """The form is `sha256:<64 hex>`, also when the digits are right."""
     clerk(tmp_path)
     assets = [listed(tmp_path, name) for name in FILES]
     assets[0]["sha256"] = assets[0]["sha256"].removeprefix("sha256:")
@@ -87,7 +83,6 @@ def test_a_bare_hash_fails_in_words_and_is_told_as_it_should_be(tmp_path: Path) 
 
 
 def test_a_file_that_is_listed_twice_or_by_two_is_told(tmp_path: Path) -> None:
-    """Exactly one package owns a file, and says so once."""
     clerk(tmp_path)
     assets = [listed(tmp_path, name) for name in FILES]
     package(tmp_path, assets=[*assets, assets[0]])
@@ -101,7 +96,6 @@ def test_a_file_that_is_listed_twice_or_by_two_is_told(tmp_path: Path) -> None:
     "path", ["../secrets.txt", "/etc/passwd", "schema.py", MANIFEST, "agents/../../x.json", "a\0b"]
 )
 def test_a_path_where_no_governed_file_lives_is_told_and_never_followed(tmp_path: Path, path: str) -> None:
-    """A package owns governed files and nothing else."""
     clerk(tmp_path)
     assets = [listed(tmp_path, name) for name in FILES]
     package(tmp_path, assets=[*assets, {**assets[0], "path": path}])
@@ -110,7 +104,6 @@ def test_a_path_where_no_governed_file_lives_is_told_and_never_followed(tmp_path
 
 
 def test_a_listed_file_that_is_gone_or_is_a_directory_is_told(tmp_path: Path) -> None:
-    """A manifest names nothing that is not there."""
     clerk(tmp_path)
     standard = tmp_path / "specs/SPEC-CLERK-001/standard.md"
     standard.unlink()
@@ -122,7 +115,6 @@ def test_a_listed_file_that_is_gone_or_is_a_directory_is_told(tmp_path: Path) ->
 
 
 def test_an_installed_package_holds_what_it_lists_and_nothing_else(tmp_path: Path) -> None:
-    """Put in later, changed, or a link: each is told, and the mend is to install it again."""
     root = tmp_path / "PKG-CLERK-001-1.0.0-0123456789abcdef"
     clerk(root)
     assert found(None, root) == []
@@ -140,7 +132,6 @@ def test_an_installed_package_holds_what_it_lists_and_nothing_else(tmp_path: Pat
 
 
 def test_an_installed_package_never_stands_in_for_another_s_file(tmp_path: Path) -> None:
-    """Not for a shipped one, either."""
     root = tmp_path / "PKG-CLERK-001-1.0.0-0123456789abcdef"
     clerk(root)
     write(root, "agents/ADMIN.json", (SHIPPED_ROOT / "agents/ADMIN.json").read_bytes())
@@ -151,7 +142,6 @@ def test_an_installed_package_never_stands_in_for_another_s_file(tmp_path: Path)
 
 
 def test_a_file_of_a_gigabyte_is_refused_unread(tmp_path: Path) -> None:
-    """By its size alone."""
     clerk(tmp_path)
     for name in ("agents/HUGE.json", "prompt_packs/PRM-HUGE-001.txt", "frameworks/FMWK-901_Huge/standard.md"):
         path = write(tmp_path, name, b"")
@@ -182,7 +172,6 @@ def shipped_copy(root: Path) -> Path:
 def test_no_byte_of_what_is_shipped_can_change_unseen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, places: int
 ) -> None:
-    """Any one byte of any file, a bit or the whole of it: a gate fails."""
     root = shipped_copy(tmp_path)
     monkeypatch.setattr(files, "SHIPPED_ROOT", root)
     assert run_gates(look(), has_tests=False)[-1].severity == "note"

@@ -42,14 +42,12 @@ def changed_schema(**changed: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_a_contract_that_cannot_be_run_is_told(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
-    """By its file and the place in it, with what mends it."""
     path = contract(tmp_path, **changed)
     failures = [one for one in found(tmp_path) if one.severity == "fail"]
     assert any(told in one.reason and one.gate == "G3" and one.file == str(path) and one.mend for one in failures)
 
 
 def test_a_pack_that_alone_is_above_its_budget_is_told(tmp_path: Path) -> None:
-    """What it says counts, too, by attention.chars_per_token."""
     text = (SHIPPED_ROOT / "prompt_packs/PRM-CLASSIFY-001.txt").read_text()
     write(tmp_path, "prompt_packs/PRM-CLASSIFY-001.txt", text + "more words. " * 600)
     assert any("above the budget `classify`" in one for one in said(tmp_path, "G3"))
@@ -76,7 +74,6 @@ def test_a_contract_of_an_agents_own_is_held_to_that_agents_budget_and_noted_whe
 
 
 def test_a_template_above_its_cap_is_told(tmp_path: Path) -> None:
-    """The budget of the use caps it in any case."""
     value = json.loads((SHIPPED_ROOT / "attention/ATT-TURN-001.json").read_text())
     value["budget"]["max_context_tokens"] = 99_000
     write(tmp_path, "attention/ATT-TURN-001.json", json.dumps(value))
@@ -86,7 +83,6 @@ def test_a_template_above_its_cap_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/srv/../etc", "etc"])
 def test_an_agent_s_path_means_one_place(tmp_path: Path, path: str) -> None:
-    """None that leads elsewhere."""
     agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text())
     agent["permissions"]["paths"] = [path]
     write(tmp_path, "agents/ADMIN.json", json.dumps(agent))
@@ -95,13 +91,11 @@ def test_an_agent_s_path_means_one_place(tmp_path: Path, path: str) -> None:
 
 
 def test_a_missing_budget_is_told(tmp_path: Path) -> None:
-    """G2: the configuration is complete."""
     write(tmp_path, "admin_config.json", '{"budget": {"classify_budget": null}}')
     assert said(tmp_path, "G2")[0].startswith("budget.classify_budget: ")
 
 
 def test_a_secret_in_a_setting_fails_and_is_never_repeated(tmp_path: Path) -> None:
-    """By its name or its form; only a reference belongs there."""
     secret = "sk-" + "a1b2c3d4" * 3
     settings = {"tools": {"mcp_servers": {}}, "host": {"agent_id": "ADMIN"}, "launcher": {"environment": [secret]}}
     write(tmp_path, "admin_config.json", json.dumps(settings))

@@ -45,14 +45,12 @@ def of_g5(view: View, **options: Any) -> list[tuple[str, str, str]]:
 
 
 def test_under_dev_it_is_said_that_nothing_is_checked() -> None:
-    """A note, never a failure."""
     assert of_g5(look()) == [
         ("note", "governance.signatures", "signatures are not checked (governance.signatures: dev)")
     ]
 
 
 def test_a_package_whose_signature_does_not_hold_fails_under_either_policy(tmp_path: Path) -> None:
-    """What is signed wrongly was tampered with."""
     root = tmp_path / "PKG-CLERK-001-1.0.0-0123456789abcdef"
     clerk(root)
     view = look(Layers(packages=(root,)))
@@ -122,7 +120,6 @@ def test_the_bytes_that_were_loaded_are_those_that_are_judged(tmp_path: Path, mo
 def test_what_a_load_refuses_has_its_reason_and_its_mend(
     tmp_path: Path, name: str, changed: dict[str, Any], reason: str, mend: str
 ) -> None:
-    """The reason is whole without the mend, which says what to write; no class of this software is named."""
     clerk(tmp_path)
     like = tmp_path / name
     if not like.exists():
@@ -134,7 +131,6 @@ def test_what_a_load_refuses_has_its_reason_and_its_mend(
 
 
 def test_where_nobody_can_verify_a_signed_package_is_refused(tmp_path: Path) -> None:
-    """Never taken for good because nobody looked; under `dev` it is."""
     root = tmp_path / "PKG-CLERK-001-1.0.0-0123456789abcdef"
     clerk(root)
     view = look(Layers(packages=(root,)))
@@ -143,7 +139,6 @@ def test_where_nobody_can_verify_a_signed_package_is_refused(tmp_path: Path) -> 
 
 
 def test_under_signed_a_home_has_settings_of_its_own_and_nothing_else(tmp_path: Path) -> None:
-    """Everything else belongs into a package."""
     own = write(tmp_path, "prompt_packs/PRM-MINE-001.txt", "[[user]]\nx")
     write(tmp_path, "admin_config.json", '{"ho2": {"history_turns_max": 8}}')
     ((severity, file, reason),) = of_g5(with_policy(look(Layers(own=tmp_path)), "signed"))
@@ -151,7 +146,6 @@ def test_under_signed_a_home_has_settings_of_its_own_and_nothing_else(tmp_path: 
 
 
 def test_what_the_record_says_is_handed_in() -> None:
-    """None: it verifies, or there is none."""
     fault = RecordFault("ledger/segments/0.seg", "byte 7: torn", "restore a copy")
     (one,) = failed(run_gates(look(), check_record=lambda: fault))
     assert one == Finding("G6", *fault) and one.line == "G6  ledger/segments/0.seg: byte 7: torn; restore a copy"
@@ -159,7 +153,6 @@ def test_what_the_record_says_is_handed_in() -> None:
 
 
 def test_findings_come_in_the_order_of_the_gates_and_once_each(tmp_path: Path) -> None:
-    """All of them: a fault in one gate hides none of another."""
     clerk(tmp_path, dependencies=["PKG-GHOST-001"])
     write(tmp_path, "specs/SPEC-CLERK-001/standard.md", "# Changed\n")
     write(tmp_path, "admin_config.json", '{"ho2": {"history_turns_max": -1}}')
@@ -176,6 +169,5 @@ def test_findings_come_in_the_order_of_the_gates_and_once_each(tmp_path: Path) -
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"bus": 7}', "\ufeff{}", '{"bus": {"x": 1e999}}'])
 def test_settings_that_are_none_are_findings_and_never_a_crash(tmp_path: Path, text: str) -> None:
-    """Whatever stands there."""
     write(tmp_path, "admin_config.json", text)
     assert any(one.gate == "G2" and one.severity == "fail" and one.mend for one in found(tmp_path))

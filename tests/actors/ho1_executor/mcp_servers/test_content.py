@@ -38,19 +38,16 @@ DATA = base64.b64encode(b"x" * 100).decode()
     ],
 )
 def test_each_kind_of_content_is_shown_or_described(block, words):
-    """Nothing is left out unsaid."""
     assert told([block], None, KeptFiles(100)) == words
 
 
 def test_structured_content_stands_in_where_no_text_does():
-    """Servers give both; the text is for the model."""
     assert told([], {"b": 1, "a": "ä"}, KeptFiles(100)) == '{"a": "ä", "b": 1}'
     assert told([{"type": "text", "text": "T"}], {"b": 1}, KeptFiles(100)) == "T"
     assert told([], None, KeptFiles(100)) == ""
 
 
 def test_files_are_kept_within_their_bound_and_none_of_a_call_that_failed():
-    """Each is told; what is not kept says why."""
     image = {"type": "image", "mimeType": "image/png", "data": DATA}
     kept = KeptFiles(150)
     assert told([image, {"type": "text", "text": "T"}, image], None, kept).splitlines() == [

@@ -39,7 +39,6 @@ def found(*tools, **changes):
 
 
 def test_a_tool_is_known_by_its_server_and_name_and_is_held_to_write():
-    """Whatever it says of itself; only the configuration says that it reads or may run twice."""
     one = found(tool("read"), tool("write"), tool("put"), reads=["read"], idempotent=["put"])
     assert {name: (spec.idempotent, spec.writes) for name, spec in one.tools.items()} == {
         "files__read": (True, False),
@@ -54,7 +53,6 @@ def test_a_tool_is_known_by_its_server_and_name_and_is_held_to_write():
 
 
 def test_names_become_what_every_provider_takes():
-    """And the server is asked by its own."""
     one = found(tool("späce x/y.z"))
     assert one.names == {"files__sp_ce_x_y_z": "späce x/y.z"}
     assert tool_id_of("a", "b-c_D9") == "a__b-c_D9"
@@ -78,7 +76,6 @@ def test_names_become_what_every_provider_takes():
     ],
 )
 def test_what_cannot_be_a_tool_is_refused_with_its_reason(row, reason):
-    """One bad tool takes no other with it."""
     one = found(row, tool("good"))
     assert list(one.tools) == ["files__good"]
     assert len(one.refused) == 1
@@ -86,14 +83,12 @@ def test_what_cannot_be_a_tool_is_refused_with_its_reason(row, reason):
 
 
 def test_two_names_with_one_id_are_one_tool_and_one_refusal():
-    """The first stands."""
     one = found(tool("a b"), tool("a_b"))
     assert one.names == {"files__a_b": "a b"}
     assert "same id files__a_b as 'a b'" in one.refused[0]
 
 
 def test_limits_and_the_list_of_wanted_tools():
-    """Beyond the limit nothing is taken; what is wanted and not there is said; refusals are bounded and printable."""
     many = found(*(tool(f"t{n}") for n in range(200)))
     assert len(many.tools) == 150
     assert many.refused == ["50 more: it lists 200, at most 150 are taken"]

@@ -8,7 +8,6 @@ from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment,
 
 
 def test_references_are_replaced_and_remembered(tmp_path):
-    """By what was given and from files; other values stay."""
     (tmp_path / "k").write_text("two\n")
     found, secret = resolved({"X": "plain", "Y": "env:A_KEY", "Z": f"file:{tmp_path}/k"}, {"A_KEY": "one"})
     assert found == {"X": "plain", "Y": "one", "Z": "two"}
@@ -18,13 +17,11 @@ def test_references_are_replaced_and_remembered(tmp_path):
 
 @pytest.mark.parametrize("reference", ["env:NOT_SET_ANYWHERE", "file:/nowhere/at/all"])
 def test_a_reference_that_leads_nowhere_is_named(reference):
-    """By its name and place."""
     with pytest.raises(NoSecret, match=reference.partition(":")[2]):
         resolved({"TOKEN": reference}, {})
 
 
 def test_a_server_gets_little_of_the_workers_environment(monkeypatch):
-    """What it needs to run, and what its configuration gives it."""
     monkeypatch.setenv("PROVIDER_KEY", "secret")
     monkeypatch.setenv("PATH", "/bin")
     assert "PROVIDER_KEY" not in environment({})

@@ -40,7 +40,6 @@ def test_a_400_is_of_a_lost_session_where_nothing_can_have_run(
 
 @pytest.mark.parametrize(("said", "is_lost"), [("Invalid session ID", True), ("no", False), ("[]", False), ("", False)])
 def test_a_400_in_plain_text_counts_by_its_words(said: str, is_lost: bool) -> None:
-    """Many servers write no JSON there."""
     assert has_forgotten(said.encode(), "call-1") is is_lost
 
 
@@ -64,7 +63,6 @@ def test_an_error_that_comes_as_an_answer_is_of_a_lost_session_by_code_and_words
     "cut", [rb"\ud83d", b"\xf0\x9f", rb"\ud83d and " + b"\xe2\x82"], ids=["escaped", "bytes", "both"]
 )
 def test_half_a_character_however_it_was_cut_spoils_itself_alone(cut: bytes) -> None:
-    """As an escape of JSON, or as bytes."""
     text = b'{"jsonrpc":"2.0","id":"call-1","result":{"content":[{"type":"text","text":"7 ' + cut + b'"}]}}'
     [block] = message_in(text).result["content"]
     assert block["text"].startswith("7 \ufffd")
@@ -72,6 +70,5 @@ def test_half_a_character_however_it_was_cut_spoils_itself_alone(cut: bytes) -> 
 
 @pytest.mark.parametrize("line", [b"no JSON", b"\xff", b"[" * 100_000, b"{}"])
 def test_what_is_no_message_is_refused(line: bytes) -> None:
-    """Whoever reads passes it over."""
     with pytest.raises((ValueError, RecursionError)):
         message_in(line)

@@ -51,7 +51,6 @@ async def value_of(tool_id: str, host: Host, **arguments: Any) -> Any:
 
 
 def test_the_agent_s_tools_exist_and_are_safe_to_repeat() -> None:
-    """All are read-only; their parameters are schemas that forbid surplus."""
     assert set(shipped_snapshot().agents["ADMIN"].tools) == set(BUILTIN)
     for tool_id, tool in BUILTIN.items():
         assert object_fault(tool.parameters, 99, is_run=False) == ""
@@ -60,7 +59,6 @@ def test_the_agent_s_tools_exist_and_are_safe_to_repeat() -> None:
 
 
 async def test_packages_are_those_of_the_snapshot() -> None:
-    """Id, version, title, framework; sorted by id; as many as there are."""
     value = await value_of("list_packages", Host())
     assert value["count"] == len(shipped_snapshot().packages) > 0
     assert [row["package_id"] for row in value["packages"]] == sorted(shipped_snapshot().packages)
@@ -72,13 +70,11 @@ async def test_packages_are_those_of_the_snapshot() -> None:
 
 
 async def test_frameworks_are_those_of_the_snapshot() -> None:
-    """Sorted by id."""
     value = await value_of("list_frameworks", Host())
     assert [row["framework_id"] for row in value["frameworks"]] == sorted(shipped_snapshot().frameworks)
 
 
 async def test_specs_and_files_are_those_of_the_registries() -> None:
-    """Of files also those of one package; of a package that owns none it is said which do."""
     assert [row["spec_id"] for row in (await value_of("list_specs", Host()))["specs"]] == sorted(
         shipped_snapshot().specs
     )
@@ -93,14 +89,12 @@ async def test_specs_and_files_are_those_of_the_registries() -> None:
 
 
 async def test_tools_are_those_of_the_agent_that_asks() -> None:
-    """An agent that nobody knows may use none."""
     assert (await value_of("list_tools", Host()))["count"] == len(BUILTIN)
     assert (await value_of("list_tools", Host(agent_id="NOBODY"))) == {"count": 0, "tools": []}
 
 
 @pytest.mark.parametrize(("permitted", "expected"), [(("a",), ["a"]), (("*",), ["a", "b"]), ((), []), (("c",), [])])
 def test_a_tool_must_be_had_and_permitted(permitted: tuple[str, ...], expected: list[str]) -> None:
-    """Having a tool without permission is not enough, nor the other way round."""
     permissions = Permissions(tools=permitted, providers=(), models=(), paths=())
     agent = shipped_snapshot().agents["ADMIN"].model_copy(update={"tools": ("b", "a"), "permissions": permissions})
     tools = dict.fromkeys(("a", "b", "c"), BUILTIN["list_tools"])
@@ -116,12 +110,10 @@ def test_a_tool_must_be_had_and_permitted(permitted: tuple[str, ...], expected: 
     ],
 )
 async def test_a_setting_or_section_is_shown(path: str, value: Any) -> None:
-    """By its dotted path."""
     assert await value_of("show_config", Host(), path=path) == {"path": path, "value": value}
 
 
 async def test_without_a_path_the_sections_are_named() -> None:
-    """With the digest of the snapshot that they belong to."""
     value = await value_of("show_config", Host())
     assert value["config_digest"] == shipped_snapshot().digest
     assert {"bus", "budget", "ledger"} <= set(value["sections"])
@@ -129,7 +121,6 @@ async def test_without_a_path_the_sections_are_named() -> None:
 
 @pytest.mark.parametrize("path", ["nonsense", "budget.nonsense", "budget.session_token_limit.x", ".", "__class__"])
 async def test_an_unknown_path_is_refused_with_what_there_is(path: str) -> None:
-    """Only mappings are walked; nothing of Python shows."""
     with pytest.raises(ToolFault, match="known there"):
         await value_of("show_config", Host(), path=path)
 
@@ -148,7 +139,6 @@ async def test_secrets_are_hidden_before_a_tool_sees_them() -> None:
 
 
 async def test_ledger_entries_are_shown_by_ids_and_codes() -> None:
-    """Newest first, `this` session resolved, bounded; no body ever asked for."""
     entry = {
         "sequence": 3, "event_type": "WO_COMPLETED", "stream": "ho1m", "submission_id": "s", "decision": "COMPLETED",
         "reason": "", "bodies": [b"secret"], "trace": "t",
@@ -173,7 +163,6 @@ async def test_ledger_entries_are_shown_by_ids_and_codes() -> None:
     ],
 )
 def test_a_query_is_bounded(arguments: dict[str, Any], is_valid: bool) -> None:
-    """1 to 50 entries."""
     assert Draft202012Validator(BUILTIN["query_ledger"].parameters).is_valid(arguments) is is_valid
 
 
@@ -187,7 +176,6 @@ def scope(name: str, **changed: Any) -> dict[str, Any]:
 
 
 async def test_the_cost_of_this_session_is_its_own_row() -> None:
-    """Not another session's, not the agent's; an unknown price is shown as unknown."""
     rows = [scope("agent:ADMIN", used=99), scope(f"session:{SESSION}"), scope("session:other", used=98)]
     host = Host(gateway={"mode": "warn", "scopes": rows})
     assert await value_of("session_cost", host) == {
@@ -198,25 +186,21 @@ async def test_the_cost_of_this_session_is_its_own_row() -> None:
 
 
 async def test_a_session_without_a_budget_has_no_invented_cost() -> None:
-    """Not zero: a fault that says why."""
     with pytest.raises(ToolFault, match="no budget of session"):
         await value_of("session_cost", Host(gateway={"mode": "warn", "scopes": [scope("agent:ADMIN")]}))
 
 
 async def test_all_budgets_are_listed_by_scope() -> None:
-    """Sorted, whatever the order in which they came."""
     value = await value_of("budget_status", Host(gateway={"mode": "enforce", "scopes": [scope("b"), scope("a")]}))
     assert ([row["scope"] for row in value["scopes"]], value["budget_mode"]) == (["a", "b"], "enforce")
 
 
 async def test_the_ledger_s_report_is_passed_on() -> None:
-    """Whatever it found."""
     report = {"ok": False, "entries": 3, "fault": {"file": "0.seg", "byte": 7}}
     assert await value_of("verify_ledger", Host(verify_ledger=report)) == report
 
 
 async def test_the_gates_say_of_a_home_what_the_command_says(tmp_path) -> None:
-    """By the function that the worker's wiring names; of a home with a broken file, which file."""
     assert await value_of("run_gates", Host(run_gates=report_of(tmp_path))) == report_of(tmp_path)
     assert report_of(tmp_path)["ok"] and resolve(GATES) is report_of
     (tmp_path / "config" / "agents").mkdir(parents=True)
@@ -226,7 +210,6 @@ async def test_the_gates_say_of_a_home_what_the_command_says(tmp_path) -> None:
 
 
 def test_in_a_cluster_they_tell_what_is_true() -> None:
-    """Processes, budgets and the record of a running (simulated) cluster, through the executor's own bus."""
     with cluster(ScriptedGateway(), executors=2) as made:
 
         async def text(tool_id: str, number: int, **arguments: Any) -> Any:

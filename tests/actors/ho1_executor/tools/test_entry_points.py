@@ -32,7 +32,6 @@ def greet(name: str, times: int = 1, *, call: Invocation) -> dict[str, str]:
 
 
 async def test_a_decorated_function_is_a_tool_and_stays_a_function():
-    """Its docstring is the description, its annotations the schema; the call's key reaches it."""
     made = definition_of("greet", greet)
     assert (made.tool_id, made.description, made.idempotent, made.writes) == ("greet", "Greets somebody.", False, True)
     assert made.source == "python"
@@ -63,7 +62,6 @@ def test_an_async_function_waits_in_the_loop_that_it_shares():
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
 def test_a_time_out_is_a_number_of_seconds(timeout: float):
-    """Anything else is told before the tool is offered."""
     named = tool(idempotent=True, writes=False, description="Greets.", timeout=timeout)(lambda: "x")
     with pytest.raises(BadEntryPoint, match="no number of seconds"):
         definition_of("greet", named)
@@ -74,7 +72,7 @@ def plain() -> None:
 
 
 @tool(idempotent=True, writes=False)
-def wordless(a: int) -> int:  # noqa: D103 - that is the point
+def wordless(a: int) -> int:
     return a
 
 
@@ -89,7 +87,6 @@ def shapeless(a) -> int:
     [(plain, "@hobus.tool"), (7, "@hobus.tool"), (wordless, "docstring"), (shapeless, "annotation")],
 )
 def test_what_is_no_tool_says_what_fixes_it(function, fix):
-    """Each in one sentence."""
     with pytest.raises(BadEntryPoint, match=fix):
         definition_of("x", function)
 
@@ -106,7 +103,6 @@ def unjson(a): return a
 
 
 def test_an_installed_one_is_found_by_its_name_and_described(tmp_path, monkeypatch):
-    """As its worker hears of it."""
     monkeypatch.syspath_prepend(str(install(tmp_path, "good_pack", GOOD, double="double")))
     said = json.loads(description_of("double", 1000))
     assert said["description"] == "Doubles."
@@ -141,7 +137,6 @@ def test_an_installed_one_is_found_by_its_name_and_described(tmp_path, monkeypat
 def test_one_that_cannot_be_loaded_says_why(  # noqa: PLR0917 - two fixtures and a row
     tmp_path: Path, monkeypatch, source, name, attribute, why
 ):
-    """Whatever its package does, in one line."""
     monkeypatch.syspath_prepend(str(install(tmp_path, f"pack_{name}", source, **{name: attribute})))
     with pytest.raises(BadEntryPoint, match=why) as caught:
         description_of(name, 10_000)
@@ -149,14 +144,12 @@ def test_one_that_cannot_be_loaded_says_why(  # noqa: PLR0917 - two fixtures and
 
 
 def test_one_that_nobody_has_names_those_that_are_there(tmp_path, monkeypatch):
-    """A typing error is seen at once."""
     monkeypatch.syspath_prepend(str(install(tmp_path, "pack_here", GOOD, double="double")))
     with pytest.raises(BadEntryPoint, match=r"no installed package has it.*double"):
         load("dubble")
 
 
 def test_one_that_two_packages_have_is_nobodys(tmp_path, monkeypatch):
-    """Which would run is not left to chance."""
     for pack in ("pack_one", "pack_two"):
         monkeypatch.syspath_prepend(str(install(tmp_path / pack, pack, GOOD, twin="double")))
     with pytest.raises(BadEntryPoint, match=r"pack[-_]one, pack[-_]two"):

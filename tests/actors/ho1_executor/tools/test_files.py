@@ -31,14 +31,12 @@ BOUNDS = Bounds(output=1000, said=1000, files=20)
     ],
 )
 def test_a_file_is_told_in_a_sentence_and_kept(value: Any, text: str) -> None:
-    """Alone or anywhere in a value, and so it leaves its process."""
     result = written(value, BOUNDS)
     assert (result.ok, result.text, len(result.files)) == (True, text, 1)
     assert result_in(unpack_frame(pack_frame("result", **result_fields(1, result))[4:])) == result
 
 
 def test_what_does_not_fit_is_told_and_not_kept() -> None:
-    """By its bytes together with those before it, and by number."""
     result = written([Image(data=PNG), Image(data=PNG)], BOUNDS)
     assert "[image image.png, image/png, 12 bytes, not kept: at most 20 bytes of files are]" in result.text
     assert [data for _name, _type, data in result.files] == [PNG]
@@ -48,7 +46,6 @@ def test_what_does_not_fit_is_told_and_not_kept() -> None:
 
 
 def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
-    """Its name is the path's."""
     path = tmp_path / "chart.webp"
     path.write_bytes(b"RIFF0000WEBPrest")
     found = Image(path)
@@ -58,7 +55,6 @@ def test_a_file_is_read_from_its_path(tmp_path: Path) -> None:
 
 
 def test_what_else_stands_in_the_value_is_json() -> None:
-    """Or the call fails with a sentence, as it does without files."""
     assert written(["a", 1], BOUNDS).text == '["a", 1]'
     told = written([Image(data=PNG), {1}], BOUNDS, "draw").text
     assert told.startswith("draw returned a list that is no JSON; return texts")
@@ -66,7 +62,6 @@ def test_what_else_stands_in_the_value_is_json() -> None:
 
 
 def test_a_value_that_holds_itself_is_told_as_no_json(tmp_path: Path) -> None:
-    """As any other that is none, and not as a tool that broke."""
     file = tmp_path / "holds_itself.py"
     file.write_text(
         "from hobus import tool\n@tool\ndef it() -> object:\n    'It.'\n    a = []\n    a.append(a)\n    return a"

@@ -33,7 +33,6 @@ def _runner(run_tool: Any) -> InProcessToolRunner:
 
 
 async def test_a_tool_over_its_time_is_stopped() -> None:
-    """Its task is cancelled; the output names the limit."""
     stopped: list[str] = []
 
     async def forever(arguments: Mapping[str, Any], host: ToolHost) -> Any:
@@ -57,8 +56,6 @@ async def test_a_time_out_of_the_tool_s_own_is_its_failure() -> None:
 
 
 async def test_without_a_verifier_the_tool_says_so() -> None:
-    """A worker far from the ledger's disk."""
-
     async def verify(arguments: Mapping[str, Any], host: ToolHost) -> Any:
         return await host.check("verify")
 

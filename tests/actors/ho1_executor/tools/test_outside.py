@@ -14,7 +14,6 @@ from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
 @pytest.mark.parametrize("route", sorted(READS))
 def test_every_listed_question_is_one_that_an_executor_may_ask(route: tuple[str, str]) -> None:
-    """The list cannot promise what the policy refuses."""
     row = row_of(*route)
     assert row is not None
     assert "ho1" in row.senders
@@ -22,7 +21,6 @@ def test_every_listed_question_is_one_that_an_executor_may_ask(route: tuple[str,
 
 
 def test_nothing_that_changes_anything_is_listed() -> None:
-    """Writes, prompts, orders and drains are the executor's own or nobody's."""
     writing = {"ledger.write", "gateway.prompt", "wo.execute", "broker.drain"}
     assert writing <= {row.cls.TYPE for row in ROWS}
     assert not writing & {name for _, name in READS}
@@ -41,7 +39,6 @@ def test_nothing_that_changes_anything_is_listed() -> None:
     ],
 )
 def test_what_is_not_allowed_or_fails_is_a_short_fault(service: str, type_name: str, body: Any, said: str) -> None:
-    """Nothing of the answer's inside, no values."""
     with cluster(ScriptedGateway()) as made:
 
         async def main() -> str:

@@ -39,7 +39,6 @@ def plain(  # noqa: PLR0917 - one parameter per kind of annotation
 
 
 def test_every_plain_annotation_has_its_schema():
-    """A parameter without default is required, the call's own facts are no argument, nothing else is allowed."""
     signature = signature_of(plain)
     schema = signature.schema()
     checked(schema, is_run=False)
@@ -120,7 +119,6 @@ GIVEN: dict[str, Any] = {
 
 
 def test_rich_annotations_say_what_they_mean():
-    """Descriptions, bounds, choices, formats and fields stand in the schema, under the parameters' own names."""
     schema = signature_of(rich).schema()
     checked(schema, is_run=False)
     properties = schema["properties"]
@@ -139,7 +137,6 @@ def test_rich_annotations_say_what_they_mean():
 
 
 def test_the_function_gets_what_its_annotations_say():
-    """Not strings and mappings; and its own defaults where nothing was given."""
     assert signature_of(rich).converted(GIVEN) == {
         "amount": 3,
         "urgency": Urgency.HIGH,
@@ -182,7 +179,6 @@ def ruled(number: Annotated[int, AfterValidator(even)]):
 
 
 def test_a_validator_of_the_author_s_own_decides_too():
-    """Its sentence is told."""
     assert signature_of(ruled).converted({"number": 2}) == {"number": 2}
     with pytest.raises(BadArguments, match="number: Value error, an even number is needed"):
         signature_of(ruled).converted({"number": 3})
@@ -193,7 +189,6 @@ def nothing():
 
 
 def test_a_function_without_parameters_takes_nothing():
-    """And says so in a schema of the same form."""
     assert signature_of(nothing).schema() == {
         "type": "object",
         "properties": {},
