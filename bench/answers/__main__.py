@@ -28,7 +28,7 @@ from bench.answers.questions import CITIES, SHORT, TOOL, Question, calls_for
 from bench.answers.recorder import Recorder, recording
 from bench.cluster import Cluster, cluster_in, temporary
 from bench.peers.environment import PeerAway, cache, python_of
-from bench.report import arguments, machine, markdown, measured_on, put_between, say_machine, write_json
+from bench.report import arguments, machine, measured_on, put_between, rows_table, say_machine, write_json
 from hobus.bus.clock import SystemClock
 from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.http import keys
@@ -247,30 +247,7 @@ def missed(found: dict[str, Any]) -> list[str]:
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
     """Return a line for each model."""
-    lines = [
-        (
-            name,
-            f"{row['new']} / {row['plain']} of {row['questions']}",
-            f"{row['later']} / {row['plain_later']}",
-            f"{row['new_calls']} / {row['plain_calls']} of {row['calls']}",
-            f"{row['new_tokens'] / row['plain_tokens']:.2f}",
-            f"{row['cached']:.2f}",
-            f"{row['first_words_ms']} / {row['plain_first_words_ms']} ms",
-            "; ".join(missed(row)) or "reached",
-        )
-        for name, row in rows.items()
-    ]
-    columns = (
-        "model",
-        "right, hobus / plainly",
-        "as a later turn",
-        "tool called",
-        "prompt / plain",
-        "from cache",
-        "first words",
-        "",
-    )
-    return markdown(columns, lines)
+    return rows_table([{"model": name, **row, "missed": missed(row)} for name, row in rows.items()])
 
 
 def main() -> int:

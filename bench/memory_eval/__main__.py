@@ -19,7 +19,7 @@ from bench.builders import shipped_snapshot
 from bench.memory_eval.learners import Memory, labels_of
 from bench.memory_eval.scores import Score, figures_of, measured
 from bench.memory_eval.worlds import DAY_US, KINDS, Session, Turn, world
-from bench.report import arguments, goal_row, markdown, put_between, write_json
+from bench.report import arguments, goal_row, markdown, put_between, rows_table, write_json
 from hobus.config.sections.record import Ho3Config
 
 DOCUMENT = Path("bench/results/memory.md")
@@ -77,38 +77,17 @@ def table(figures: Mapping[str, Any]) -> str:
 
 
 def _sides(sides: Mapping[str, Any]) -> str:
-    columns = (
-        "", "precision", "recall", "F1", "tokens per turn", "by its labels", "turns to learn (p50)", "habits never learned",
-        "days to forget (p50)", "flips per signal and year", "bursts survived", "hostile session resisted",
-        "slow poisoning resisted", "visits of 1 / 5 turns that teach",
-    )  # fmt: skip
-    rows: list[tuple[object, ...]] = []
-    for name, side in sides.items():
-        found = side["all"]
-        resisted = found["resisted"]
-        rows.append((
-            name, *(_said(found[one]) for one in ("precision", "recall", "f1", "tokens", "labelled_tokens", "learn_turns_p50")),
-            _share(found["never_learned"]), _said(found["forget_days_p50"]), _said(found["flips_per_signal_year"]),
-            *(_share(resisted[attack]) for attack in ("burst", "hostile session", "slow poisoning")),
-            " / ".join(_visits(found) for found in side["visits"]),
-        ))  # fmt: skip
-    return markdown(columns, rows)
+    rows = [
+        {"memory": name, **side["all"], "visits of 1 / 5 turns that teach": side["visits"]}
+        for name, side in sides.items()
+    ]
+    return rows_table(rows)
 
 
 def _kinds(figures: Mapping[str, Any]) -> str:
-    """The shipped row by kind of world, beside the F1 of the others."""
-    sides = figures["sides"]
-    named = figures["shipped"]
-    others = [name for name in sides if name != named and name != "no memory"]
-    rows: list[tuple[object, ...]] = []
-    for kind, made in KINDS.items():
-        found = sides[named]["kinds"][kind]
-        rows.append((
-            kind, made.what, *(_said(found[one]) for one in ("precision", "recall", "f1", "tokens", "learn_turns_p50")),
-            _said(found["forget_days_p50"]), *(_said(sides[name]["kinds"][kind]["f1"]) for name in others),
-        ))  # fmt: skip
-    own = ("precision", "recall", "F1", "tokens per turn", "turns to learn (p50)", "days to forget (p50)")
-    return markdown(("as shipped, world by world", "", *own, *(f"F1: {name}" for name in others)), rows)
+    """The shipped row by kind of world."""
+    kinds = figures["sides"][figures["shipped"]]["kinds"]
+    return rows_table([{"as shipped": kind, "world": made.what, **kinds[kind]} for kind, made in KINDS.items()])
 
 
 def _goals(figures: Mapping[str, Any]) -> str:
@@ -125,20 +104,6 @@ def is_reached(found: Mapping[str, Any]) -> bool:
     """All three goals."""
     is_within = all(found[name] <= GOALS[name] for name in ("tokens", "forget_days_p50"))
     return is_within and found["f1"] >= GOALS["f1"]
-
-
-def _said(value: float | None) -> object:
-    if value is None:
-        return ""
-    return round(value, 2) if value < 10 else round(value)
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.0%}"
-
-
-def _visits(count: int | None) -> str:
-    return f"over {VISITS_MAX}" if count is None else str(count)
 
 
 # --- one run ----------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
@@ -73,10 +74,8 @@ def _of_package(package: Package, of: Linked) -> Iterator[Finding]:
     for other in package.dependencies:
         yield from _of_dependency(package, other, place, of)
     if framework is not None:
-        places = [split_pattern(pattern) for pattern in framework.path_authorizations]
         for asset in package.assets:
-            parts = asset.path.split("/")
-            if not any(len(place) == len(parts) and all(map(fits, parts, place)) for place in places):
+            if not any(is_in_place(asset.path, pattern) for pattern in framework.path_authorizations):
                 reason = f"assets: {asset.path[:100]!r} lies outside of what {framework.framework_id} authorizes"
                 mend = "take it off the package, or give that a framework whose path_authorizations have its place"
                 yield Finding("G1", place, reason, mend)
@@ -94,29 +93,10 @@ def _of_dependency(package: Package, other: str, place: str, of: Linked) -> Iter
         yield Finding("G1", place, f"dependencies: there is no package {other}", "install it first, or remove it here")
 
 
-def split_pattern(pattern: str) -> list[list[str]]:
-    """Part by part, so that `*` never leads into another directory; each as what stands between its `*`."""
-    return [part.split("*") for part in pattern.split("/")]
-
-
-def fits(part: str, texts: list[str]) -> bool:
-    """Whether the part of a path begins with the first text, ends with the last, and has the others between, in order.
-
-    In the time that reading it takes, whatever the pattern is: a stranger wrote it.
-    """
-    begin, *between = texts
-    if not between:
-        return part == begin
-    end, at = between.pop(), len(begin)
-    stop = len(part) - len(end)
-    if stop < at or not part.startswith(begin) or not part.endswith(end):
-        return False
-    for text in between:
-        at = part.find(text, at, stop)
-        if at < 0:
-            return False
-        at += len(text)
-    return True
+def is_in_place(path: str, pattern: str) -> bool:
+    """Part by part, so that `*` never leads into another directory."""
+    parts, places = path.split("/"), pattern.split("/")
+    return len(parts) == len(places) and all(map(fnmatchcase, parts, places))
 
 
 def _of_spec(spec_id: str, spec: Spec, of: Linked) -> Iterator[Finding]:

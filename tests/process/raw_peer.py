@@ -1,20 +1,15 @@
-"""A peer of raw parts: one DEALER, hand-made frames.
-
-As a process, `raw_peer.py ENDPOINT INSTANCE TOKEN`: a worker that beats, takes requests and never answers.
-"""
+"""A peer of raw parts: one DEALER, hand-made frames."""
 
 from __future__ import annotations
 
-import sys
 import time
 
 import zmq
 
-from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.codec import encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import Beat, Hello, Ready
-from hobus.bus.messages.failure import Failure
+from hobus.bus.messages.control import Beat, Hello
 from hobus.bus.zeromq.curve import KeyPair
 
 BIG = 10**8
@@ -68,38 +63,3 @@ class RawPeer:
             else:
                 self.control(Kind.BEAT, Beat())
         raise TimeoutError
-
-    def idle(self, seconds: float) -> None:
-        """Nothing but beats; a frame meanwhile is an error."""
-        try:
-            head, _ = self.receive(seconds)
-        except TimeoutError:
-            return
-        raise AssertionError(head)
-
-    def ask(self, message_id: str, *, to: str = "ho1", type_name: str = "wo.execute", body: bytes = b"") -> None:
-        self.send(header(Kind.REQUEST, message_id, type=type_name, destination=to, deadline_ms=30_000), body)
-
-    def failure(self, timeout_s: float) -> tuple[str, str]:
-        """(request id, code) of the failure that comes next."""
-        head, body = self.receive(timeout_s)
-        assert head.kind == Kind.FAILURE, head
-        return head.correlation_id, decode(Failure, body, BIG).code
-
-
-def work(endpoint: str, instance: str, token: str) -> None:
-    """A worker that is alive and never done."""
-    peer = RawPeer(zmq.Context(), endpoint)
-    assert peer.hello(instance, token, offers=(instance.partition("/")[0],)).type == "bus.welcome"
-    peer.control(Kind.READY, Ready(state="ready"))
-    print("up", flush=True)  # noqa: T201 - the parent waits for it
-    while True:
-        try:
-            head, _ = peer.receive(1.0)
-        except TimeoutError:
-            continue
-        print(head.message_id, flush=True)  # noqa: T201 - the parent waits for it
-
-
-if __name__ == "__main__":
-    work(*sys.argv[1:])

@@ -16,6 +16,7 @@ import pytest
 import zmq
 
 from hobus.bus import limits
+from hobus.bus.errors import RuntimeFault
 from hobus.bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.peer import Peer
@@ -85,6 +86,31 @@ async def listed(operator: Peer, instance: str) -> None:
             if (instance, "ready") in [(row.instance, row.state) for row in peers]:
                 return
             await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize(("peer_timeout_ms", "number"), [(60_000, signal.SIGKILL), (500, signal.SIGSTOP)])
+def test_a_caller_learns_of_a_killed_worker_at_once_and_of_a_frozen_one_within_its_time(
+    peer_timeout_ms: int, number: signal.Signals
+) -> None:
+    """A death is heard, not waited for; a silence is over at bus.peer_timeout_ms."""
+    cluster = RealCluster(bus_settings(peer_timeout_ms=peer_timeout_ms))
+    workers = Workers(cluster)
+
+    async def scenario() -> None:
+        worker = workers.start("gateway/1@w1")
+        caller = await cluster.start(None, role="ho1")
+        await ask(caller, "echo warm")
+        asked = asyncio.ensure_future(ask(caller, "sleep 60", "gateway/1@w1", timeout_s=50))
+        await asyncio.sleep(0.3)
+        worker.send_signal(number)
+        with pytest.raises(RuntimeFault, match="peer_lost"):
+            await asyncio.wait_for(asked, 20)
+
+    try:
+        cluster.run(scenario())
+    finally:
+        workers.end()
+        cluster.close()
 
 
 def test_a_thawed_worker_says_hello_and_works_again(cluster: RealCluster, workers: Workers) -> None:

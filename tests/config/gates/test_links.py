@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hobus.config.files import SHIPPED_ROOT
-from hobus.config.gates.links import fits, split_pattern
+from hobus.config.gates.links import is_in_place
 from tests.config.gates.homes import FRAMEWORK, SPEC, clerk, found, package, said, write
 
 
@@ -168,6 +168,10 @@ def test_a_bomb_in_a_manifest_is_refused_at_once(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_star_stands_for_a_part_of_a_name(path: str, pattern: str, lies: bool) -> None:
-    parts, place = path.split("/"), split_pattern(pattern)
-    assert (len(parts) == len(place) and all(map(fits, parts, place))) is lies
-    assert lies is (path.count("/") == pattern.count("/") and fnmatchcase(path, pattern))
+    assert is_in_place(path, pattern) is lies
+
+
+def test_no_pattern_takes_long() -> None:
+    began = time.monotonic()
+    assert not is_in_place("A" * 1000, "*A" * 400 + "B")
+    assert time.monotonic() - began < 1
