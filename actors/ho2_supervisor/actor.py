@@ -161,10 +161,9 @@ class Supervisor(Actor):
         """
         session_id = message.session_id or self._bus.new_id()
         self._demand_well_formed(message)
-        if self._registry.held(session_id) is not None:
-            return await self._begun(message, session_id, call)
-        async with self._runs.queue.place(self._bus.principal):
-            return await self._begun(message, session_id, call)
+        if self._registry.held(session_id) is None:
+            await self._runs.queue.enter(self._bus.principal)
+        return await self._begun(message, session_id, call)
 
     async def _begun(self, message: StartSession, session_id: str, call: Call) -> SessionReady:
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
@@ -437,8 +436,7 @@ class Supervisor(Actor):
         """
         # Nothing is read before its turn, which the caller of an agent has had.
         if start is not None and not is_called and self._registry.held(session_id) is None:
-            async with self._runs.queue.place(self._bus.principal):
-                return await self._found(session_id, start, trace)
+            await self._runs.queue.enter(self._bus.principal)
         return await self._found(session_id, start, trace)
 
     async def _owned(self, session_id: str) -> OwnedSession:

@@ -79,7 +79,6 @@ class Driver:
         """
         session, memo = task.session, task.session.record.run
         session.untold = None
-        task.ticket.rest()
         if memo is None or not session.record.state.is_answered:
             return
         if task.beside is None:

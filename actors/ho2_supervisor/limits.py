@@ -6,20 +6,18 @@ SNAPSHOT_ENTRIES = 400
 """Entries after which an idle session's state is recorded anew: what a loading reads at most, some milliseconds."""
 MISTAKES_MAX = 3
 """Rounds in a row in which a model gets every call wrong: what three results have not helped, more will not."""
-ORDER_SLOW_S = 0.25
-"""An order's way beyond which new runs wait: some fifty times that of an idle machine."""
-ORDER_STALE_S = 1.0
-"""Without a receipt for so long, and twice an order's way, nothing is at work but models and tools: all may begin."""
 QUEUE_STANDING_S = 10.0
 """A queue that was not empty for so long is no burst, but more than the cluster can do."""
 QUEUE_STANDING_WAIT_MAX_S = 5.0
 """Behind such a queue a new run waits no longer: once the load is normal again, so are the answers."""
-RUNS_MAX = 16_384
-"""Runs at work or waiting: memory, whatever the processors can do."""
-GAIN = 0.2
-"""Of a new measurement: five receipts make most of the mean of orders' ways."""
-BEGUN_MIN = 64
-"""So many runs are at work whatever orders take: enough for every processor, and a machine may be slow for others."""
+UNWRITTEN_MAX = 128
+"""Entries on their way to the ledger with which no run begins: it has enough to do for the time of some looks."""
+BEGUN_FOR_ENDED = 1 / 2
+"""Meanwhile one begins for two that end: of another person, too, and what is at work shrinks."""
+LOOK_S = 0.01
+"""Between two looks whether it is so still."""
+STEPS_BEFORE_NEW = 8
+"""Where steps wait all the time, one run begins for so many: fewer than it ends with, so what is at work shrinks."""
 RATE_WINDOW_S = 5.0
 """Over which is counted how fast new runs begin, and so how long one waits."""
 RATE_KNOWN_AFTER_S = 1.0

@@ -1,123 +1,101 @@
-"""Whose run begins next, and whose step comes next on this loop, awaited. The rules: `intake.py`, `bus/fair.py`."""
+"""Whose step comes next on this loop, and whose run begins. The rules: `intake.py`, `bus/fair.py`.
+
+Runs wait for models and tools most of their lives, and waiting costs memory alone. Scarce are the time of this loop, of
+which each pass has one step of a run, in turns between principals, and the ledger's. What has begun goes before what is
+new: a run begins where no step waits and few entries do, so that there is always something to do, and little more.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from hobus.actors.ho2_supervisor.intake import RunIntake
-from hobus.actors.ho2_supervisor.limits import ORDER_STALE_S
+from hobus.actors.ho2_supervisor import limits
+from hobus.actors.ho2_supervisor.intake import Intake
 from hobus.bus.fair import FairQueue, weight_of
 
 
-class StepQueue:
-    """One step in each pass of the loop, in turns between principals; at once where nobody else wants one."""
-
-    def __init__(self) -> None:
-        self._waiting: FairQueue[int, asyncio.Future[None]] = FairQueue(weight_of)
-        self._is_taken = False  # in this pass of the loop
-
-    async def turn(self, principal: str) -> None:
-        """Returns when the next step of this principal may run."""
-        loop = asyncio.get_running_loop()
-        if not self._is_taken:
-            self._is_taken = True
-            loop.call_soon(self._next)
-            return
-        waiter: asyncio.Future[None] = loop.create_future()
-        self._waiting.add(principal, id(waiter), waiter)
-        try:
-            await waiter
-        except asyncio.CancelledError:
-            with suppress(KeyError):
-                self._waiting.remove(principal, id(waiter))
-            raise
-
-    def _next(self) -> None:
-        while (taken := self._waiting.take()) is not None:
-            if not taken[1].done():
-                taken[1].set_result(None)
-                asyncio.get_running_loop().call_soon(self._next)
-                return
-        self._is_taken = False
-
-
 class RunQueue:
-    """The runs of one supervisor."""
+    """The steps of one supervisor's runs."""
 
-    def __init__(self, *, wait_max_s: float) -> None:
-        self._intake: RunIntake[int] = RunIntake(wait_max_s=wait_max_s, weight=weight_of)
-        self.steps = StepQueue()
-        self._tickets: dict[int, RunTicket] = {}  # of those that wait
-        self._timer: asyncio.TimerHandle | None = None
+    def __init__(self, *, wait_max_s: float, unwritten: Callable[[], int]) -> None:
+        self._new: Intake[asyncio.Future[None]] = Intake(wait_max_s=wait_max_s, weight=weight_of)
+        self._steps: FairQueue[asyncio.Future[None], asyncio.Future[None]] = FairQueue(weight_of)
+        self._unwritten = unwritten
+        self._since_new = 0  # steps, while a run waits to begin
+        self._is_taken = False  # in this pass of the loop
+        self._owed = 0.0  # beginnings, for runs that have ended
+        self._later: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._intake)
+        """How many runs wait to begin."""
+        return len(self._new)
 
     def ahead(self, principal: str) -> int:
         """How many of those that wait begin before this principal's last one."""
-        return max(0, self._intake.ahead(principal) - 1)
+        return max(0, self._new.ahead(principal) - 1)
 
     def require_room(self, principal: str) -> None:
         """Raises BusError(busy) for a run that would wait too long."""
-        self._intake.require_room(principal, _now())
+        self._new.require_room(principal, _now())
 
-    def measure(self, way_s: float) -> None:
-        """So long a step waited for its turn, and its order was on its way."""
-        self._begin(self._intake.measure(way_s, _now()))
-
-    def ticket(self, principal: str, *, has_waited: bool = False) -> RunTicket:
-        """For a run that will want to begin; one that `has_waited` already, with its session, does not wait again."""
-        ticket = RunTicket(self, principal)
-        if has_waited:
-            ticket.begins.set()
-        return ticket
-
-    @asynccontextmanager
-    async def place(self, principal: str) -> AsyncGenerator[None]:
-        """For work that is no run: it begins in its turn as a run does. Raises BusError(busy) as `require_room`."""
+    async def enter(self, principal: str) -> None:
+        """Returns when what is new may begin. Raises BusError(busy) as `require_room`."""
         self.require_room(principal)
-        ticket = self.ticket(principal)
+        await self.turn(principal, is_new=True)
+
+    async def turn(self, principal: str, *, is_new: bool) -> None:
+        """Returns when the next step of this principal may run, or its run begin."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if is_new:
+            self._new.add(principal, waiter, _now())
+        else:
+            self._steps.add(principal, waiter, waiter)
+        self._look()
         try:
-            await ticket.turn()
-            yield
-        finally:
-            ticket.rest()
+            await waiter
+        except asyncio.CancelledError:
+            with suppress(KeyError):  # it has had its turn
+                (self._new if is_new else self._steps).remove(principal, waiter)
+            raise
 
-    def enter(self, ticket: RunTicket) -> bool:
-        """Whether its run begins now; else its `begins` is set when it does."""
-        if self._intake.enter(ticket.principal, id(ticket), _now()):
-            return True
-        self._tickets[id(ticket)] = ticket
-        self._look_later()
-        return False
-
-    def goes_on(self, ticket: RunTicket) -> None:
-        """Its run stood still, and is at work again."""
-        self._intake.goes_on(id(ticket))
-
-    def leave(self, ticket: RunTicket) -> None:
-        """Its run is over, or stands still."""
-        self._tickets.pop(id(ticket), None)
-        self._begin(self._intake.leave(id(ticket), _now()))
-
-    def _begin(self, keys: list[int]) -> None:
-        for key in keys:
-            self._tickets.pop(key).begins.set()
-
-    def _look_later(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(ORDER_STALE_S, self._look)
+    def ended(self) -> None:
+        """A run is over."""
+        self._owed = min(1.0, self._owed + limits.BEGUN_FOR_ENDED)
+        self._look()
 
     def _look(self) -> None:
-        """What was measured may have grown old, and nobody tell."""
-        self._timer = None
-        self._begin(self._intake.look(_now()))
-        if self._tickets:
-            self._look_later()
+        if not self._is_taken:
+            self._next()
+
+    def _next(self) -> None:
+        loop = asyncio.get_running_loop()
+        while (waiter := self._taken()) is not None:
+            if not waiter.done():
+                waiter.set_result(None)
+                self._is_taken = True
+                loop.call_soon(self._next)
+                return
+        self._is_taken = False
+        if self._new and self._later is None:
+            self._later = loop.call_later(limits.LOOK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._later = None
+        self._look()
+
+    def _taken(self) -> asyncio.Future[None] | None:
+        """Whose turn it is."""
+        has_room = self._owed >= 1.0 or self._unwritten() <= limits.UNWRITTEN_MAX
+        if self._new and has_room and (self._since_new >= limits.STEPS_BEFORE_NEW or not self._steps):
+            self._since_new, self._owed = 0, 0.0
+            return self._new.take(_now())
+        self._since_new += 1
+        taken = self._steps.take()
+        return taken and taken[1]
 
 
 class RunTicket(Struct, eq=False):
@@ -125,14 +103,7 @@ class RunTicket(Struct, eq=False):
 
     queue: RunQueue
     principal: str
-    begins: asyncio.Event = field(default_factory=asyncio.Event)
-    _waited_s: float = 0.0  # its last step, for its turn
-    _is_asked: bool = False
-    _is_at_work: bool = False
-
-    @property
-    def waits(self) -> bool:
-        return self._is_asked and not self.begins.is_set()
+    has_begun: bool = False
 
     @property
     def place(self) -> int:
@@ -141,30 +112,8 @@ class RunTicket(Struct, eq=False):
 
     async def turn(self) -> None:
         """Returns when the run's next step may run."""
-        if not self._is_asked:
-            self._is_asked = self._is_at_work = True
-            if self.begins.is_set():
-                self.queue.goes_on(self)
-            elif self.queue.enter(self):
-                self.begins.set()
-            else:
-                await self.begins.wait()
-        elif not self._is_at_work:
-            self._is_at_work = True
-            self.queue.goes_on(self)
-        asked_at = _now()
-        await self.queue.steps.turn(self.principal)
-        self._waited_s = _now() - asked_at
-
-    def order_took(self, way_s: float) -> None:
-        """An order of the step has its receipt: so long it was on its way, without the time an executor had it."""
-        self.queue.measure(self._waited_s + way_s)
-
-    def rest(self) -> None:
-        """The run is over, or stands still: others begin in its place."""
-        if self._is_at_work:
-            self._is_at_work = False
-            self.queue.leave(self)
+        await self.queue.turn(self.principal, is_new=not self.has_begun)
+        self.has_begun = True
 
 
 def _now() -> float:

@@ -29,7 +29,7 @@ async def waiting_told(task: RunTask) -> AsyncGenerator[None]:
     """Whoever watches the run is told, once that takes a while, that it waits to begin, and when it does."""
     ticket = task.ticket
     told = asyncio.get_running_loop().call_later(
-        TURN_TOLD_S, lambda: ticket.waits and task.draft.wait("Turn", place=ticket.place)
+        TURN_TOLD_S, lambda: ticket.has_begun or task.draft.wait("Turn", place=ticket.place)
     )
     try:
         yield
@@ -98,7 +98,6 @@ class RunTask:
         self.has_stood_still = True
         if self.standstill != standstill:
             self.standstill = standstill
-            self.ticket.rest()
             self.changed()
         await self.change()
 

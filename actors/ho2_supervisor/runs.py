@@ -20,7 +20,7 @@ from hobus.actors.ho2_supervisor.configurations import Configurations
 from hobus.actors.ho2_supervisor.drive import Driver
 from hobus.actors.ho2_supervisor.ownership.owner import AppendRefused, OwnedSession, SessionMoved
 from hobus.actors.ho2_supervisor.ownership.registry import Registry
-from hobus.actors.ho2_supervisor.run_queue import RunQueue
+from hobus.actors.ho2_supervisor.run_queue import RunQueue, RunTicket
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.commands import command_of
 from hobus.actors.ho2_supervisor.session.journal import input_digest
@@ -45,7 +45,10 @@ class Runs:
         self._configurations = configurations
         self._registry = registry
         self._driver = driver
-        self.queue = RunQueue(wait_max_s=self._config.sessions.wait_max_ms / 1000)
+        self.queue = RunQueue(
+            wait_max_s=self._config.sessions.wait_max_ms / 1000,
+            unwritten=lambda: configurations.current.client.outstanding,
+        )
         self._in_line: dict[str, list[tuple[str, asyncio.Event]]] = {}  # inputs that wait in their session
         self._is_draining = False
 
@@ -252,7 +255,7 @@ class Runs:
             self._registry.stop(earlier, SessionMoved(session.session_id, "was read anew"))
         run = RunTask(
             session, requested, bodies=bodies, trace=trace, draft=draft or Draft(),
-            ticket=self.queue.ticket(self._bus.principal, has_waited=has_waited), drive=self._driver.drive,
+            ticket=RunTicket(self.queue, self._bus.principal, has_begun=has_waited), drive=self._driver.drive,
         )  # fmt: skip
         self._registry.runs[session.session_id] = run
         run.task.add_done_callback(partial(self._over, run))
@@ -315,8 +318,9 @@ class Runs:
 
     def _over(self, run: RunTask, task: asyncio.Task[None]) -> None:
         """The task has ended; a programming error reaches the requesters, and the session is read again when asked."""
-        run.ticket.rest()
         self._registry.remove(run)
+        if run.ticket.has_begun:
+            self.queue.ended()
         run.changed()
         self.follow(run.session)
         error = None if task.cancelled() else task.exception()

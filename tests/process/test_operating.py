@@ -126,7 +126,7 @@ def test_a_configuration_that_was_changed_is_told_until_it_is_in_force(cluster: 
     for code, told in ((0, cluster("up")), (0, cluster("doctor"))):
         assert (
             told.code == code
-            and "ho1.orders_max is 512, on disk 2" in told.out + told.err
+            and "ho1.orders_max is 4096, on disk 2" in told.out + told.err
             and anew in told.out + told.err
         )
     own = cluster.home.config / "admin_config.json"

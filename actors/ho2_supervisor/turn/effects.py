@@ -251,7 +251,6 @@ class Effects:
             )
             return self._ended_here(receipt)
         draft = None if order.wo_type == "tool_call" or is_beside(order.wo_id) else task.draft
-        sent_at = bus.clock.monotonic()
         sent = pool.receipt_of(
             bus, order, first_attempt=first_attempt, trace=task.trace, draft=draft,
             holder=self._holder(order), due_at=session.record.state.deadline_at, told=session.told,
@@ -263,7 +262,6 @@ class Effects:
             receipt = pool.lost_receipt(order, fault, by=bus.instance, at=session.now())
         else:
             session.told = told(order) or session.told
-            task.ticket.order_took(bus.clock.monotonic() - sent_at - receipt.cost.elapsed_ms / 1000)
             return receipt
         return self._ended_here(receipt)
 

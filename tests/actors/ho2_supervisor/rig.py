@@ -115,7 +115,6 @@ class Pool(Actor):
 
     script: Callable[[WorkOrder], Answer] = question_and_answer
     delay_s: Callable[[WorkOrder], float] = lambda _: 0.0
-    way_s: float = 0.0  # before it has an order: no time of its own
     received: list[ExecuteWorkOrder] = field(default_factory=list)
     executed: list[str] = field(default_factory=list)
     receipts: dict[str, Receipt] = field(default_factory=dict)
@@ -135,7 +134,6 @@ class Pool(Actor):
         self.received.append(message.model_copy(update={"order": order}))
         if order.wo_id in self.receipts:
             return self.receipts[order.wo_id]
-        await self.bus.sleep(self.way_s)
         await self.bus.sleep(took_s := self.delay_s(order))
         answer = self.script(order)
         if isinstance(answer, RuntimeFault):

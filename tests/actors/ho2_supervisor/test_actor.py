@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hobus.actors.ho2_supervisor import limits
-from hobus.actors.ho2_supervisor.intake import RunIntake
+from hobus.actors.ho2_supervisor.intake import Intake
 from hobus.bus import limits as bus_limits
 from hobus.bus.codec import unpack_header
 from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
@@ -152,7 +152,7 @@ def test_a_first_turn_for_which_there_is_no_room_reads_nothing(monkeypatch: pyte
     with Rig() as rig:
         asked: list[str] = []
         rig.world.network.on_delivery = lambda _s, _t, header, _b, _c: asked.append(unpack_header(header).type)
-        monkeypatch.setattr(RunIntake, "require_room", refuse)
+        monkeypatch.setattr(Intake, "require_room", refuse)
         with pytest.raises(BusError, match="busy"):
             rig.run(rig.turn("i1", "hello", start=StartSession(session_id=SESSION)))
         assert not {"ledger.read", "ledger.lookup"} & set(asked)
@@ -287,24 +287,26 @@ def test_blank_model_is_refused() -> None:
         assert rig.pool.orders[-1].constraints.model_id == "big"
 
 
-@pytest.fixture(autouse=True)
-def one_always_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where orders are slow one run is at work, not dozens."""
-    monkeypatch.setattr(limits, "BEGUN_MIN", 1)
-    monkeypatch.setattr(limits, "RATE_KNOWN_AFTER_S", 0.1)
-
-
 OTHERS = [SESSION.replace("1", digit) for digit in "56789"]
 
 
-async def begun_and_slow(rig: Rig) -> int:
-    """Sessions with a turn each; then orders are long on their way, for as long as new runs wait. How many there were."""
+async def one_at_work(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[int, asyncio.Future[TurnReply]]:
+    """All these sessions; a turn of the first of them, and the ledger is behind: one run begins for one that ends.
+
+    How many orders there were; the turn.
+    """
     for session_id in (SESSION, *OTHERS):
         await rig.start_session(session_id)
         await rig.turn("i0", "hello", session_id=session_id)
-    rig.pool.way_s = 0.9
-    assert (await rig.turn("slow", "hello")).outcome == "success"
-    return len(rig.pool.orders)
+    before = len(rig.pool.orders)
+    rig.pool.delay_s = lambda _: 0.9
+    first = asyncio.ensure_future(rig.asked("i1", "hello", session_id=OTHERS[0]))
+    while len(rig.pool.received) == before:
+        await rig.host.sleep(0.01)
+    monkeypatch.setattr(limits, "UNWRITTEN_MAX", -1)
+    monkeypatch.setattr(limits, "BEGUN_FOR_ENDED", 1.0)
+    monkeypatch.setattr(limits, "RATE_KNOWN_AFTER_S", 0.1)
+    return before, first
 
 
 def test_waiting_for_a_model_keeps_no_run_from_beginning() -> None:
@@ -325,16 +327,14 @@ def test_waiting_for_a_model_keeps_no_run_from_beginning() -> None:
         assert rig.run(run()) < 5.5
 
 
-def test_where_orders_are_long_on_their_way_runs_wait_and_another_persons_begins_next(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_the_ledger_is_behind_runs_wait_and_another_persons_begins_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that waits is recorded, can be cancelled, and begins when another one ends; an attach waits for nothing."""
     monkeypatch.setattr(bus_limits, "SERVICE_WEIGHT", 1)
     with Rig() as rig:
         other_host = rig.world.client("host")
 
         async def run() -> None:
-            before = await begun_and_slow(rig)
+            before, first = await one_at_work(rig, monkeypatch)
             loop = asyncio.get_running_loop()
             ended: dict[str, float] = {}
 
@@ -349,44 +349,51 @@ def test_where_orders_are_long_on_their_way_runs_wait_and_another_persons_begins
                 group.create_task(turn(OTHERS[4], other_host))
                 await rig.host.sleep(0.1)
                 waits = OTHERS[2]
-                assert len(rig.pool.orders) == before + 1  # of all of these one has begun
+                assert len(rig.pool.received) == before + 1  # of all of these one has begun
                 view = await rig.ask(ReadSession(session_id=waits), SessionView)
                 assert view.run is not None
                 await rig.ask(EndSession(session_id=waits, reason="done"), SessionClosed)
                 await tasks[2]
                 assert ended[waits] < loop.time() + 0.1
+            await first
             assert sorted(ended, key=ended.__getitem__) == [waits, *(OTHERS[n] for n in (0, 1, 4, 3))]
 
         rig.run(run())
 
 
-def test_a_turn_that_would_wait_too_long_is_refused_before_anything_of_it_is_recorded() -> None:
+def test_a_turn_that_would_wait_too_long_is_refused_before_anything_of_it_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Busy, with the time to come back; a session is not started for it either; one that was known is answered."""
     with Rig(("sessions.wait_max_ms", 1)) as rig:
 
         async def run() -> None:
-            before = await begun_and_slow(rig)
-            asks = [asyncio.ensure_future(rig.turn("i1", "hello", session_id=one)) for one in OTHERS[:3]]
+            before, first = await one_at_work(rig, monkeypatch)
+            asks = [asyncio.ensure_future(rig.turn("i1", "hello", session_id=one)) for one in OTHERS[1:3]]
             while len(rig.pool.orders) < before + 3:
                 await rig.host.sleep(0.1)  # the second one has begun: how fast that goes is known
             for refused in (rig.turn("i1", "hello", session_id=OTHERS[3]), rig.start_session(OTHERS[0][:-1] + "f")):
                 with pytest.raises(BusError) as caught:
                     await refused
                 assert (caught.value.code, (caught.value.retry_after_ms or 0) >= 1000) == ("busy", True)
-            assert (await rig.turn("slow", "hello")).outcome == "success"
+            assert (await rig.turn("i0", "hello")).outcome == "success"
             assert {(await one).outcome for one in asks} == {"success"}
+            assert (await first).result is not None
             assert len(rig.pool.orders) == before + 3 * 2
 
         rig.run(run())
 
 
-def test_whoever_watches_a_turn_that_waits_to_begin_is_told_so_with_its_place_and_when_it_begins() -> None:
+def test_whoever_watches_a_turn_that_waits_to_begin_is_told_so_with_its_place_and_when_it_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """After a second; a turn that begins sooner says nothing of it."""
     with Rig() as rig:
 
-        async def run() -> tuple[list[Message], list[Message]]:
-            await begun_and_slow(rig)
-            heard: list[list[Message]] = [[], [], []]
+        async def run() -> list[list[Message]]:
+            _before, first = await one_at_work(rig, monkeypatch)
+            heard: list[list[Message]] = [[], []]
+            await rig.host.sleep(1.0)
             asks = [
                 asyncio.ensure_future(
                     rig.host.request(
@@ -394,39 +401,33 @@ def test_whoever_watches_a_turn_that_waits_to_begin_is_told_so_with_its_place_an
                         timeout_s=60, key=one, on_stream=said.append,
                     )
                 )
-                for one, said in zip(OTHERS, heard, strict=False)
+                for one, said in zip(OTHERS[1:], heard, strict=False)
             ]  # fmt: skip
-            await asyncio.gather(*asks)
-            return heard[0], heard[2]
+            await asyncio.gather(first, *asks)
+            return heard
 
-        first, last = rig.run(run())
-        assert not [one for one in first if isinstance(one, StreamWaiting)]
+        next_one, last = rig.run(run())
+        assert not [one for one in next_one if isinstance(one, StreamWaiting)]
         waits = [(one.waiting, one.place) for one in last if isinstance(one, StreamWaiting)]
-        assert waits == [("Turn", 1), (None, None)]
+        assert waits == [("Turn", 0), (None, None)]
 
 
-def test_a_run_that_stands_still_gives_its_turn_to_the_next_and_goes_on_at_once() -> None:
-    """A pause keeps nobody waiting; what has begun goes before what is new."""
+def test_a_run_that_stood_still_goes_on_at_once_whoever_waits_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has begun goes before what is new."""
     with Rig() as rig:
 
         async def run() -> None:
-            before = await begun_and_slow(rig)
-            first = asyncio.ensure_future(rig.asked("i1", "hello", session_id=OTHERS[0]))
-            await rig.host.sleep(0.1)
+            before, first = await one_at_work(rig, monkeypatch)
             second = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[1]))
-            await rig.host.sleep(0.1)
-            assert len(rig.pool.orders) == before + 1
             await rig.command(Pause(), session_id=OTHERS[0])
             assert (await first).waiting == "Paused"
             await rig.host.sleep(0.1)
-            third = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[2]))
-            await rig.host.sleep(0.1)
-            paused = len(rig.pool.orders)
+            assert len(rig.pool.received) == before + 1
             await rig.command(Resume(), session_id=OTHERS[0])
             resumed = asyncio.ensure_future(rig.turn("i1", "hello", session_id=OTHERS[0]))
             await rig.host.sleep(0.1)
-            assert len(rig.pool.orders) == paused + 1
-            assert {(await one).outcome for one in (second, third, resumed)} == {"success"}
+            assert len(rig.pool.received) == before + 2
+            assert {(await one).outcome for one in (second, resumed)} == {"success"}
 
         rig.run(run())
 

@@ -11,7 +11,7 @@ import pytest
 from hobus.actors.ho2_supervisor.attention.engine import Engine
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
 from hobus.actors.ho2_supervisor.resources import Resources
-from hobus.actors.ho2_supervisor.run_queue import RunQueue
+from hobus.actors.ho2_supervisor.run_queue import RunQueue, RunTicket
 from hobus.actors.ho2_supervisor.run_task import RunTask
 from hobus.actors.ho2_supervisor.session.state import Reduced, SessionState
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
@@ -57,7 +57,7 @@ def played(story: Any) -> None:
             input_ref="in", input_id="in-1", input_digest="", deadline_at=iso(1.0), config_digest="", at=iso(0.0)
         )
         run = RunTask(
-            session, requested, bodies=(), trace="", draft=Draft(), ticket=RunQueue(wait_max_s=1.0).ticket("client/1"),
+            session, requested, bodies=(), trace="", draft=Draft(), ticket=RunTicket(RunQueue(wait_max_s=1.0, unwritten=lambda: 0), "client/1"),
             drive=driven.drive,
         )  # fmt: skip
         await story(run, driven)

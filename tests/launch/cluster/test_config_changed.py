@@ -63,7 +63,7 @@ def test_what_was_changed_since_is_named_with_both_values(begun):
     home, run = begun()
     say(home.config / "admin_config.json", ho1={"orders_max": 7}, http={"listen": "127.0.0.1:9"})
     said = changed_since(home, run)
-    assert "ho1.orders_max is 512, on disk 7" in said and 'http.listen is "", on disk "127.0.0.1:9"' in said
+    assert "ho1.orders_max is 4096, on disk 7" in said and 'http.listen is "", on disk "127.0.0.1:9"' in said
     say(home.config / "admin_config.json", ho1={"orders_max": 7, "repair_calls_max": 2},
         ho2={"classify_timeout_ms": 1, "history_turns_max": 1, "count": 2, "classify": False})  # fmt: skip
     assert changed_since(home, run).count(" is ") == 5 and changed_since(home, run).endswith("; and 1 more")
