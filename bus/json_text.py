@@ -30,6 +30,24 @@ def is_object(text: str) -> bool:
         return False
 
 
+def mended(text: str) -> str:
+    """The text with no half of a character: two that belong together are one, any other is U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def mended_json(text: str | bytes) -> str:
+    """The same of all texts in a JSON text, which may write halves as escapes. Raises ValueError."""
+    try:
+        value = json.loads(text if isinstance(text, str) else text.decode("utf-8", "replace"))
+        return mended(json.dumps(value, ensure_ascii=False))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def text_of(value: Any) -> str:
     """A value that a message carries as text, as HTTP clients send it: without blanks, letters are themselves."""
     return str(_encode(value), "utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from starlette.responses import JSONResponse, Response
 from hobus.actors.session_host.turns import refusal_of
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.fair import key_principal
+from hobus.bus.json_text import mended_json
 from hobus.bus.messages.base import Record, fault_in
 from hobus.bus.messages.session import SessionConfig, TurnResult, lasting_of
 from hobus.launch.console.errors import UsageFault
@@ -46,6 +48,8 @@ W = TypeVar("W", bound=BaseModel | Record)
 B = TypeVar("B", ChatRequest, ResponsesRequest)
 _log = structlog.get_logger("http")
 SESSION_HEADER = "x-hobus-session"
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+"""An escape of half a character; nearly always its other half follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,8 @@ def is_approver(request: Request) -> bool:
 async def read(request: Request, cls: type[W]) -> W:
     """The body as this. Raises Problem, which names the field; ClientGone where it does not come whole."""
     try:
-        return cls.model_validate_json(await request.body())
+        body = await request.body()  # a client that cut its history in the middle of an emoji said no less for it
+        return cls.model_validate_json(mended_json(body) if _HALF.search(body) else body)
     except ClientDisconnect:
         raise ClientGone from None
     except pydantic.ValidationError as error:

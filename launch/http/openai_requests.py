@@ -66,7 +66,7 @@ class ContentPart(Words):
                 "an image by its address, or by file id: send its bytes, data:image/...;base64,...",
             )
         try:
-            image = given_image(b64decode(url[head.end() :], validate=True))
+            image = given_image(b64decode("".join(url[head.end() :].split()), validate=True))
         except ValueError as fault:
             said = str(fault) if "models" in str(fault) else "the bytes are no base64"
             raise _invalid(f"{place}.image_url", said) from None

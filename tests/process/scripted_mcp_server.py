@@ -61,6 +61,9 @@ def tools() -> list[Any]:
     if HOW == "odd":
         names += ["half", "steady", "endless", "huge_id_last"]
     listed: list[Any] = [{"name": name, "description": f"Does {name}.", "inputSchema": OBJECT} for name in names]
+    if HOW == "odd":
+        nothing = {"type": "object", "properties": None, "required": None}
+        listed += [{"name": name, "inputSchema": nothing} for name in ("null_content", "null_result")]
     if HOW == "many":
         listed += [{"name": f"tool {n}", "description": "x" * 500, "inputSchema": OBJECT} for n in range(200)]
     if HOW == "wild":
@@ -110,6 +113,14 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
     if name == "half":
         text = "cut \ud83d, whole \ud83d\ude00"
         say({"id": request_id, "result": {"content": [{"type": "text", "text": text}]}})
+        return
+    if name.startswith("null"):
+        say(
+            {
+                "id": request_id,
+                "result": {"content": None, "structuredContent": {"a": 7}} if name == "null_content" else None,
+            }
+        )
         return
     if name == "huge_id_last":
         say({"result": {"content": [{"type": "text", "text": "x" * 1_000_000}]}, "id": request_id})

@@ -265,6 +265,14 @@ async def test_half_a_character_in_an_answer_is_replaced(tmp_path: Path) -> None
         assert (await call(server, "half"))[2] == "cut \ufffd, whole \U0001f600"
 
 
+async def test_what_a_server_in_go_says_by_null_is_nothing(tmp_path: Path) -> None:
+    """No tool is lost for it and no result; a result that is none ends its call at once."""
+    async with kept(tmp_path, "odd") as server:
+        assert await call(server, "null_content") == (True, "", '{"a": 7}')
+        said = "the MCP server refused: it answered with something that is not a result: null"
+        assert await call(server, "null_result") == (False, "tool_failed", said)
+
+
 async def test_progress_keeps_a_long_call_alive_up_to_its_order_s_deadline(tmp_path: Path) -> None:
     """A server that says that it goes on is waited for; one that is silent, or goes on for ever, is not."""
     async with kept(tmp_path, "odd") as server:

@@ -23,6 +23,8 @@ from hobus.config.tool_faults import TOOL_ID, is_meant
 NOT_TAKEN = "not_taken"
 """Code of a call that a server over HTTP did not take, having forgotten its session: it may be made again."""
 
+NO_RESULT = "answered with something that is not a result"
+
 _REFUSED_SHOWN = 20
 _NAME_CHARS = 64
 
@@ -130,7 +132,7 @@ def told(content: Sequence[Mapping[str, Any]], structured: Any, files: KeptFiles
 def _block(block: Mapping[str, Any], files: KeptFiles) -> str:
     match block.get("type"):
         case "text":
-            return str(block.get("text", ""))
+            return str(block.get("text") or "")
         case "image" | "audio" as kind:
             return _file(kind, f"{kind}-{len(files.kept) + 1}", block, block.get("data"), files)
         case "resource":

@@ -25,7 +25,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 from hobus.actors.ho1_executor.limits import MCP_INSTRUCTIONS_BYTES, MCP_PING_S, MCP_TOO_LARGE
-from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, told
+from hobus.actors.ho1_executor.mcp_servers.listing import NO_RESULT, NOT_TAKEN, printable, told
 from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
 from hobus.actors.ho1_executor.tools.definition import SERVER_SAYS, KeptFiles, ToolResult, cut, not_done
@@ -267,9 +267,9 @@ class _Link:
         return True
 
     def _result(self, answer: Mapping[str, Any]) -> ToolResult:
-        content, is_error = answer.get("content", []), answer.get("isError", False)
+        content, is_error = answer.get("content") or [], answer.get("isError", False)
         if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
-            return not_done("tool_failed", "the MCP server answered with something that is not a result")
+            return not_done("tool_failed", f"the MCP server {NO_RESULT}")
         files = KeptFiles(0 if is_error else self._settings["files_max_bytes"])
         text, truncated = cut(told(content, answer.get("structuredContent"), files), self._settings["output_max_bytes"])
         code = "tool_failed" if is_error else ""
@@ -299,7 +299,10 @@ def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int,
         if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
             continue  # it has not even a name
         name = tool["name"][:200].encode("utf-8", "replace").decode()
-        row = {"name": name, "description": _described(tool) + about, "schema": tool.get("inputSchema")}
+        schema = tool.get("inputSchema")
+        if isinstance(schema, dict):  # servers in Go say null where there is nothing
+            schema = {word: value for word, value in schema.items() if value is not None}
+        row = {"name": name, "description": _described(tool) + about, "schema": schema}
         size = _size(row)
         if size is None:
             row = {"name": name, "description": "", "schema": None}

@@ -21,6 +21,8 @@ from mcp.shared.message import SessionMessage
 from msgspec import Struct, field
 
 from hobus.actors.ho1_executor.limits import MCP_LINE_END_BYTES, MCP_TOO_LARGE
+from hobus.actors.ho1_executor.mcp_servers.listing import NO_RESULT
+from hobus.bus.json_text import mended_json
 
 OUR_ID = re.compile(rb'"id"\s*:\s*"(call-\d+)"')
 Streams = tuple[Any, Any]
@@ -102,12 +104,13 @@ async def _read(
                 traffic.ended.set()
                 return
             try:
-                message = message_in(line)
-            except (ValueError, RecursionError):
+                messages = messages_in(line)
+            except ValueError:
                 traffic.passed_over += bool(line.strip())
                 continue
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await to_session.send(SessionMessage(message))
+                for message in messages:
+                    await to_session.send(SessionMessage(message))
 
 
 async def _line(output: asyncio.StreamReader) -> bytes | None:
@@ -134,14 +137,28 @@ async def _line(output: asyncio.StreamReader) -> bytes | None:
     return json.dumps({"jsonrpc": "2.0", "id": found[1].decode(), "error": error}).encode()
 
 
-def message_in(line: bytes) -> Any:
-    """The message of a line; halves of a character that a server cut in two are U+FFFD. Raises ValueError."""
+def messages_in(line: bytes) -> list[Any]:
+    """The message of a line, or those of a batch; halves of a character are U+FFFD. Raises ValueError.
+
+    What names a call of ours and is no answer is a refusal of that call: else it would be waited for.
+    """
     read = mcp_types.jsonrpc_message_adapter
     try:
-        return read.validate_json(line, by_name=False)
+        return [read.validate_json(line, by_name=False)]
     except ValueError:
-        text = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
-        return read.validate_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), by_name=False)
+        told = json.loads(mended_json(line))
+    return [read.validate_python(_answer(one), by_name=False) for one in (told if isinstance(told, list) else [told])]
+
+
+def _answer(told: Any) -> Any:
+    if not isinstance(told, dict) or "method" in told or told.get("id") is None:
+        return told
+    answer = {"jsonrpc": "2.0", "id": told["id"]}
+    if isinstance(told.get("result"), dict):
+        return answer | {"result": told["result"]}
+    error = told["error"] if isinstance(told.get("error"), dict) else {}
+    code, said = error.get("code"), error.get("message") or f"it {NO_RESULT}: {json.dumps(error or told.get('result'))}"
+    return answer | {"error": {"code": code if type(code) is int else mcp_types.INTERNAL_ERROR, "message": str(said)}}
 
 
 async def _end_of(process: asyncio.subprocess.Process, traffic: Traffic, end_grace_s: float) -> str:

@@ -15,9 +15,10 @@ from hobus.gateway_service.providers.http.wire import (
     BadAnswer,
     CallIds,
     ToolNames,
-    a_list,
     a_text,
     an_object,
+    blocks_of,
+    facts,
     given_back,
     with_images,
     words_and_images,
@@ -115,7 +116,7 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
 
 
 def _message(reader: AnswerReader, answer: dict[str, Any]) -> None:
-    if "error" in answer:
+    if answer.get("error"):
         _count(reader, answer.get("usage"))
         raise ErrorSaid(answer["error"])
     if "content" not in answer:
@@ -123,8 +124,8 @@ def _message(reader: AnswerReader, answer: dict[str, Any]) -> None:
             raise ErrorSaid(answer)
         raise BadAnswer("the answer holds no content")
     _count(reader, answer.get("usage"))
-    for number, block in enumerate(a_list(answer["content"], "content")):
-        _block(reader, number, an_object(block, "a content block"))
+    for number, block in enumerate(blocks_of(answer["content"], "content")):
+        _block(reader, number, block)
     reader.end(answer.get("stop_reason"))
 
 
@@ -214,13 +215,12 @@ def _image(image: SeenImage) -> dict[str, Any]:
 
 def _count(reader: AnswerReader, value: Any) -> None:
     """What is read from a cache or written into one is no part of what it calls its input; here it is."""
-    usage = an_object(value, "usage")
+    usage = facts(value)
     cached = usage.get("cache_read_input_tokens")
     parts = [usage.get("input_tokens"), cached, usage.get("cache_creation_input_tokens")]
-    details = an_object(usage.get("output_tokens_details"), "usage.output_tokens_details")
     reader.count(
         input_tokens=sum(part for part in parts if is_count(part)),
         output_tokens=usage.get("output_tokens"),
         cached_tokens=cached,
-        reasoning_tokens=details.get("thinking_tokens"),
+        reasoning_tokens=facts(usage.get("output_tokens_details")).get("thinking_tokens"),
     )

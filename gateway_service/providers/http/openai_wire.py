@@ -21,6 +21,8 @@ from hobus.gateway_service.providers.http.wire import (
     a_list,
     a_text,
     an_object,
+    blocks_of,
+    facts,
     given_back,
     with_images,
     words_and_images,
@@ -71,9 +73,8 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
     """The first choice of a chat completion, or of a chunk of one. Raises BadAnswer, ErrorSaid."""
     choices = a_list(event.get("choices"), "choices")
     first = an_object(choices[0], "choices.0") if choices else {}
-    usage = event.get("usage") or an_object(event.get("x_groq"), "x_groq").get("usage")
-    if isinstance(usage, dict):
-        _count(reader, usage)
+    usage = event.get("usage") or facts(event.get("x_groq")).get("usage")
+    _count(reader, facts(usage))
     if (error := event.get("error") or first.get("error")) is not None:
         raise ErrorSaid(error)
     is_chunk = "delta" in first or event.get("object") == "chat.completion.chunk"
@@ -86,7 +87,8 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
         reader.is_whole = bool(reader.finish_reason)
         return
     part = "delta" if is_chunk else "message"
-    _message(reader, an_object(first.get(part), f"choices.0.{part}"), is_whole=not is_chunk)
+    said = an_object(first.get(part), f"choices.0.{part}")
+    _message(reader, said or {"content": first.get("text")}, is_whole=not is_chunk)
     reader.end(first.get("finish_reason"))
     reader.is_whole = bool(reader.finish_reason) and usage is not None
 
@@ -103,13 +105,17 @@ def _message(reader: AnswerReader, said: dict[str, Any], *, is_whole: bool) -> N
     for thought in [said[name] for name in _THOUGHT if name in said and isinstance(said[name], str)][:1]:
         reader.think(thought)
     legacy = said.get("function_call")
-    for call in [*a_list(said.get("tool_calls"), "tool_calls"), *([] if legacy is None else [{"function": legacy}])]:
+    for call in [*a_list(said.get("tool_calls"), "tool_calls"), *([{"function": legacy}] if legacy else [])]:
         piece = an_object(call, "a tool call")
         function = an_object(piece.get("function") or piece, "a tool call's function")
         extra = {"extra_content": piece["extra_content"]} if piece.get("extra_content") else {}
         about = piece.get("id"), function.get("name"), function.get("arguments")
         reader.call(piece.get("index"), *about, extra, is_new=is_whole)
-    reader.say(_content(said.get("content")))
+    for block in blocks_of(said.get("content"), "content"):
+        reader.say(a_text(block.get("text"), "content.text"))
+        reader.refuse(a_text(block.get("refusal"), "refusal"))
+        for thought in blocks_of(block.get("thinking"), "thinking"):
+            reader.think(a_text(thought.get("text"), "thinking"))
     reader.refuse(a_text(said.get("refusal"), "refusal"))
 
 
@@ -222,17 +228,8 @@ def keeps_strictly(schema: Any) -> bool:
     return all(keeps_strictly(one) for one in [*inner, *schema.get("anyOf", []), schema.get("items")])
 
 
-def _content(value: Any) -> str:
-    """The text of a message; some servers give it in parts."""
-    if isinstance(value, list):
-        parts = [an_object(part, "content") for part in value]
-        return "".join(a_text(part.get("text"), "content.text") for part in parts if part.get("type") == "text")
-    return a_text(value, "content")
-
-
 def _count(reader: AnswerReader, usage: dict[str, Any]) -> None:
-    asked = an_object(usage.get("prompt_tokens_details"), "usage.prompt_tokens_details")
-    said = an_object(usage.get("completion_tokens_details"), "usage.completion_tokens_details")
+    asked, said = facts(usage.get("prompt_tokens_details")), facts(usage.get("completion_tokens_details"))
     reader.count(
         input_tokens=usage.get("prompt_tokens"),
         output_tokens=usage.get("completion_tokens"),
@@ -265,7 +262,7 @@ def vectors(answer: Any, prompt: VectorPrompt) -> PromptResponse:
     lengths = {len(vector) for vector in found}
     if len(found) != len(prompt.messages) or len(lengths) != 1 or 0 in lengths:
         raise BadAnswer(f"the answer holds {len(found)} vectors of {sorted(lengths)[:4]} numbers")
-    usage = an_object(told.get("usage"), "usage")
+    usage = facts(told.get("usage"))
     counts = (usage.get("prompt_tokens"), usage.get("total_tokens"))
     used = next((count for count in counts if is_count(count)), 0)
     if prompt.vector_numbers and lengths != {prompt.vector_numbers}:

@@ -12,12 +12,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
-from hobus.bus.json_text import is_within, value_of
+from hobus.bus.json_text import is_within, mended, mended_json, value_of
 from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
 from hobus.bus.messages.gateway import PromptResponse
 from hobus.bus.messages.work_order import REFUSAL, TOO_LARGE, WINDOW, ToolCall
 from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS, WRITTEN_MAX_CHARS
-from hobus.gateway_service.providers.http.thinking import SpokenText, mended
+from hobus.gateway_service.providers.http.thinking import SpokenText
 from hobus.gateway_service.providers.http.wire import BadAnswer, ToolNames, a_text, an_object, kind_of
 
 FINISH_WORDS = {
@@ -144,6 +144,7 @@ class AnswerReader:
 
     def response(self) -> PromptResponse:
         self.content.close()
+        self.calls = [call for call in self.calls if call.name or call.text.strip()]  # some begin one, and say nothing
         finish = FINISH_WORDS.get(self.finish_reason, self.finish_reason)
         if finish in ("length", TOO_LARGE):
             self.content.cut()
@@ -227,7 +228,7 @@ class AnswerReader:
             fault += "" if len(read.text) <= WRITTEN_MAX_CHARS else " …"
         name = mended(read.name)
         parts = {"call": read.extra, "message": self.given_back if number == 1 else {}}
-        kept = {part: mended_value(value) for part, value in parts.items() if value}
+        kept = {part: json.loads(mended_json(json.dumps(value))) for part, value in parts.items() if value}
         return ToolCall(
             call_id=str(number),  # until the gateway numbers them
             provider_call_id=mended(read.call_id),
@@ -263,11 +264,6 @@ def arguments_of(text: str) -> tuple[dict[str, Any], str]:
     return (value, "") if is_within(value, PARAMETERS_DEPTH_MAX) else ({}, "its arguments are nested too deeply")
 
 
-def mended_value(value: Any) -> Any:
-    """A JSON value whose texts have no half of a character."""
-    return json.loads(mended(json.dumps(value, ensure_ascii=False)))
-
-
 def is_count(value: Any) -> TypeGuard[int]:
     """Whether it is the number of something that is there: nobody counts a prompt, or an answer, as nothing."""
     return type(value) is int and 0 < value <= _COUNT_MAX
@@ -281,7 +277,7 @@ def _value(text: str) -> Any:
     try:
         return value_of(text)
     except ValueError:  # nothing that a message carries, before it is mended
-        return value_of(json.dumps(mended_value(json.loads(text))))
+        return value_of(mended_json(text))
 
 
 def _text_of(arguments: Any) -> str:

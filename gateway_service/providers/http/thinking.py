@@ -11,19 +11,12 @@ from __future__ import annotations
 
 import re
 
+from hobus.bus.json_text import mended
+
 OPENING, CLOSING = "<think>", "</think>"
 _TAG = re.compile(r"<think>|(?<![`'\"(])</think>(?![.,;:!?)])(?!(?<=[ \t]</think>)[ \t]+\S)")
 _UNDECIDED = re.compile(r"(?:[ \t]</think>[ \t]*|</think>)\Z")
 _HIGH = re.compile("[\ud800-\udbff]$")
-
-
-def mended(text: str) -> str:
-    """The text with no half of a character: two that belong together are one, any other is U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 class SpokenText:

@@ -31,23 +31,34 @@ ERROR_KEYS = frozenset({"errors", "detail", "base_resp", *SENTENCES})
 """Where servers that know no `error` say one."""
 
 
+def facts(value: Any) -> dict[str, Any]:
+    """The JSON object of what no answer is refused for; whatever else stands there counts as an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
 def an_object(value: Any, where: str) -> dict[str, Any]:
-    """The JSON object; None counts as an empty one."""
+    """The JSON object; all that is empty counts as one: some servers have one word for it (`[]`, `false`, `""`)."""
     return value if type(value) is dict else _of_kind(dict, value, where)
 
 
 def a_list(value: Any, where: str) -> list[Any]:
-    """The JSON array; None counts as an empty one."""
+    """The JSON array; all that is empty counts as one."""
     return value if type(value) is list else _of_kind(list, value, where)
 
 
 def a_text(value: Any, where: str) -> str:
-    """The text; None counts as none, and a number as its digits."""
-    return value if type(value) is str else str(value) if isinstance(value, int) else _of_kind(str, value, where)
+    """The text; all that is empty counts as one, and a number as its digits."""
+    return value if type(value) is str else str(value) if type(value) is int else _of_kind(str, value, where)
+
+
+def blocks_of(value: Any, where: str) -> list[dict[str, Any]]:
+    """The parts of a content, which may be one text, one part, or a list of either."""
+    parts = value if isinstance(value, list) else [value]
+    return [part if isinstance(part, dict) else {"type": "text", "text": a_text(part, where)} for part in parts]
 
 
 def _of_kind(kind: type[Any], value: Any, where: str) -> Any:
-    if value is None:
+    if not value:
         return kind()
     if not isinstance(value, kind):
         raise BadAnswer(f"{where} is {kind_of(value)}, not {_KINDS[kind]}")

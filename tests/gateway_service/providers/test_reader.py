@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.builders import prompt
+from hobus.bus.json_text import mended
 from hobus.bus.messages.gateway import PromptMessage
 from hobus.bus.messages.work_order import Segment, ToolCall
 from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
@@ -20,7 +21,7 @@ from hobus.gateway_service.limits import ARGUMENTS_MAX_CHARS, WRITTEN_MAX_CHARS
 from hobus.gateway_service.providers.http import anthropic_wire, openai_wire
 from hobus.gateway_service.providers.http.reader import AnswerReader, ErrorSaid
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
-from hobus.gateway_service.providers.http.thinking import SpokenText, mended
+from hobus.gateway_service.providers.http.thinking import SpokenText
 from hobus.gateway_service.providers.http.wire import ToolNames
 
 NAMES = ToolNames(["add", "look"])
@@ -331,6 +332,48 @@ def test_a_usage_of_zeros_at_the_end_of_a_stream_takes_nothing_back():
     events[0]["usage"] = {"prompt_tokens": 9, "completion_tokens": 2}
     response = read(openai_wire, events)[0]
     assert (response.input_tokens, response.output_tokens) == (9, 2)
+
+
+EMPTY = {"refusal": False, "tool_calls": {}, "function_call": [], "reasoning_content": ""}
+
+
+@pytest.mark.parametrize(
+    ("wire", "answer"),
+    [
+        (openai_wire, whole({"content": "7", **EMPTY}, error=False)),
+        (
+            openai_wire,
+            whole({"content": "7"}, usage={"prompt_tokens_details": [], "completion_tokens_details": "none"}),
+        ),
+        (openai_wire, whole({"content": "7"}, x_groq="none")),
+        (openai_wire, whole({"content": "7", "tool_calls": [None, {}, {"id": "1", "function": {"name": ""}}]})),
+        (openai_wire, whole({"content": {"type": "text", "text": "7"}})),
+        (openai_wire, whole({"content": ["7", None, {"type": "output_text", "text": ""}]})),
+        (openai_wire, {"choices": [{"text": "7", "finish_reason": "stop"}]}),
+        (anthropic_wire, {"content": "7", "usage": [], "error": None}),
+        (anthropic_wire, {"content": ["7", {"type": "text", "text": None}], "stop_reason": "end_turn"}),
+    ],
+)
+def test_an_answer_that_is_there_is_read_whatever_stands_beside_it(wire, answer):
+    """All that is empty is absent, in whatever form; no usage is why an answer fails; a content may be one text, or parts."""
+    response = AnswerReader(wire, NAMES).whole(answer)
+    assert (response.content, response.tool_calls, response.finish_reason or "stop") == ("7", [], "stop")
+
+
+def test_a_streams_call_with_nothing_in_it_is_none():
+    """Some parsers begin one with every answer."""
+    events = chunks({"content": "", **calls(piece("", "", index=0, id=""))}, {"content": "7"})
+    assert read(openai_wire, events)[0].tool_calls == [] and read(openai_wire, events)[1] == "7"
+
+
+def test_thinking_among_the_parts_of_a_content_is_thinking():
+    """As Mistral's models have it."""
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    response, told, reader = read(
+        openai_wire, chunks({"content": [thought]}, {"content": [{"type": "text", "text": "7"}]})
+    )
+    assert (response.content, told, reader.thought_chars) == ("7", "7", 2)
+    assert read(openai_wire, [whole({"content": [thought]})])[2].thought_chars == 2
 
 
 @pytest.mark.parametrize(

@@ -524,3 +524,17 @@ def test_a_chat_clients_errand_is_one_call_of_the_model_and_leaves_no_session_op
     assert behind.session_id != errand.session_id
     assert len(of(told, "PROMPT_SENT")) > 1 and of(told, "HO3_SIGNAL") and not of(told, "SESSION_END")
     assert behind_told.session_id == told.session_id
+
+
+@pytest.mark.parametrize(("said", "heard"), [(r"so \ud83d there", "so � there"), (r"so \ud83d\ude00", "so 😀")])
+def test_half_a_character_of_a_message_is_replaced(door, said, heard):
+    """A client that cut its history in the middle of an emoji is answered; two halves are one."""
+
+    async def work():
+        body = '{"model": "ADMIN", "messages": [{"role": "user", "content": "SAID"}]}'.replace("SAID", said)
+        async with door.http() as http:
+            return await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+
+    assert door.run(work()).status_code == 200
+    [asked] = door.requested()
+    assert asked.bodies[-1] == heard.encode()

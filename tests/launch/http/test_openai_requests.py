@@ -1,9 +1,11 @@
 """What OpenAI's requests say, as messages of a transcript."""
 
+from base64 import encodebytes
+
 import pytest
 
 from bench.builders import shipped_with
-from hobus.launch.http.openai_requests import ChatRequest, ResponsesRequest, model_named
+from hobus.launch.http.openai_requests import ChatRequest, ContentPart, ResponsesRequest, model_named
 from hobus.launch.http.problems import Problem
 
 
@@ -73,3 +75,10 @@ def test_a_model_that_is_not_configured_is_taken_where_its_provider_takes_any(an
         return
     agent_id, config = model_named(snapshot, "offline/llama/70b")
     assert (agent_id, config.provider, config.model) == (None, "offline", "llama/70b")
+
+
+def test_the_bytes_of_an_image_may_stand_in_lines():
+    """As mail writes base64, and many a library by default."""
+    data = b"\x89PNG\r\n\x1a\n" + bytes(300)
+    url = f"data:image/png;base64,{encodebytes(data).decode()}"
+    assert ContentPart(type="image_url", image_url={"url": url}).image("x").data == data

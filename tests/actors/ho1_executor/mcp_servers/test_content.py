@@ -41,6 +41,11 @@ def test_each_kind_of_content_is_shown_or_described(block, words):
     assert told([block], None, KeptFiles(100)) == words
 
 
+def test_a_text_that_is_null_is_none():
+    """And not the word."""
+    assert told([{"type": "text", "text": None}, {"type": "text", "text": "7"}], None, KeptFiles(100)) == "\n7"
+
+
 def test_structured_content_stands_in_where_no_text_does():
     assert told([], {"b": 1, "a": "ä"}, KeptFiles(100)) == '{"a": "ä", "b": 1}'
     assert told([{"type": "text", "text": "T"}], {"b": 1}, KeptFiles(100)) == "T"

@@ -12,7 +12,7 @@ pytest.importorskip("mcp")
 from mcp.shared.exceptions import MCPError
 
 from hobus.actors.ho1_executor.mcp_servers.session import has_forgotten, is_of_no_session
-from hobus.actors.ho1_executor.mcp_servers.stdio import message_in
+from hobus.actors.ho1_executor.mcp_servers.stdio import messages_in
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,40 @@ def test_an_error_that_comes_as_an_answer_is_of_a_lost_session_by_code_and_words
 )
 def test_half_a_character_however_it_was_cut_spoils_itself_alone(cut: bytes) -> None:
     text = b'{"jsonrpc":"2.0","id":"call-1","result":{"content":[{"type":"text","text":"7 ' + cut + b'"}]}}'
-    [block] = message_in(text).result["content"]
+    [message] = messages_in(text)
+    [block] = message.result["content"]
     assert block["text"].startswith("7 \ufffd")
 
 
-@pytest.mark.parametrize("line", [b"no JSON", b"\xff", b"[" * 100_000, b"{}"])
+@pytest.mark.parametrize("line", [b"no JSON", b"\xff", b"[" * 100_000, b"{}", b"[1, 2]"])
 def test_what_is_no_message_is_refused(line: bytes) -> None:
-    with pytest.raises((ValueError, RecursionError)):
-        message_in(line)
+    with pytest.raises(ValueError, match=r"\w"):
+        messages_in(line)
+
+
+RESULT = b'{"content": [{"type": "text", "text": "7"}]}'
+
+
+@pytest.mark.parametrize(
+    "line", [b'[{"jsonrpc": "2.0", "id": "call-1", "result": %b}]', b'{"id": "call-1", "result": %b}']
+)
+def test_a_batch_and_an_answer_without_its_version_are_answers(line: bytes) -> None:
+    """The result is there."""
+    [message] = messages_in(line % RESULT)
+    assert (message.id, message.result["content"][0]["text"]) == ("call-1", "7")
+
+
+@pytest.mark.parametrize(
+    ("rest", "code", "said"),
+    [
+        ('"result": null', -32603, "it answered with something that is not a result: null"),
+        ('"result": [1]', -32603, "it answered with something that is not a result: [1]"),
+        ('"error": {"code": -32000}', -32000, 'it answered with something that is not a result: {"code": -32000}'),
+        ('"error": {"code": "E7", "message": "no luck"}', -32603, "no luck"),
+        ('"result": null, "error": {"code": -32000, "message": "no luck"}', -32000, "no luck"),
+    ],
+)
+def test_an_answer_that_is_none_is_a_refusal_of_its_call(rest: str, code: int, said: str) -> None:
+    """It costs that call alone, and at once: nobody waits for another answer."""
+    [message] = messages_in(f'{{"jsonrpc": "2.0", "id": "call-1", {rest}}}'.encode())
+    assert (message.id, message.error.code, message.error.message) == ("call-1", code, said)
