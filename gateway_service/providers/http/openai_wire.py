@@ -157,7 +157,7 @@ def _messages(prompt: Prompt, model_id: str, names: ToolNames, omit: Sequence[st
         elif message in pictured:
             shown = words_and_images(message, text)
             parts = [_text(part) if isinstance(part, str) else _image_url(part) for part in shown]
-            one["content"] = parts if message.images else "".join(part for part in shown if isinstance(part, str))
+            one["content"] = parts if message.images else "\n".join(part for part in shown if isinstance(part, str))
         if message.role == "user" and told and told[-1]["role"] == "user":
             told[-1]["content"] = _joined(told[-1]["content"], one["content"], omit)
             continue

@@ -151,11 +151,11 @@ def with_images(messages: Sequence[PromptMessage]) -> list[PromptMessage]:
 def words_and_images(message: PromptMessage, text: str) -> list[str | SeenImage]:
     """A person's words verbatim, each image in the place of its line; before them those of earlier messages.
 
-    The line of one that is not shown says so.
+    The line of one that is not shown stands in a block of its own, which says so.
     """
-    left = {image.told: image for image in message.images}
-    missing = {file.told for segment in message.segments for file in segment.files}.difference(left)
-    text = "\n".join([f"{line} (not shown)" if line in missing else line for line in text.split("\n")])
+    files = [file.told for segment in message.segments for file in segment.files]
+    left: dict[str, str | SeenImage] = {told: f"<not_shown>{told}</not_shown>" for told in files}
+    left |= {image.told: image for image in message.images}
     lines, parts, said = frozenset(left), list[str | SeenImage](), list[str]()
     for line in [*text.split("\n"), None]:
         if line is not None and line not in lines:
@@ -166,8 +166,9 @@ def words_and_images(message: PromptMessage, text: str) -> list[str | SeenImage]
         said = []
         if image := left.pop(line or "", None):
             parts.append(image)
-    earlier = [(f"[the image {image.name} of an earlier message]", image) for image in left.values()]
-    return [*(part for pair in earlier for part in pair), *parts]
+    earlier = [image for image in left.values() if isinstance(image, SeenImage)]
+    named = ((f"[the image {image.name} of an earlier message]", image) for image in earlier)
+    return [*(part for pair in named for part in pair), *parts]
 
 
 def given_back(call: ToolCall, model_id: str, part: str) -> dict[str, Any]:

@@ -136,9 +136,9 @@ def test_the_line_of_an_image_that_is_not_shown_says_so():
     said = Segment(text=f"these\n{TOLD}\n{gone.told}", files=[SEEN, gone])
     wanted = prompt().model_copy(update={"messages": [PromptMessage(role="user", segments=[said])]})
     [one] = openai_wire.request(wanted, "m", ToolNames.of(wanted), OPENAI, stream=False)["messages"]
-    assert [part.get("text") for part in one["content"]] == ["these", None, f"{gone.told} (not shown)"]
+    assert [part.get("text") for part in one["content"]] == ["these", None, f"<not_shown>{gone.told}</not_shown>"]
     alone = PromptMessage(role="user", segments=[Segment(text=f"this\n{gone.told}", files=[gone])])
     [one] = openai_wire.request(
         wanted.model_copy(update={"messages": [alone]}), "m", ToolNames.of(wanted), OPENAI, stream=False
     )["messages"]
-    assert one["content"] == f"this\n{gone.told} (not shown)"
+    assert one["content"] == f"this\n<not_shown>{gone.told}</not_shown>"
