@@ -76,7 +76,7 @@ class BudgetAccount:
         room = budget.answer_room(self._state, prompt, estimate, mode)
         name = records.attempt_name(prompt.idempotency_key, number)
         reservation = Reservation(name, tokens=estimate + room, scopes=tuple([scope for scope, _limit in limits]))
-        ask = records.with_answer_cap(ask, room)
+        ask = records.changed(ask, ask.route, max_tokens=room)
         attempt = Attempt(ask, name, number, reservation, estimate, mode)
         for effect in self._state.reserve(reservation, mode, headroom_tokens=prompt.headroom_tokens):
             match effect:

@@ -11,7 +11,7 @@ from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import PromptMessage, SeenImage
 from hobus.bus.tool import image_type
 from hobus.gateway_service.limits import IMAGES_MAX_BYTES
-from hobus.gateway_service.records import PromptCall, with_messages
+from hobus.gateway_service.records import PromptCall, changed
 from hobus.gateway_service.sending import unavailable
 
 
@@ -33,7 +33,7 @@ async def shown(ask: PromptCall, ledger: LedgerClient) -> PromptCall:
             if kind := image_type(data):  # what it is counts: for a wrong word its provider would refuse the request
                 found[file.ref] = made_of(SeenImage, file, data=data, media_type=kind)
                 left -= len(data)
-    return with_messages(ask, [_with(message, found) for message in messages]) if found else ask
+    return changed(ask, ask.route, messages=[_with(message, found) for message in messages]) if found else ask
 
 
 def demand_none(ask: PromptCall) -> None:

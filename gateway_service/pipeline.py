@@ -148,7 +148,7 @@ class Pipeline(Struct, frozen=True):
             following = len(links) - number
             until = self._share(running, ask.prompt, following)
             try:
-                response = await self._on_route(records.rerouted(ask, route), running, until)
+                response = await self._on_route(records.changed(ask, route), running, until)
                 earlier = self.shared.last_faults.answered(session_id)
                 break
             except GatewayError as fault:
@@ -260,7 +260,8 @@ class Pipeline(Struct, frozen=True):
             window = known(ask.route.model_id)
         if window is None or isinstance(ask.prompt, VectorPrompt):  # of which each has the window for itself
             return ask
-        return records.with_answer_cap(ask, routing.answer_cap(ask.prompt.max_tokens, ask.route, estimate, window))
+        cap = routing.answer_cap(ask.prompt.max_tokens, ask.route, estimate, window)
+        return records.changed(ask, ask.route, max_tokens=cap)
 
     async def _attempt(self, ask: PromptCall, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""

@@ -125,25 +125,15 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool, princ
     return PromptCall(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said, about, of_whom)
 
 
-def with_answer_cap(ask: PromptCall, max_tokens: int) -> PromptCall:
-    """The same request with this cap of its answer, under the digest of what is sent; its key stands for the same."""
-    if max_tokens == ask.prompt.max_tokens:
+def changed(ask: PromptCall, route: Route, **fields: Any) -> PromptCall:
+    """The same request of this model, with these fields, under the digest of what is sent; its key stands for the same.
+
+    Messages may have images then, and no other words.
+    """
+    if route == ask.route and all(value == getattr(ask.prompt, name) for name, value in fields.items()):
         return ask
-    prompt = ask.prompt.model_copy(update={"max_tokens": max_tokens})
-    return replace(ask, prompt=prompt, digest=_digest(prompt, ask.route, ask.said))
-
-
-def rerouted(ask: PromptCall, route: Route) -> PromptCall:
-    """The same request of this model; its key stands for the same."""
-    if route is ask.route or route == ask.route:
-        return ask
-    return replace(ask, route=route, digest=_digest(ask.prompt, route, ask.said))
-
-
-def with_messages(ask: PromptCall, messages: list[PromptMessage]) -> PromptCall:
-    """The same request with these messages, which hold its images; its key stands for the same."""
-    prompt = ask.prompt.model_copy(update={"messages": messages})
-    return replace(ask, prompt=prompt, digest=_digest(prompt, ask.route, ask.said))
+    prompt = ask.prompt.model_copy(update=fields)
+    return replace(ask, prompt=prompt, route=route, digest=_digest(prompt, route, ask.said))
 
 
 def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:

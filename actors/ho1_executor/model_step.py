@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import structlog
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -41,14 +40,13 @@ from hobus.bus.messages.ids import call_key
 from hobus.bus.messages.transcript import UNKNOWN
 from hobus.bus.messages.work_order import CUT, WINDOW, OutputResult, Segment, ToolCall, WorkOrder
 from hobus.bus.port import Bus
-from hobus.config.assets import AgentFile, why_withheld
+from hobus.config.assets import AgentFile
 from hobus.config.called_agents import PARAMETERS, description_of
 from hobus.config.json_schema import SchemaFault, validator_of
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import GatewayConfig
 from hobus.config.snapshot import Snapshot
 
-_log = structlog.get_logger("ho1_executor")
 Inputs = Mapping[str, Sequence[Segment]]
 _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 """Faults of a request that its receiver may have worked on."""
@@ -99,17 +97,6 @@ class ModelStep(Struct, frozen=True):
     """(snapshot digest, agent id) -> what the configuration says to every prompt of this agent."""
     called: dict[tuple[str, str], ToolDefinition] = field(default_factory=dict[tuple[str, str], ToolDefinition])
     """(snapshot digest, agent id) -> that agent as a tool of another."""
-    withheld: dict[str, Sequence[str]] = field(
-        default_factory=dict[str, Sequence[str]]
-    )  # agent -> what was logged last
-
-    def _tell_withheld(self, order: WorkOrder, found: Sequence[str]) -> None:
-        """What the model was not told of on purpose is said in the log whenever that changes."""
-        if order.constraints.tools_allowed and found != self.withheld.get(order.agent_id, []):
-            self.withheld[order.agent_id] = found
-            for tool_id in found:
-                reason = why_withheld(order.agent_id, tool_id)
-                _log.warning("tool_withheld", agent=order.agent_id, tool=tool_id, reason=reason)
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
         """The answer that the contract wants, or the tools that the model asks for.
@@ -148,7 +135,6 @@ class ModelStep(Struct, frozen=True):
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
             if response.outcome != "SUCCESS":
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
-            self._tell_withheld(order, offer.withheld)
             theirs = order.constraints.caller_tools
             is_other = is_stand_in(prompt, response, self.config.gateway)
             answer = result_of(response, known, tools, withheld=offer.withheld, theirs=theirs, is_stand_in=is_other)

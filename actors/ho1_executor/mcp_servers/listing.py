@@ -90,17 +90,6 @@ def printable(text: str, chars: int = 300) -> str:
     return "".join(char if " " <= char <= "~" else "?" for char in line[:chars])
 
 
-def is_listing(tools: Any) -> bool:
-    """Whether it is a list of `{name, description, schema}`."""
-    return isinstance(tools, list) and all(
-        isinstance(tool, dict)
-        and isinstance(tool.get("name"), str)
-        and isinstance(tool.get("description"), str)
-        and "schema" in tool
-        for tool in tools
-    )
-
-
 def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> str:
     if TOOL_ID.fullmatch(tool_id) is None:
         return f"its id {printable(tool_id, _NAME_CHARS)} is longer than the 64 characters that providers take"

@@ -19,7 +19,7 @@ import structlog
 from msgspec import Struct
 
 from hobus.actors.ho1_executor import limits
-from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, is_listing, printable, taken
+from hobus.actors.ho1_executor.mcp_servers.listing import NOT_TAKEN, printable, taken
 from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
 from hobus.actors.ho1_executor.tools.host_process import HostGone, HostProcess, interpreter
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
@@ -69,7 +69,7 @@ class ServerProcess(HostProcess):
 
         def take(frame: Mapping[str, Any]) -> None:
             nonlocal has_listed
-            if _is_listed(frame):
+            if frame["op"] == "listed":
                 if not has_listed:
                     limit.reschedule(None)
                 has_listed = True
@@ -105,10 +105,6 @@ class ServerProcess(HostProcess):
         """Told to end, with all it started; nobody asks it any more."""
         self._on_closed()
         super().end()
-
-
-def _is_listed(frame: Mapping[str, Any]) -> bool:
-    return frame["op"] == "listed" and isinstance(frame.get("server"), str) and is_listing(frame.get("tools"))
 
 
 class _Held(Struct):

@@ -29,7 +29,6 @@ from hobus.actors.ho2_supervisor.turn import (
 from hobus.actors.ho2_supervisor.turn.classification import Classification
 from hobus.actors.ho2_supervisor.turn.effects import OpenOrder
 from hobus.actors.ho2_supervisor.turn.history import HistoryLimits
-from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.work_orders import OrderContext
 from hobus.bus.errors import GATEWAY_REFUSALS, WorkOrderFault
@@ -74,7 +73,7 @@ class Progress(Struct):
     beside: Sequence[Segment] | None = None  # what the message is classified beside, together with the first round
     rejections: int = 0
     mistakes: int = 0  # rounds in a row in which the model got every call wrong
-    best: tuple[OutputResult, Judgement] | None = None
+    best: tuple[OutputResult, Sequence[str]] | None = None  # with what is wrong with it
     with_prompt: list[WriteEntry] = field(default_factory=list[WriteEntry])  # leave with the next order of an answer
 
     def put_back(self, output: OutputResult, note: str) -> None:
@@ -109,14 +108,17 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
             run.draft.take_back("tools")
             await _call_tools(run, output, progress)
             continue
-        judgement = quality_gate.judge(_criteria(run.config), output, is_handed_out=is_handed_out)
-        if is_handed_out or progress.best is None or quality_gate.better(progress.best, (output, judgement)):
-            progress.best = (output, judgement)
+        faults, rank = (
+            quality_gate.faults_of(_criteria(run.config), output, is_handed_out=is_handed_out),
+            quality_gate.rank,
+        )
+        if is_handed_out or progress.best is None or rank(output, faults) >= rank(*progress.best):
+            progress.best = (output, faults)
         may_retry = progress.rejections < run.config.quality_gate.max_retries and _has_room(run, progress)
-        if not judgement.is_accepted and may_retry and output.finish_reason not in CUT:  # the cap is still the same
+        if faults and may_retry and output.finish_reason not in CUT:  # the cap is still the same
             run.draft.take_back("rejected")
             progress.rejections += 1
-            progress.put_back(output, judgement.note())
+            progress.put_back(output, f"The answer above was not sent, since {'; '.join(faults)}. Answer again.")
         elif await _is_steered(run, progress):
             run.draft.take_back("steered")
             progress.best = None
@@ -125,8 +127,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         else:
             break
 
-    answer, verdict = progress.best
-    return await turn_record.record_answer(run, answer, verdict, progress.tool_calls)
+    return await turn_record.record_answer(run, *progress.best, progress.tool_calls)
 
 
 async def _begun(run: Run, progress: Progress) -> list[Segment]:

@@ -13,7 +13,6 @@ from hobus.actors.ho2_supervisor.session.record import RunMemo
 from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import caller_tools, chain
 from hobus.actors.ho2_supervisor.turn.classification import read_classification
-from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.errors import RuntimeFault
@@ -36,7 +35,7 @@ def _over_budget(run: Run) -> int:
 
 
 async def record_answer(
-    run: Run, answer: OutputResult, judgement: Judgement, tool_calls: Sequence[ToolCallSummary]
+    run: Run, answer: OutputResult, faults: Sequence[str], tool_calls: Sequence[ToolCallSummary]
 ) -> TurnResult:
     """The turn's result; RunCompleted is durable, and with it, in the same write, what explains it.
 
@@ -55,7 +54,7 @@ async def record_answer(
         tools_missing=chain.tools_named(receipts, "tools_missing"),
         tools_withheld=chain.tools_named(receipts, "tools_withheld"),
         exchange_entry_ids=chain.prompt_records(receipts),
-        template_fault=run.template_fault, over_budget=_over_budget(run), quality_gate_passed=judgement.is_accepted,
+        template_fault=run.template_fault, over_budget=_over_budget(run), quality_gate_passed=not faults,
         remembered=session.untold, cost=chain.total_cost(receipts, elapsed_ms), elapsed_ms=elapsed_ms,
     )  # fmt: skip
     completion_id = completed_id(run.run_id)
@@ -69,7 +68,7 @@ async def record_answer(
             open_calls=OpenCalls(wo_id=answered_by, call_ids=[call.tool_call_id for call in handed_out])
             if handed_out
             else None,
-            faults=list(judgement.faults),
+            faults=list(faults),
             at=run.session.now(),
         ),
         bodies=[pack_result(result), *([words.encode()] if has_own_text else [])],
@@ -79,8 +78,8 @@ async def record_answer(
     )
     if not session.record.state.is_answered:
         record_chain(session, run.memo, run.resources, receipts, trace=run.trace)
-    if not judgement.is_accepted:
-        payload, about = Escalation(answered_by, judgement.faults), session.provenance(run.run_id.run_seq)
+    if faults:
+        payload, about = Escalation(answered_by, tuple(faults)), session.provenance(run.run_id.run_seq)
         parents = [completion_id]
         session.also(
             run.resources.entry(

@@ -134,8 +134,8 @@ def test_an_answer_that_hands_out_calls_needs_no_text() -> None:
     """No criterion for an answer can be held against it."""
     criteria = {"requires_response_text": True, "min_response_length": 1}
     output = OutputResult(tool_calls=[ToolCall(call_id="001", tool_id="f", arguments={})])
-    assert quality_gate.judge(criteria, output, is_handed_out=True).is_accepted
-    assert not quality_gate.judge(criteria, output).is_accepted
+    assert not quality_gate.faults_of(criteria, output, is_handed_out=True)
+    assert quality_gate.faults_of(criteria, output)
 
 
 def test_a_session_that_starts_with_tools_out_of_bounds_is_refused() -> None:

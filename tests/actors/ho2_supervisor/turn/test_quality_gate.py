@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.quality_gate import Judgement, better, judge
+from hobus.actors.ho2_supervisor.turn.quality_gate import faults_of, rank
 from hobus.bus.messages.work_order import OutputResult, Segment
 
 
@@ -30,20 +30,17 @@ def output(text: str = "", **fields: Any) -> OutputResult:
 )
 def test_each_criterion_decides(criteria: dict[str, Any], answer: OutputResult, is_accepted: bool) -> None:
     """Borders included: exactly the minimum is enough, and what cannot be enforced is a fault."""
-    assert judge(criteria, answer).is_accepted == is_accepted
+    assert bool(faults_of(criteria, answer)) is not is_accepted
 
 
 def test_every_unmet_criterion_is_named() -> None:
-    """The note says all that is wrong."""
-    judgement = judge({"requires_response_text": True, "min_response_length": 5, "unknown": 1}, output("  "))
-    assert len(judgement.faults) == 3
-    assert "at least 5" in judgement.note()
+    """In words."""
+    faults = faults_of({"requires_response_text": True, "min_response_length": 5, "unknown": 1}, output("  "))
+    assert len(faults) == 3
+    assert "at least 5" in faults[1]
 
 
 def test_best_of_two_rejected_answers() -> None:
-    """Some text beats none, fewer faults beat more, the later one beats its equal."""
-    none, one, two = Judgement(()), Judgement(("a",)), Judgement(("a", "b"))
-    assert better((output("x"), two), (output("y"), one))
-    assert not better((output("x"), one), (output("y"), two))
-    assert not better((output("x"), two), (output(" "), none))
-    assert better((output("x"), one), (output("y"), one))
+    """Some text beats none, fewer faults beat more."""
+    assert rank(output("x"), ["a", "b"]) < rank(output("y"), ["a"]) == rank(output("z"), ["b"])
+    assert rank(output(" "), []) < rank(output("x"), ["a", "b"])
