@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from bench.builders import shipped_snapshot
+from bench.builders import shipped_snapshot, shipped_with
 from bench.simulated import SimulatedCluster
 from hobus.actors.ho2_supervisor.limits import MISTAKES_MAX
 from hobus.bus.messages.gateway import Prompt, PromptResponse
@@ -17,6 +18,7 @@ from hobus.bus.messages.work_order import ToolCall
 from tests.journals import check_record, count_of
 from tests.simulation.test_answer_form import WANTED
 from tests.simulation.test_caller_tools import THEIRS, Scripted, call, results, turn
+from tests.simulation.turns import CALM
 
 WRONG = "its arguments are no JSON: Expecting value, at character 7 of 8"
 
@@ -150,6 +152,25 @@ def test_an_answer_with_nothing_in_it_is_a_verdict_and_no_outage():
     result, _ = asked(model)
     assert (result.outcome, result.code, len(model.prompts)) == ("error", "answer_cut", 2)
     assert "answered with nothing" in result.response
+
+
+class Slow(Scripted):
+    """A model on a processor: seconds to its answer."""
+
+    async def complete(self, prompt: Prompt, **more: Any) -> PromptResponse:  # type: ignore[override]
+        """Late, but for a classification."""
+        answered = await super().complete(prompt, **more)
+        await asyncio.sleep(75 if prompt in self.prompts else 0)
+        return answered
+
+
+@pytest.mark.parametrize(("timeout_s", "outcome"), [(300.0, "success"), (60.0, "error")])
+def test_a_slow_model_has_the_time_that_its_client_gives(timeout_s, outcome):
+    """No bound of hobus' own is shorter; less than that is no answer in time, and says so."""
+    model = Slow(lambda _prompt: "slow but whole")
+    with SimulatedCluster(shipped_with(*CALM), providers={"offline": model}) as cluster:
+        result = turn(cluster, "in-1", "hello", timeout_s=timeout_s, run_overrides=None)
+    assert (result.outcome, result.response == "slow but whole") == (outcome, outcome == "success")
 
 
 def test_what_a_model_thought_comes_back_with_its_calls_and_with_nothing_else():
