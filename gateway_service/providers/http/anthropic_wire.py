@@ -108,7 +108,7 @@ def read(reader: AnswerReader, event: dict[str, Any]) -> None:
         case "content_block_delta":
             _delta(reader, event.get("index"), an_object(event.get("delta"), "delta"))
         case "message_stop":
-            reader.is_whole = bool(reader.finish_reason)
+            reader.is_whole = True
         case "message" | None:
             _message(reader, event)
         case _:  # ping, and what may come to be
@@ -147,9 +147,7 @@ def _delta(reader: AnswerReader, index: Any, delta: dict[str, Any]) -> None:
     match delta.get("type"):
         case "text_delta":
             reader.say(a_text(delta.get("text"), "text"))
-        case "input_json_delta":
-            if all(call.index != index for call in reader.calls):
-                raise BadAnswer("a piece of a block that was not begun")
+        case "input_json_delta" if any(call.index == index for call in reader.calls):  # else of a tool of the server's
             reader.call(index, None, None, a_text(delta.get("partial_json"), "partial_json"), {}, is_new=False)
         case "thinking_delta" | "signature_delta":
             name = "thinking" if "thinking" in delta else "signature"

@@ -129,7 +129,7 @@ class AnswerReader:
         `is_done`: the stream said that it is at its end; some servers say that, and never why the model stopped.
         """
         self.content.close()
-        if not self.finish_reason and is_done and (self.content.said or self.calls):
+        if not self.finish_reason and (is_done or self.is_whole) and (self.content.said or self.calls):
             self.end("stop")
         if not self.finish_reason:
             raise BadAnswer("the answer ended before it was finished")

@@ -366,6 +366,19 @@ def test_a_streams_call_with_nothing_in_it_is_none():
     assert read(openai_wire, events)[0].tool_calls == [] and read(openai_wire, events)[1] == "7"
 
 
+def test_a_message_of_anthropics_is_read_past_what_its_server_ran_itself_and_ends_with_its_stop():
+    """Also where it does not say why it stopped."""
+    begun = {"type": "server_tool_use", "id": "1", "name": "web_search", "input": {}}
+    events = [
+        {"type": "content_block_start", "index": 0, "content_block": begun},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "7"}},
+        {"type": "message_stop"},
+    ]
+    response = read(anthropic_wire, events)[0]
+    assert (response.content, response.tool_calls, response.finish_reason) == ("7", [], "stop")
+
+
 def test_thinking_among_the_parts_of_a_content_is_thinking():
     """As Mistral's models have it."""
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
