@@ -1,8 +1,8 @@
-"""Cells: several clusters behind one door. Where each person's sessions are, and how they come to another one."""
+"""Cells: clusters among which people are sharded. Where each person's sessions are, and how they come to another."""
 
 from pathlib import Path
 
 
 def path_of(home: Path) -> Path:
-    """The map of cells of a home whose doors route; without one they do not."""
-    return home / "cells.sqlite"
+    """Which cell a home is, and of which map (`map.Membership`); without it its doors do not route."""
+    return home / "cell.json"

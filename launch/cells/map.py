@@ -1,18 +1,21 @@
-"""The map of cells: `<home>/cells.sqlite` of the home whose doors route. Cells, where each person is, and who moves.
+"""The map of cells: which there are, in which one each person is, and who moves. In one place for all of their doors.
 
-A person is placed once, by whoever sees them first (`placement.py`), and stays there whatever cells come and go, until
-a move is finished. Each method is one transaction, so doors of this machine and commands agree at every moment; a map
-for doors of several machines would be these methods over a server (docs/scaling.md).
+A file of SQLite serves cells of one machine, a PostgreSQL server those of several: the same statements, which both
+understand. A person is placed once, by whoever sees them first (`placement.py`), and stays there whatever cells come
+and go, until a move is finished. Each method is one transaction, so all doors and commands agree at every moment.
 """
 
 from __future__ import annotations
 
+import importlib
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Record
 from hobus.launch.cells.placement import cell_for
 
 Step = Literal["leaving", "copying", "arriving", "sweeping", "returning", "done"]
@@ -22,26 +25,38 @@ NEXT: dict[Step, Step] = {
 """Of a move. Before `arriving` it may still turn back; from `sweeping` on the person is at the target."""
 REFUSING = frozenset({"leaving", "copying", "arriving", "returning"})
 """Steps in which doors take nothing from that person."""
-_WAITS_S = 10.0
+_WAITS_S = 10
 """For another process's transaction, which takes some milliseconds."""
+_CONNECT_S = 2
+_LOCK = 0x686F627573
+"""Of the map on a server, whose transactions come one after the other, as SQLite's do."""
 _TABLES = """
 create table if not exists cells (name text primary key, url text not null, home text not null, key text not null,
-    is_open integer not null default 1) without rowid;
-create table if not exists people (person text primary key, cell text not null) without rowid;
+    is_open integer not null);
+create table if not exists people (person text primary key, cell text not null);
 create table if not exists moves (number integer primary key, person text not null, source text not null,
-    target text not null, step text not null, began_at_us integer not null, ended_at_us integer);
+    target text not null, step text not null, began_at_us bigint not null, ended_at_us bigint);
 create unique index if not exists moving on moves (person) where ended_at_us is null;
-create table if not exists listed (cell text primary key) without rowid;
+create table if not exists listed (cell text primary key);
+create table if not exists secrets (name text primary key, word text not null)
 """
+_CELL = "select name, url, home, key, is_open from cells"
+
+
+class Membership(Record):
+    """Which cell this home is, and where the map is: `<home>/cell.json`."""
+
+    name: str
+    map: str
 
 
 class Cell(NamedTuple):
-    """A cluster behind the door."""
+    """A cluster among which people are sharded."""
 
     name: str
-    url: str  # of its HTTP door; empty: the cluster of this home itself
-    home: str  # on this machine; empty: elsewhere
-    key: str  # of that door, `--may cell`; empty: of this home none is needed
+    url: str  # of its HTTP door
+    home: str  # on this machine, or `[USER@]HOST:` and where it is there, for ssh
+    key: str  # of that door, `--may cell`
     is_open: bool = True  # whether people who are new begin there
 
 
@@ -56,81 +71,118 @@ class Move(NamedTuple):
 
 
 class CellMap:
-    """Used by one thread. Raises sqlite3.Error where the file cannot be read or written."""
+    """Raises BusError(unavailable) where the map cannot be read or written now; what was begun is undone then."""
 
-    def __init__(self, path: Path) -> None:
-        path.touch(mode=0o600)  # it holds keys
-        self.open(sqlite3.connect(path, timeout=_WAITS_S, isolation_level=None))
-
-    def open(self, db: sqlite3.Connection) -> None:
-        self._db = db
-        db.execute("pragma journal_mode = wal")  # whoever reads, as doors do for each request, waits for nobody
-        db.execute("pragma synchronous = full")
-        db.executescript(_TABLES)
+    def __init__(self, where: str | Path) -> None:
+        self.where = str(where)
+        self.is_server = self.where.startswith(("postgresql://", "postgres://"))
+        """Whether it takes longer to ask than a file."""
+        self._db: Any = None
 
     def close(self) -> None:
-        self._db.close()
+        if self._db is not None:
+            self._db.close()
+        self._db = None
+
+    def _run(self, statement: str, *values: str | int | None) -> list[Any]:
+        """The rows of one statement of the SQL that both understand; `?` stands for a value."""
+        db = self._db or self._open()
+        with self._told():
+            found = db.execute(statement.replace("?", "%s") if self.is_server else statement, values)
+            return list(found.fetchall()) if found.description else []
+
+    def _open(self) -> Any:
+        with self._told():
+            self._db = _of_server(self.where) if self.is_server else _of_file(Path(self.where))
+        with self._whole():
+            for table in _TABLES.split(";"):
+                self._run(table)
+        return self._db
+
+    @contextmanager
+    def _told(self) -> Generator[None]:
+        """Whatever a database says is one fault, and the next statement opens it anew."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, sqlite3.Error | OSError) and not type(error).__module__.startswith("psycopg"):
+                raise
+            self.close()
+            said = str(error).strip().splitlines()
+            where = "its server" if self.is_server else self.where
+            raise BusError("unavailable", f"the map of cells ({where}): {said[0] if said else error!r}") from None
 
     @contextmanager
     def _whole(self) -> Generator[None]:
-        self._db.execute("begin immediate")
+        self._run("begin" if self.is_server else "begin immediate")
         try:
+            if self.is_server:
+                self._run("select pg_advisory_xact_lock(?)", _LOCK)
             yield
+            self._run("commit")
         except BaseException:
-            self._db.execute("rollback")
+            self.close()  # which undoes it
             raise
-        self._db.execute("commit")
 
     # --- cells
 
     def cells(self) -> dict[str, Cell]:
-        rows = self._db.execute("select name, url, home, key, is_open from cells order by name")
-        return {row[0]: Cell(row[0], row[1], row[2], row[3], is_open=bool(row[4])) for row in rows}
+        return {row[0]: _cell(row) for row in self._run(f"{_CELL} order by name")}
 
     def put(self, cell: Cell) -> None:
         """Added, or changed; whoever is there stays there."""
-        self._db.execute("insert or replace into cells values (?, ?, ?, ?, ?)", cell)
+        self._run(
+            "insert into cells values (?, ?, ?, ?, ?) on conflict (name) do update set url = excluded.url, "
+            "home = excluded.home, key = excluded.key, is_open = excluded.is_open",
+            *cell[:4], int(cell.is_open),
+        )  # fmt: skip
 
     def drop(self, name: str) -> bool:
         """Whether it is gone: nobody was there, and nobody on the way."""
         with self._whole():
             if self.people(name) or any(name in (move.source, move.target) for move in self.moves()):
                 return False
-            self._db.execute("delete from cells where name = ?", (name,))
+            self._run("delete from cells where name = ?", name)
         return True
+
+    def secret(self, offered: str = "") -> str:
+        """What all doors sign sessions with: what the first cell offered; empty: none did."""
+        if offered:
+            self._run("insert into secrets values ('http', ?) on conflict do nothing", offered)
+        return next((str(row[0]) for row in self._run("select word from secrets where name = 'http'")), "")
 
     # --- people
 
-    def place(self, person: str) -> tuple[str, bool]:
+    def place(self, person: str) -> tuple[Cell, bool]:
         """The cell of this person, placed now if they are new; and whether they move: then nothing is taken."""
-        cell, step = self._db.execute(
-            "select (select cell from people where person = ?1), "
-            "(select step from moves where person = ?1 and ended_at_us is null)",
-            (person,),
-        ).fetchone()
-        if cell is None:
-            with self._whole():
-                names = [one.name for one in self.cells().values() if one.is_open]
-                self._db.execute("insert or ignore into people values (?, ?)", (person, cell_for(person, names)))
-            return self.place(person)
-        return str(cell), step in REFUSING
+        rows = self._run(
+            "select c.name, c.url, c.home, c.key, c.is_open, m.step from people p join cells c on c.name = p.cell "
+            "left join moves m on m.person = p.person and m.ended_at_us is null where p.person = ?",
+            person,
+        )
+        if rows:
+            return _cell(rows[0]), rows[0][5] in REFUSING
+        with self._whole():
+            names = [one.name for one in self.cells().values() if one.is_open]
+            self._run("insert into people values (?, ?) on conflict do nothing", person, cell_for(person, names))
+        return self.place(person)
 
     def cell_of(self, person: str) -> str | None:
         """Where this person is; None: nobody has seen them."""
-        row = self._db.execute("select cell from people where person = ?", (person,)).fetchone()
-        return row and str(row[0])
+        return next((str(row[0]) for row in self._run("select cell from people where person = ?", person)), None)
 
     def people(self, cell: str) -> list[str]:
-        return [str(row[0]) for row in self._db.execute("select person from people where cell = ?", (cell,))]
+        return [str(row[0]) for row in self._run("select person from people where cell = ? order by person", cell)]
 
     def list_people(self, cell: str, people: list[str]) -> None:
-        """Who was in this cell before there was a map, once."""
+        """Who was in this cell before it was one, once."""
         with self._whole():
-            self._db.executemany("insert or ignore into people values (?, ?)", [(person, cell) for person in people])
-            self._db.execute("insert or ignore into listed values (?)", (cell,))
+            for person in people:
+                self._run("insert into people values (?, ?) on conflict do nothing", person, cell)
+            self._run("insert into listed values (?) on conflict do nothing", cell)
 
     def is_listed(self, cell: str) -> bool:
-        return self._db.execute("select 1 from listed where cell = ?", (cell,)).fetchone() is not None
+        return bool(self._run("select 1 from listed where cell = ?", cell))
 
     # --- moves
 
@@ -140,7 +192,7 @@ class CellMap:
 
     def moves(self) -> list[Move]:
         """Those that have begun and are not done, the oldest first."""
-        rows = self._db.execute(
+        rows = self._run(
             "select person, source, target, step, began_at_us from moves where ended_at_us is null order by number"
         )
         return [Move(*row) for row in rows]
@@ -157,24 +209,53 @@ class CellMap:
             if source == target:
                 before = self.came_from(person)  # whose cell may be gone since
                 source, step = before if before in self.cells() else target, "sweeping"
-            row = (person, source, target, step, now_us)
-            self._db.execute("insert into moves values (null, ?, ?, ?, ?, ?, null)", row)
-        return Move(*row)
+            self._run(
+                "insert into moves select coalesce(max(number), 0) + 1, ?, ?, ?, ?, ?, null from moves",
+                person, source, target, step, now_us,
+            )  # fmt: skip
+        return Move(person, source, target, step, now_us)
 
     def came_from(self, person: str) -> str | None:
         """From where they moved last; None: they never did."""
-        row = self._db.execute("select source from moves where person = ? order by number desc", (person,)).fetchone()
-        return row and str(row[0])
+        rows = self._run("select source from moves where person = ? order by number desc limit 1", person)
+        return next((str(row[0]) for row in rows), None)
 
     def advance(self, move: Move, now_us: int, step: Step | None = None) -> Move:
         """The move in its next step, or this one, whoever has made that; behind `arriving` the person is there."""
         after = step or NEXT[move.step]
         ended = now_us if after == "done" else None
         with self._whole():
-            made = self._db.execute(
-                "update moves set step = ?, ended_at_us = ? where person = ? and step = ? and ended_at_us is null",
-                (after, ended, move.person, move.step),
-            )
-            if made.rowcount and move.step == "arriving":
-                self._db.execute("insert or replace into people values (?, ?)", (move.person, move.target))
+            made = self._run(
+                "update moves set step = ?, ended_at_us = ? where person = ? and step = ? and ended_at_us is null "
+                "returning number",
+                after, ended, move.person, move.step,
+            )  # fmt: skip
+            if made and move.step == "arriving":
+                self._run("update people set cell = ? where person = ?", move.target, move.person)
         return move._replace(step=after)
+
+
+def _cell(row: Any) -> Cell:
+    return Cell(*row[:4], is_open=bool(row[4]))
+
+
+def _of_file(path: Path) -> Any:
+    path.touch(mode=0o600)  # it holds keys
+    db = sqlite3.connect(path, timeout=_WAITS_S, isolation_level=None)
+    db.execute("pragma journal_mode = wal")  # whoever reads, as doors do for each request, waits for nobody
+    db.execute("pragma synchronous = full")
+    return db
+
+
+def _of_server(where: str) -> Any:
+    try:
+        psycopg = importlib.import_module("psycopg")
+    except ImportError:
+        raise BusError(
+            "unavailable", "a map of cells on PostgreSQL needs psycopg: pip install 'hobus[cells]'"
+        ) from None
+    # A server that is away, or hangs, is told within these seconds.
+    return psycopg.connect(
+        where, autocommit=True, connect_timeout=_CONNECT_S, tcp_user_timeout=_WAITS_S * 1000,
+        options=f"-c statement_timeout={_WAITS_S}s",
+    )  # fmt: skip

@@ -48,13 +48,14 @@ class _Open(NamedTuple):
 
 
 def _cells_of(door: Door, path: Path) -> Cells | None:
-    """What passes requests on to other cells; None without a map of them."""
+    """What passes requests on to other cells; None in a home that is none."""
     if not path.exists():
         return None
-    from hobus.launch.cells.map import CellMap  # noqa: PLC0415 - with a client, of no use to other doors
+    from hobus.launch.cells.map import CellMap, Membership  # noqa: PLC0415 - with a client, of no use to other doors
     from hobus.launch.http.cells import Cells  # noqa: PLC0415
 
-    return Cells(door, CellMap(path))
+    mine = Membership.model_validate_json(path.read_bytes())
+    return Cells(door, mine.name, CellMap(mine.map))
 
 
 class HttpDoor(Actor):

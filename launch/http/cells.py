@@ -1,15 +1,16 @@
 """Requests of people who are in another cell go on to the door of that cell, as they came, and its answers come back.
 
-The key and the person are judged here; the other door takes this one's word for them (`--may cell`). Without a map of
-cells in the home nothing of this is in a door.
+The key and the person are judged here; the other door takes this one's word for them (`--may cell`). Without
+`cell.json` in the home nothing of this is in a door.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
+from typing import ParamSpec, TypeVar
 
 import httpx2
 import structlog
@@ -27,7 +28,7 @@ from hobus.launch.http.sse import ClientGone, disconnected, until_gone
 
 _NAMES_USER = frozenset({"/v1/chat/completions", "/v1/responses", "/v1/embeddings"})
 """Paths whose body may say for which user it is."""
-_OWN = frozenset({"/v1/models"})
+_OWN = "/v1/models"
 _BETWEEN_TWO = frozenset(
     {
         b"host", b"authorization", b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"te",
@@ -36,6 +37,8 @@ _BETWEEN_TWO = frozenset(
 )  # fmt: skip
 """Headers that are about one connection, or about whose request it is there."""
 _log = structlog.get_logger("http")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class _Named(Struct):
@@ -51,12 +54,14 @@ class Cells:
 
     _app: ASGIApp
 
-    def __init__(self, door: Door, cells: CellMap, client: httpx2.AsyncClient | None = None) -> None:
-        """`client`: for tests, to doors in this process."""
+    def __init__(self, door: Door, own: str, cells: CellMap, client: httpx2.AsyncClient | None = None) -> None:
+        """`own`: the cell that this door is of. `client`: for tests, to doors in this process."""
         self._door = door
+        self._own = own
         self._cells = cells
         self._client = client or httpx2.AsyncClient(timeout=httpx2.Timeout(None, connect=CELL_CONNECT_S))
-        self._listing = asyncio.Lock()
+        self._asking = asyncio.Lock()
+        self._is_listed = False
 
     def around(self, app: ASGIApp) -> Cells:
         """Before this application, which answers those who are in the cluster of its own door."""
@@ -66,33 +71,35 @@ class Cells:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises Problem, RuntimeFault, ClientGone as every application behind the guard."""
         key = scope.get("key")
-        if key is None or key.may != "use" or scope["path"].startswith(tuple(_OWN)):
+        if key is None or key.may != "use" or scope["path"].startswith(_OWN):
             await self._app(scope, receive, send)
             return
         body = await _whole(receive)
         person = _person_in(scope, body)
-        cell = await self._cell_of(person)
-        if cell.url:
-            with self._door.turn_of(scope["principal"]):
-                await self._pass_on(cell, person, scope, body, receive, send)
-        else:
-            await self._app(scope, _again(body, receive), send)
-
-    async def _cell_of(self, person: str) -> Cell:
-        """Where this person is. Raises Problem while they move."""
-        cells = self._cells.cells()
-        own = next((cell.name for cell in cells.values() if not cell.url), None)
-        async with self._listing:
-            if own is not None and not self._cells.is_listed(own):  # who came before there was a map stays
-                people = await CellSide(self._door.bus, timeout_s=self._door.timeout_s).people()
-                self._cells.list_people(own, list(people))
-        name, is_moving = self._cells.place(person)
+        cell, is_moving = await self._place(person)
         if is_moving:
-            raise Problem(
-                503, "moving", "the sessions of this person are moving to another cell; ask again",
-                headers={"retry-after": "1"},
-            )  # fmt: skip
-        return self._cells.cells()[name]
+            said = "the sessions of this person are moving to another cell; ask again"
+            raise Problem(503, "moving", said, headers={"retry-after": "1"})
+        if cell.name == self._own:
+            await self._app(scope, _again(body, receive), send)
+            return
+        with self._door.turn_of(scope["principal"]):
+            await self._pass_on(cell, person, scope, body, receive, send)
+
+    async def _place(self, person: str) -> tuple[Cell, bool]:
+        """Where this person is, and whether they move. Who was here before this was a cell stays."""
+        async with self._asking:
+            if not self._is_listed and not await self._asked(self._cells.is_listed, self._own):
+                people = await CellSide(self._door.bus, timeout_s=self._door.timeout_s).people()
+                await self._asked(self._cells.list_people, self._own, list(people))
+            self._is_listed = True
+            return await self._asked(self._cells.place, person)
+
+    async def _asked(self, question: Callable[P, R], *given: P.args, **named: P.kwargs) -> R:
+        """Of the map; while a server thinks about it, this door serves others."""
+        if self._cells.is_server:
+            return await asyncio.to_thread(question, *given, **named)
+        return question(*given, **named)
 
     async def _pass_on(  # noqa: PLR0913, PLR0917 - a request, and where it goes
         self, cell: Cell, person: str, scope: Scope, body: bytes, receive: Receive, send: Send
@@ -146,10 +153,8 @@ class Cells:
 
 
 def _away(cell: Cell) -> Problem:
-    return Problem(
-        503, "cell_away", f"cell {cell.name}, where this person is, does not answer; ask again",
-        headers={"retry-after": "1"},
-    )  # fmt: skip
+    said = f"cell {cell.name}, where this person is, does not answer; ask again"
+    return Problem(503, "cell_away", said, headers={"retry-after": "1"})
 
 
 def _person_in(scope: Scope, body: bytes) -> str:
@@ -177,13 +182,9 @@ async def _whole(receive: Receive) -> bytes:
 
 def _again(body: bytes, receive: Receive) -> Receive:
     """The body that was read, then whatever else comes."""
-    is_told = False
+    read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def told() -> Message:
-        nonlocal is_told
-        if is_told:
-            return await receive()
-        is_told = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return read.pop() if read else await receive()
 
     return told

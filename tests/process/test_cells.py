@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import threading
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 
 import openai
 import pytest
 
 from bench.cluster import eventually
 from hobus import Client
-from hobus.launch.cells import path_of
 from hobus.launch.cells.map import CellMap
 from hobus.launch.cells.placement import cell_for
 
@@ -59,19 +60,27 @@ class Talk(threading.Thread):
         return self.answers
 
 
-def two_cells(make_cluster):
-    """The cluster whose door routes, with a key; and another one behind it, whose door is at a port of its own."""
+def two_cells(make_cluster, tmp_path):
+    """Two clusters, each with a door that leads to both; alice has a key of the first one.
+
+    The second one is reached as on another machine, by what stands in for ssh: its command, run by a shell.
+    """
     a, b = make_cluster("a"), make_cluster("b")
+    rsh = tmp_path / "rsh"
+    rsh.write_text(f'#!/bin/sh\ntest "$1" = there && PATH={Path(sys.executable).parent}:$PATH exec sh -c "$2"\n')
+    rsh.chmod(0o700)
+    a.env["HOBUS_RSH"] = str(rsh)
     a.up("--http", "127.0.0.1:0")
     key = a("token create", "--role", "http", "--name", "alice").out.strip()
     url = f"http://{a.home.bound(http=True)}"
-    add = ("b", "--at", str(b.home.root), "--url")
     with Client(url, key) as client:
         first = client.ask(ASKED)  # before there is a map
-    assert a("cell add", *add, "http://127.0.0.1:9").code == 0
     b.up("--http", "127.0.0.1:0")
-    assert a("cell add", *add, f"http://{b.home.bound(http=True)}").code == 0
-    assert a("restart", "http/1").code == 0
+    assert a("cell add", "a", "--url", url).code == 0
+    there = ("--url", f"http://{b.home.bound(http=True)}", "--map", str(a.home.root))
+    assert b("cell add", "b", *there, "--ssh", "there").code == 0
+    for one in (b, a):
+        assert one("restart", "http/1").code == 0
     return a, b, url, key, first
 
 
@@ -102,36 +111,35 @@ def of_session(cluster, session_id):
     return [entry.submission_id for entry in cluster.entries() if entry.stream == f"session/{session_id}"]
 
 
-def test_people_in_two_clusters_and_one_who_moves(make_cluster):
+def test_people_in_two_clusters_and_one_who_moves(make_cluster, tmp_path):
     """Placed by their names; who was there stays; a move that is killed beside a talk loses and doubles nothing."""
-    a, b, url, key, first = two_cells(make_cluster)
+    a, b, url, key, first = two_cells(make_cluster, tmp_path)
     with Client(url, key) as alice:
         assert alice.ask("what did I ask before?", session_id=first.session_id).response.count(ASKED) == 1
     users = {
-        cell: next(name for name in "defghijk" if cell_for(f"alice/{name}", ["b", "here"]) == cell)
-        for cell in ("b", "here")
+        cell: next(name for name in "defghijk" if cell_for(f"alice/{name}", ["a", "b"]) == cell) for cell in ("a", "b")
     }
     for cell, name in users.items():
         with Client(url, key, user=name) as client:
             answer = client.ask(ASKED)
             assert answer.outcome == "success"
             assert bool(of_session(b, answer.session_id)) == (cell == "b")
-            assert bool(of_session(a, answer.session_id)) == (cell == "here")
-    assert where(a) == ({"b": 1, "here": 2}, [])
-    mover = f"alice/{users['here']}"
-    with Client(url, key, user=users["here"]) as client:
-        told = transcript(url, key, users["here"])
+            assert bool(of_session(a, answer.session_id)) == (cell == "a")
+    assert where(a) == ({"b": 1, "a": 2}, [])
+    mover = f"alice/{users['a']}"
+    with Client(url, key, user=users["a"]) as client:
+        told = transcript(url, key, users["a"])
         talk = Talk(client)
         talk.start()
         talk.heard(3)
         killed = moved(a, b, mover, "b", victim="ledger/1")
         talk.heard(3)
-        assert where(a) == ({"b": 2, "here": 1}, [])
-        killed += moved(a, b, mover, "here", victim="ho2/1")
+        assert where(a) == ({"b": 2, "a": 1}, [])
+        killed += moved(a, b, mover, "a", victim="ho2/1")
         talk.heard(3)
         said = talk.end()
         last = client.ask("what did I ask before?", session_id=talk.session_id)
-        assert gone_on(url, key, users["here"], told) == told.session_id
+        assert gone_on(url, key, users["a"], told) == told.session_id
         assert said[-1] in last.response
     assert len(killed) > 4, "commands end before they are killed"
     journal = of_session(a, talk.session_id)
@@ -154,7 +162,7 @@ def moved(a, b, who, cell, *, victim):
     Returns the steps in which one was.
     """
     killed = []
-    with closing(CellMap(path_of(a.home.root))) as cells:
+    with closing(CellMap(a.home.root / "cells.sqlite")) as cells:
         for step in ("leaving", "copying", "arriving", "sweeping"):
             command = a.begin("cell move", who, cell, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

@@ -86,9 +86,9 @@ class _Role(click.Choice[str]):
 @click.option("--name", metavar="NAME", help="http: whose key it is; sessions belong to that name.")
 @click.option(
     "--may",
-    type=click.Choice(["use", "approve", "metrics", "cell"]),
+    type=click.Choice(["use", "approve", "metrics"]),
     help="http: use: everything of its own (default); approve: see what waits for an approval, whoever's, and decide; "
-    "metrics: read /metrics; cell: another home's door, which says whose each request is (hobus cell).",
+    "metrics: read /metrics.",
 )
 @click.option(
     "--address",

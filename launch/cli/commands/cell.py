@@ -1,4 +1,4 @@
-"""`hobus cell`: several clusters behind this home's HTTP door; who is where, and the way from one to another."""
+"""`hobus cell`: several clusters among which people are sharded; who is where, and the way from one to another."""
 
 from __future__ import annotations
 
@@ -7,148 +7,146 @@ import re
 from collections.abc import Callable
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import click
 
+from hobus.bus import disk
 from hobus.bus.clock import SystemClock
 from hobus.bus.messages.ids import KEY_PREFIX, iso
 from hobus.launch.cells import path_of
 from hobus.launch.cells.carrying import CellSide
-from hobus.launch.cells.map import Cell, CellMap, Move
+from hobus.launch.cells.far import far, serve
+from hobus.launch.cells.map import Cell, CellMap, Membership, Move
 from hobus.launch.cells.moving import move as made
 from hobus.launch.cells.placement import cell_for
 from hobus.launch.cli.commands.access import seconds_of
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.home import Home, home_of
-from hobus.launch.console.errors import CommandError, UsageFault, next_command, of_os_error
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, of_os_error
 from hobus.launch.console.output import note, say, table
 from hobus.launch.http import keys
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
-_OWN = "here"
-"""The cluster of the home itself, until it is removed."""
+_URL = re.compile(r"https?://[^/?#\s]+/?")
+_HOST = re.compile(r"([\w.-]+@)?[A-Za-z0-9][\w.-]*")
 _PERSON = re.compile(rf"{keys.PRINCIPAL.pattern}(/{keys.PRINCIPAL.pattern})?")
+_FRONT = "front"
+"""Whose key the other cells' doors have."""
 
 
 @click.group(cls=Family)
 def cell() -> None:
-    """Shard people over several clusters (cells) behind this home's HTTP door, and move them between these."""
+    """Shard people over several clusters (cells), and move them; each one's HTTP door leads to all."""
 
 
-def _map_of(home: Home) -> CellMap:
-    """Raises UsageFault where there is none."""
-    if not path_of(home.root).exists():
-        raise UsageFault("there is no other cell", hint=next_command("cell add NAME --url URL --at DIR", home.root))
-    return CellMap(path_of(home.root))
+def _own(home: Home) -> Membership:
+    """Which cell this home is. Raises UsageFault where it is none."""
+    try:
+        return Membership.model_validate_json(path_of(home.root).read_bytes())
+    except FileNotFoundError:
+        raise UsageFault(f"{home.root} is no cell", hint=next_command("cell add NAME --url URL", home.root)) from None
+    except ValueError:
+        hint = next_command("cell add NAME --url URL --map MAP", home.root)
+        raise UsageFault(f"{path_of(home.root)} is damaged", hint=f"remove it, then: {hint}") from None
 
 
-def _cell_in(cells: CellMap, name: str) -> Cell:
+def _in(cells: CellMap, name: str, home: Home) -> Cell:
     found = cells.cells()
     if name not in found:
-        raise UsageFault(f"there is no cell {name[:40]!r}; there are {', '.join(found)}")
+        there = ", ".join(found) or "none"
+        raise UsageFault(
+            f"there is no cell {name[:40]!r}; there are: {there}", hint=next_command("cell list", home.root)
+        )
     return found[name]
 
 
 @cell.command()
 @click.argument("name")
-@click.option("--url", metavar="URL", help="Where the door of that cell answers: http://10.0.0.8:8420.")
 @click.option(
-    "--at",
-    "directory",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Its home, on this machine: it gets a key for this door, and the secret that sessions are signed with.",
+    "--url", required=True, metavar="URL", help="Where the other cells' doors reach this one's: http://10.0.0.8:8420."
 )
 @click.option(
-    "--key-file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Of a cell elsewhere: its key for this door (there: hobus token create --role http --name front --may cell).",
+    "--map",
+    "where",
+    metavar="MAP",
+    help="Where the map of cells is: the first one's home, or postgresql://HOST/DB (password: ~/.pgpass).  [here]",
 )
+@click.option("--ssh", "host", metavar="[USER@]HOST", help="How other machines reach this one, to move people.")
 @with_home
-def add(*, home: Home, name: str, url: str | None, directory: Path | None, key_file: Path | None) -> None:
-    """Add a cell, or change its address; people who are new begin there from now on, in their share.
+def add(*, home: Home, name: str, url: str, where: str | None, host: str | None) -> None:
+    """Make this home's cluster the cell NAME, or change its address; it gets its share of people who are new.
 
-    Of a cell elsewhere copy keys/http.secret of this home to that one before its door opens. `hobus cell add here`
-    takes this home's own cluster back, once it was removed.
+    Add the first one where the clients' keys are, then the others, each in its own home and before it has any.
     """  # fmt: skip
-    if name == _OWN and not (url or directory or key_file):
-        with closing(_map_of(home)) as cells:
-            cells.put(Cell(_OWN, "", "", ""))
-        say("cell here: this home's own cluster")
-        return
-    if not _NAME.fullmatch(name) or name == _OWN:
-        raise UsageFault(f"{name[:80]!r}: expected a name of a-z, 0-9 and -, which is not `here`")
-    if url is None or not re.fullmatch(r"https?://[^/?#]+/?", url):
-        raise UsageFault(f"--url: expected http://HOST:PORT, not {(url or 'nothing')[:80]!r}")
-    if (directory is None) == (key_file is None):
-        raise UsageFault("--at DIR of a cell on this machine, or --key-file FILE of one elsewhere")
-    if directory and home_of(directory).root == home.root:
-        raise UsageFault("--at: that is this home itself, which is the cell `here`")
-    if directory and directory.exists() and not directory.is_dir():
-        raise UsageFault(f"--at: {directory} is no directory")
-    url = url.rstrip("/")
-    _demand_new(home, name, url, None if directory is None else home_of(directory))
-    clock = SystemClock()
+    for given, pattern, what in (
+        (name, _NAME, "NAME: a-z, 0-9 and -"),
+        (url, _URL, "--url: http://HOST:PORT"),
+        (host or "h", _HOST, "--ssh: [USER@]HOST"),
+    ):
+        if not pattern.fullmatch(given):
+            raise UsageFault(f"{given[:80]!r}: expected {what}", hint="hobus cell add --help")
+    if not home.ledger.is_dir():
+        raise UsageFault(f"no cluster has run in {home.root}", hint=next_command("up --detach", home.root))
+    mine = _own(home) if path_of(home.root).exists() else None
+    where = mine.map if mine and where is None else _map_at(home, where)
+    if mine and mine != Membership(name=name, map=where):
+        raise UsageFault(
+            f"this home is the cell {mine.name} of a map already", hint=next_command("cell list", home.root)
+        )
+    at = f"{host}:{home.root}" if host else str(home.root)
     try:
-        key = _key_at(home, home_of(directory), clock) if directory else _text(key_file)
-        is_first = not path_of(home.root).exists()
-        with closing(CellMap(path_of(home.root))) as cells:
-            if is_first:
-                cells.put(Cell(_OWN, "", "", ""))
-            cells.put(Cell(name, url, str(home_of(directory).root) if directory else "", key))
+        with closing(CellMap(where)) as cells:
+            taken = [one.name for one in cells.cells().values() if url.rstrip("/") == one.url or one.name == name]
+            if taken and (mine is None or taken != [name]):
+                raise UsageFault(f"that is the cell {taken[0]} already", hint=next_command("cell list", home.root))
+            key = _key(home, cells, is_new=mine is None)
+            disk.write_private(path_of(home.root), Membership(name=name, map=where).model_dump_json().encode())
+            cells.put(Cell(name, url.rstrip("/"), at, key))
     except OSError as error:
         raise of_os_error(error, doing="the cell cannot be added") from error
-    say(f"cell {name} at {url}")
-    if is_first:
-        note("doors route once they have started anew: ", next_command("restart http/1", home.root))
+    say(f"cell {name} at {url.rstrip('/')}")
+    note("its doors route once they have started anew: ", next_command("restart http/1", home.root))
 
 
-def _demand_new(home: Home, name: str, url: str, at: Home | None) -> None:
-    """Raises UsageFault for a cell that has another name already, or people where it would not be any more."""
-    if not path_of(home.root).exists():
-        return
-    with closing(CellMap(path_of(home.root))) as cells:
-        known = cells.cells()
-        same = next((one for one in known.values() if one.url == url or (at and one.home == str(at.root))), None)
-        if same is not None and same.name != name:
-            raise UsageFault(f"that is the cell {same.name} already", hint=next_command("cell list", home.root))
-        people = len(cells.people(name)) if name in known else 0
-    if people and at is not None and str(at.root) != known[name].home and not at.ledger.is_dir():
-        there = known[name].home or known[name].url
+def _map_at(home: Home, where: str | None) -> str:
+    if where and "://" in where:
+        return where
+    path = Path(where or home.root).expanduser().absolute() / "cells.sqlite"
+    if where and not path.exists():
+        hint = next_command("cell add NAME --url URL", path.parent)
+        raise UsageFault(f"--map: there is no map of cells in {path.parent}", hint=f"the first one makes it: {hint}")
+    return str(path)
+
+
+def _key(home: Home, cells: CellMap, *, is_new: bool) -> str:
+    """A key of this home's door for the others', in place of one before; all of them sign sessions alike."""
+    clock = SystemClock()
+    secret = cells.secret()
+    if is_new and secret and any(key.may == "use" for key in keys.keys_in(home)):
+        said = f"{home.root} has clients' keys, whose sessions are signed with a secret of its own"
         raise UsageFault(
-            f"--at: {at.root} has no record, and the sessions of the {people} people of {name} are in {there}"
+            f"{said}: a cell that is added later begins without", hint=next_command("keys list", home.root)
         )
-
-
-def _text(path: Path | None) -> str:
-    return "" if path is None else path.read_text(encoding="ascii").strip()
-
-
-def _key_at(home: Home, other: Home, clock: SystemClock) -> str:
-    """A key of the other home's door for this one's, in place of one before; both sign sessions alike from now on."""
-    secret = keys.owner_secret(home, new_id=clock.new_id)
-    if keys.owner_secret(other, new_id=clock.new_id, given=secret) != secret:
-        raise UsageFault(
-            f"{other.root} signs sessions with a secret of its own: its door was open before. Where none of its keys "
-            f"has a session, stop it, remove {other.keys / 'http.secret'}, and add it again"
-        )
-    keys.revoke(other, "front", now_us=round(clock.now() * 1_000_000))
+    if is_new and secret:
+        (home.keys / "http.secret").unlink(missing_ok=True)
+    own = keys.owner_secret(home, new_id=clock.new_id, given=secret.encode())
+    cells.secret(own.decode())
     now_us = round(clock.now() * 1_000_000)
-    return keys.create(other, "front", new_id=clock.new_id, now_us=now_us, ttl_s=None, may="cell")
+    keys.revoke(home, _FRONT, now_us=now_us)
+    return keys.create(home, _FRONT, new_id=clock.new_id, now_us=now_us, ttl_s=None, may="cell")
 
 
 @cell.command(name="list")
 @with_json
 def list_cells(*, home: Home) -> Output:
     """List cells, how many people each has, and moves that are not done."""
-    with closing(_map_of(home)) as cells:
-        rows = [
-            {
-                "cell": one.name, "url": one.url, "home": one.home, "people": len(cells.people(one.name)),
-                "takes_new": one.is_open,
-            }
+    own = _own(home)
+    with closing(CellMap(own.map)) as cells:
+        rows: list[dict[str, Any]] = [
+            {"cell": one.name, "url": one.url, "home": one.home, "people": len(cells.people(one.name)),
+             "takes_new": one.is_open}
             for one in cells.cells().values()
         ]  # fmt: skip
         moves = [
@@ -158,16 +156,13 @@ def list_cells(*, home: Home) -> Output:
         ]  # fmt: skip
 
     def show() -> None:
-        table(
-            ["CELL", "PEOPLE", "NEW ONES", "DOOR", "HOME"],
-            [
-                [row["cell"], row["people"], "yes" if row["takes_new"] else "no", row["url"] or "this one", row["home"]]
-                for row in rows
-            ],
-        )
+        cells = [
+            [row["cell"], row["people"], "yes" if row["takes_new"] else "no", row["url"], row["home"]] for row in rows
+        ]
+        table(("CELL", "PEOPLE", "NEW ONES", "DOOR", "HOME"), cells)
         for one in moves:
-            note(f"{one['person']} is on the way from {one['from']} to {one['to']} ({one['step']}): ",
-                 next_command(f"cell move {one['person']} {one['to']}", home.root))  # fmt: skip
+            go_on = next_command(f"cell move {one['person']} {one['to']}", home.root)
+            note(f"{one['person']} is on the way from {one['from']} to {one['to']} ({one['step']}): ", go_on)
 
     return Output({"cells": rows, "moves": moves}, show)
 
@@ -190,10 +185,15 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
     """
     who = person.removeprefix(KEY_PREFIX)
     if not _PERSON.fullmatch(who):
-        raise UsageFault(f"{person[:80]!r}: expected the name of a key, or NAME/USER")
-    with closing(_map_of(home)) as cells:
-        target = _cell_in(cells, name).name
-        asyncio.run(_moved(home, cells, who, lambda: target, seconds_of(wait, "--wait")))
+        raise UsageFault(
+            f"{person[:80]!r}: expected the name of a key, or NAME/USER", hint=next_command("keys list", home.root)
+        )
+    own, wait_s = _own(home), seconds_of(wait, "--wait")
+    with closing(CellMap(own.map)) as cells:
+        target = _in(cells, name, home).name
+        if cells.cell_of(who) is None:
+            raise UsageFault(f"no door of a cell has seen {who}", hint=next_command("cell list", home.root))
+        asyncio.run(_moved(home, own, cells, who, lambda: target, wait_s))
 
 
 @cell.command()
@@ -202,23 +202,37 @@ def move(*, home: Home, person: str, name: str, wait: str) -> None:
 @with_home
 def remove(*, home: Home, name: str, wait: str) -> None:
     """Remove a cell: nobody new begins there, whoever is there moves to the others, then it is gone from the map."""
-    with closing(_map_of(home)) as cells:
-        leaving = _cell_in(cells, name)
+    own, wait_s = _own(home), seconds_of(wait, "--wait")
+    with closing(CellMap(own.map)) as cells:
+        leaving = _in(cells, name, home)
         others = [one.name for one in cells.cells().values() if one.is_open and one.name != name]
         if not others:
-            raise UsageFault(
-                f"no other cell takes people who are new: {name} is the last one",
-                hint=next_command("cell add NAME --url URL --at DIR", home.root),
-            )
+            hint = "add another one in its own home: hobus cell add NAME --url URL --map MAP"
+            raise UsageFault(f"no other cell takes people who are new: {name} is the last one", hint=hint)
         cells.put(leaving._replace(is_open=False))
         for who in cells.people(name):
-            asyncio.run(_moved(home, cells, who, lambda who=who: cell_for(who, others), seconds_of(wait, "--wait")))
+            asyncio.run(_moved(home, own, cells, who, lambda who=who: cell_for(who, others), wait_s))
         if not cells.drop(name):
-            raise CommandError(f"{name} has people again, or on their way", hint=next_command("cell list", home.root))
+            raise RefusedFault(f"{name} has people again, or on their way", hint=next_command("cell list", home.root))
     say(f"cell {name} is removed; its home is as it was")
 
 
-async def _moved(home: Home, cells: CellMap, who: str, target: Callable[[], str], wait_s: float) -> None:
+@cell.command(name="serve", hidden=True)
+@with_home
+def serve_command(*, home: Home) -> None:
+    """Answer a move that another machine makes, on standard input and output."""
+    place = cluster_of(home)
+
+    async def served() -> None:
+        async with connected(place, "operator") as bus:
+            await serve(bus, place.client_timeout_s)
+
+    asyncio.run(served())
+
+
+async def _moved(  # noqa: PLR0913, PLR0917 - who, from where, to where
+    home: Home, own: Membership, cells: CellMap, who: str, target: Callable[[], str], wait_s: float
+) -> None:
     """They are there. A move that they are on is brought to its end before."""
     clock = SystemClock()
 
@@ -228,34 +242,30 @@ async def _moved(home: Home, cells: CellMap, who: str, target: Callable[[], str]
     def told(one: Move) -> None:
         note(f"{who}: {one.source} to {one.target}, {one.step}")
 
-    found = cells.cells()
     while True:
-        if cells.move_of(who) is None and cells.cell_of(who) is None:
-            raise UsageFault(f"nobody has seen {who}: no door of this home placed them")
-        ends = {one.name: one for one in (found[target()], *_ends(cells, who, found))}
+        on_way, found = cells.move_of(who), cells.cells()
+        ends = {target(), cells.cell_of(who), cells.came_from(who)} | (
+            {on_way.source, on_way.target} if on_way else set()
+        )
         async with AsyncExitStack() as stack:
-            sides = {name: await _side(home, one, stack) for name, one in ends.items()}
+            sides = {name: await _side(home, own, found[name], stack) for name in ends if name in found}
             for side in sides.values():
                 await side.people()  # may take a while, in which the door refuses nobody
-            one = await made(
-                cells, cells.begin(who, target(), now_us()), sides, wait_s=wait_s, now_us=now_us, said=told
-            )
+            begun = cells.begin(who, target(), now_us())
+            one = await made(cells, begun, sides, wait_s=wait_s, now_us=now_us, said=told)
         if cells.cell_of(who) == target():
             return say(f"{who} is in cell {one.target}")
 
 
-def _ends(cells: CellMap, who: str, found: dict[str, Cell]) -> list[Cell]:
-    """Where they may come from, or be on the way to."""
-    on_way = cells.move_of(who)
-    names = {cells.cell_of(who), cells.came_from(who)} | ({on_way.source, on_way.target} if on_way else set())
-    return [found[name] for name in names if name in found]
-
-
-async def _side(home: Home, one: Cell, stack: AsyncExitStack) -> CellSide:
-    """Raises CommandError where its cluster does not run, or is on another machine."""
-    if one.url and not one.home:
-        raise CommandError(
-            f"cell {one.name} is on another machine: people are moved where both homes are (docs/scaling.md, Cells)"
-        )
-    place = cluster_of(home if not one.url else home_of(Path(one.home)))
+async def _side(home: Home, own: Membership, one: Cell, stack: AsyncExitStack) -> CellSide:
+    """Raises CommandError where its cluster does not run, BusError where its machine is not reached."""
+    host, slash, path = one.home.partition("/")
+    there = home if one.name == own.name else home_of(Path(slash + path))
+    if there is not home and host:
+        bus, timeout_s = await stack.enter_async_context(far(host.removesuffix(":"), slash + path))
+        return CellSide(bus, timeout_s=timeout_s)
+    if not there.ledger.is_dir():
+        hint = f"where it is: {next_command(f'cell add {one.name} --url {one.url} --ssh HOST', there.root)}"
+        raise UsageFault(f"the home of cell {one.name}, {there.root}, is not on this machine", hint=hint)
+    place = cluster_of(there)
     return CellSide(await stack.enter_async_context(connected(place, "operator")), timeout_s=place.client_timeout_s)

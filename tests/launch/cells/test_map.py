@@ -1,39 +1,77 @@
 """The map of cells: who is placed stays, one move at a time, every step once, and another process sees it at once."""
 
-import sqlite3
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hobus.bus.errors import BusError
 from hobus.launch.cells.map import NEXT, REFUSING, Cell, CellMap
 from hobus.launch.cells.placement import cell_for
+from tests.postgres import postgres
+
+OPEN: list[CellMap] = []
 
 
-@pytest.fixture
-def path(tmp_path):
+@pytest.fixture(scope="module")
+def server():
+    """A PostgreSQL server."""
+    with postgres() as found:
+        yield found
+
+
+@pytest.fixture(params=["file", "server"])
+def path(request, tmp_path):
     """Where a map is."""
-    return tmp_path / "cells.sqlite"
+    if request.param == "file":
+        yield str(tmp_path / "cells.sqlite")
+    else:
+        where = request.getfixturevalue("server").where
+        found = opened(where)
+        found.cells()
+        found._run("truncate cells, people, moves, listed, secrets")
+        yield where
+    while OPEN:
+        OPEN.pop().close()
+
+
+def opened(path):
+    """A map, as one process has it."""
+    OPEN.append(CellMap(path))
+    return OPEN[-1]
 
 
 def cells(path, *names):
     """A map of these."""
-    found = CellMap(path)
+    found = opened(path)
     for name in names:
         found.put(Cell(name, f"http://{name}", "", "k"))
     return found
 
 
+def name(found, who):
+    """The cell of this person."""
+    return found.place(who)[0].name
+
+
+def where(found):
+    """That of alice, and whether she moves."""
+    cell, is_moving = found.place("alice")
+    return cell.name, is_moving
+
+
 def test_who_was_placed_stays_when_cells_come_and_go(path):
     """A cell more takes only people whom nobody has seen; one that takes nobody new keeps those whom it has."""
     two = cells(path, "a", "b")
-    before = {f"p{number}": two.place(f"p{number}")[0] for number in range(40)}
+    before = {f"p{number}": name(two, f"p{number}") for number in range(40)}
     assert set(before.values()) == {"a", "b"} and all(cell == cell_for(who, "ab") for who, cell in before.items())
     two.put(Cell("c", "http://c", "", "k"))
-    assert {who: two.place(who)[0] for who in before} == before
+    assert {who: name(two, who) for who in before} == before
     two.put(two.cells()["a"]._replace(is_open=False))
-    assert {two.place(f"q{number}")[0] for number in range(40)} == {"b", "c"}
-    assert {who: two.place(who)[0] for who in before} == before
+    assert {name(two, f"q{number}") for number in range(40)} == {"b", "c"}
+    assert {who: name(two, who) for who in before} == before
     assert not two.drop("a") and two.drop("c") is False
 
 
@@ -45,28 +83,29 @@ def test_a_cell_without_people_can_go(path):
 
 def test_two_processes_place_a_person_once(path):
     """Both see the same, at once; the file is for its user alone, as it holds keys."""
-    one, other = cells(path, "a", "b"), CellMap(path)
-    assert {name: one.place(name) for name in "xyz"} == {name: other.place(name) for name in "xyz"}
-    assert path.stat().st_mode & 0o077 == 0
+    one, other = cells(path, "a", "b"), opened(path)
+    assert {who: one.place(who) for who in "xyz"} == {who: other.place(who) for who in "xyz"}
+    assert one.secret("first") == other.secret("second") == other.secret() == "first"
+    assert one.is_server or Path(path).stat().st_mode & 0o077 == 0
 
 
 def test_a_move_in_its_steps(path):
     """Doors refuse the person until the target has them; then the map says so, and another move may begin."""
     found = cells(path, "a", "b")
     found.list_people("a", ["alice"])
-    assert found.place("alice") == ("a", False)
+    assert where(found) == ("a", False)
     move = found.begin("alice", "b", 1)
     assert (move.source, move.target, move.step) == ("a", "b", "leaving")
-    assert CellMap(path).place("alice") == ("a", True)
+    assert where(opened(path)) == ("a", True)
     assert found.begin("alice", "a", 2) == move, "one at a time: whoever asks meanwhile is told of the one there is"
     assert not found.drop("b")
     places = {}
     while move.step != "done":
-        places[move.step] = found.place("alice")
+        places[move.step] = where(found)
         assert found.moves() == [move]
         move = found.advance(move, 3)
     assert places == dict.fromkeys(("leaving", "copying", "arriving"), ("a", True)) | {"sweeping": ("b", False)}
-    assert found.place("alice") == ("b", False) and found.moves() == []
+    assert where(found) == ("b", False) and found.moves() == []
 
 
 def test_who_turns_back_is_where_they_were(path):
@@ -74,8 +113,8 @@ def test_who_turns_back_is_where_they_were(path):
     found = cells(path, "a", "b")
     found.list_people("a", ["alice"])
     back = found.advance(found.begin("alice", "b", 1), 2, "returning")
-    assert found.place("alice") == ("a", True)
-    assert found.advance(back, 3).step == "done" and found.place("alice") == ("a", False)
+    assert where(found) == ("a", True)
+    assert found.advance(back, 3).step == "done" and where(found) == ("a", False)
 
 
 def test_a_move_to_where_the_person_is_sweeps_where_they_came_from(path):
@@ -96,7 +135,16 @@ def test_a_move_to_where_the_person_is_sweeps_where_they_came_from(path):
 @given(st.lists(st.sampled_from(["one", "other"]), max_size=12))
 def test_two_who_make_one_move_make_each_step_once(order):
     """Whoever is behind changes nothing: the person is at the target once it is reached, and no step comes twice."""
-    found = _in_memory()
+    with tempfile.TemporaryDirectory() as directory:
+        found = CellMap(Path(directory) / "cells.sqlite")
+        _make_steps(found, order)
+        found.close()
+
+
+def _make_steps(found, order):
+    found.put(Cell("a", "", "", ""))
+    found.put(Cell("b", "", "", ""))
+    found.list_people("a", ["alice"])
     held = dict.fromkeys(("one", "other"), found.begin("alice", "b", 1))
     reached = [held["one"].step]
     for who in order:
@@ -106,13 +154,28 @@ def test_two_who_make_one_move_make_each_step_once(order):
             if now != reached[-1]:
                 assert NEXT[reached[-1]] == now
                 reached.append(now)
-    assert found.place("alice") == (("b" if reached[-1] in ("sweeping", "done") else "a"), reached[-1] in REFUSING)
+    assert where(found) == (("b" if reached[-1] in ("sweeping", "done") else "a"), reached[-1] in REFUSING)
 
 
-def _in_memory():
-    found = CellMap.__new__(CellMap)
-    found.open(sqlite3.connect(":memory:", isolation_level=None))
-    found.put(Cell("a", "", "", ""))
-    found.put(Cell("b", "", "", ""))
-    found.list_people("a", ["alice"])
-    return found
+def test_a_server_that_went_is_told_and_asked_again_once_it_is_back(server, tmp_path):
+    """Nothing is half done: what was begun as it went is undone."""
+    found = opened(server.where)
+    found.put(Cell("z", "http://z", "", "k"))
+    with pytest.raises(BusError, match="the map of cells"), found._whole():  # noqa: PT012
+        found._run("delete from cells")
+        server.stop()
+        found.cells()
+    with pytest.raises(BusError, match="the map of cells"):
+        found.cells()
+    server.start()
+    assert "z" in found.cells()
+    OPEN.pop().close()
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path):
+    """As one fault, whatever the library says of it."""
+    (tmp_path / "cells.sqlite").write_bytes(b"no database" * 100)
+    with pytest.raises(BusError, match="not a database"):
+        CellMap(tmp_path / "cells.sqlite").cells()
+    with pytest.raises(BusError, match="the map of cells"):
+        CellMap(tmp_path / "none" / "cells.sqlite").cells()

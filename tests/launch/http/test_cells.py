@@ -33,7 +33,7 @@ def door(tmp_path):
             made.map.list_people(cell, people)
         made.open()
         mounts = {"all://127.0.0.1": httpx2.ASGITransport(app=made.apps[0]), "all://c.example": Unreachable()}
-        routing = Cells(made.doors[1], made.map, httpx2.AsyncClient(mounts=mounts, timeout=None))
+        routing = Cells(made.doors[1], "none", made.map, httpx2.AsyncClient(mounts=mounts, timeout=None))
         made.apps.append(make_app(made.doors[1], routing))
         yield made
         made.run(routing.close())
@@ -141,9 +141,9 @@ def test_a_door_that_is_a_cell_itself_keeps_who_was_there(door, tmp_path):
 
     session = door.run(begin(0))["session_id"]
     here = CellMap(tmp_path / "own.sqlite")
-    here.put(Cell("a", "", "", ""))
+    here.put(Cell("a", "http://a.example", "", ""))
     here.put(Cell("c", "http://c.example", "", "k-front"))
-    routing = Cells(door.doors[1], here, httpx2.AsyncClient(transport=Unreachable()))
+    routing = Cells(door.doors[1], "a", here, httpx2.AsyncClient(transport=Unreachable()))
     door.apps.append(make_app(door.doors[1], routing))
 
     async def seen():

@@ -3,53 +3,101 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from contextlib import closing
 
 import pytest
 
 from hobus.launch.cells import path_of
-from hobus.launch.cells.map import CellMap
+from hobus.launch.cells.map import Cell, CellMap
+from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
+from hobus.launch.http import keys
 from tests.launch.cli.test_every_command import run
 
-URL = "http://127.0.0.1:18432"
+A, B = "http://127.0.0.1:18432", "http://127.0.0.1:18433"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> str:
-    """A home with a cell b."""
-    (tmp_path / "b" / "ledger").mkdir(parents=True)
-    return str(tmp_path / "home")
+def said(capsys, tmp_path):
+    """`said(cell, *words)`: exit code and stderr of `hobus cell ...` in that cell's home, in which a cluster has run."""
+
+    def command(cell: str, *words: str) -> tuple[int, str]:
+        (tmp_path / cell / "ledger").mkdir(parents=True, exist_ok=True)
+        code, out, err = run(capsys, "cell", *words, "--home", str(tmp_path / cell))
+        return code, out + err
+
+    return command
 
 
-def added(capsys: pytest.CaptureFixture[str], home: str, name: str, url: str, at: Path) -> tuple[int, str]:
-    """Exit code and what is said on stderr."""
-    code, _out, err = run(capsys, "cell", "add", name, "--url", url, "--at", str(at), "--home", home)
-    return code, err
+def refused(answer: tuple[int, str], *words: str) -> bool:
+    """As a usage error, with these words and what to do next."""
+    return answer[0] == exit_codes.USAGE and all(word in answer[1] for word in (*words, "next:"))
 
 
-def test_a_cell_has_one_name_and_a_home_with_the_sessions_of_its_people(capsys, home, tmp_path):
-    """Its key would go to the newer name, and everybody under the older one would be refused."""
-    assert added(capsys, home, "b", URL, tmp_path / "b")[0] == exit_codes.OK
-    for url, at in ((URL, tmp_path / "c"), ("http://127.0.0.1:1", tmp_path / "b")):
-        code, err = added(capsys, home, "c", url, at)
-        assert code == exit_codes.USAGE and "that is the cell b already" in err
-    assert added(capsys, home, "b", URL + "/", tmp_path / "b")[0] == exit_codes.OK
-    CellMap(path_of(Path(home))).list_people("b", ["alice"])
-    code, err = added(capsys, home, "b", URL, tmp_path / "typo")
-    assert code == exit_codes.USAGE and "typo has no record, and the sessions of the 1 people of b are in" in err
-    (tmp_path / "file").touch()
-    code, err = added(capsys, home, "d", "http://127.0.0.1:2", tmp_path / "file")
-    assert code == exit_codes.USAGE and "file is no directory" in err
+def test_a_home_is_one_cell_and_a_cell_is_one_home(said, tmp_path):
+    """A second name, or somebody else's, would send people where their sessions are not."""
+    assert refused(said("a", "add", "a", "--url", A, "--map", str(tmp_path / "b")), "there is no map of cells in")
+    assert said("a", "add", "a", "--url", A)[0] == exit_codes.OK
+    there = ("--map", str(tmp_path / "a"))
+    assert said("b", "add", "b", "--url", B, *there)[0] == exit_codes.OK
+    assert refused(said("b", "add", "c", "--url", B), "this home is the cell b")
+    assert refused(said("c", "add", "b", "--url", "http://127.0.0.1:1", *there), "that is the cell b already")
+    assert refused(said("c", "add", "c", "--url", A, *there), "that is the cell a already")
+    assert said("b", "add", "b", "--url", "http://127.0.0.1:2/")[0] == exit_codes.OK, "another address"
+    listed = json.loads(said("b", "list", "--json")[1])["cells"]
+    assert [(one["cell"], one["url"], one["home"]) for one in listed] == [
+        ("a", A, str(tmp_path / "a")), ("b", "http://127.0.0.1:2", str(tmp_path / "b")),
+    ]  # fmt: skip
+    secrets = {(tmp_path / name / "keys" / "http.secret").read_bytes() for name in "ab"}
+    assert len(secrets) == 1, "all doors sign alike"
+    for name in "ab":
+        assert [key.may for key in keys.keys_in(home_of(tmp_path / name))] == ["cell"]
+        assert path_of(tmp_path / name).stat().st_mode & 0o077 == 0, "it may name a server with a password"
 
 
-def test_the_last_cell_that_takes_people_stays_and_ones_own_can_come_back(capsys, home, tmp_path):
-    """A refused removal changes nothing."""
-    added(capsys, home, "b", URL, tmp_path / "b")
-    assert run(capsys, "cell", "remove", "here", "--home", home)[0] == exit_codes.OK
-    code, _out, err = run(capsys, "cell", "remove", "b", "--home", home)
-    assert code == exit_codes.USAGE and "b is the last one" in err and "hobus cell add" in err
-    listed = lambda: json.loads(run(capsys, "cell", "list", "--json", "--home", home)[1])["cells"]  # noqa: E731
-    assert [(one["cell"], one["takes_new"]) for one in listed()] == [("b", True)]
-    assert run(capsys, "cell", "add", "here", "--home", home)[0] == exit_codes.OK
-    assert {one["cell"] for one in listed()} == {"b", "here"}
+def test_a_later_cell_has_no_clients_yet(said, tmp_path):
+    """Their sessions would be signed with another secret, and their names be others'."""
+    said("a", "add", "a", "--url", A)
+    keys.create(home_of(tmp_path / "b"), "alice", new_id=lambda: "1" * 20, now_us=1, ttl_s=None)
+    assert refused(said("b", "add", "b", "--url", B, "--map", str(tmp_path / "a")), "has clients' keys", "keys list")
+    assert not path_of(tmp_path / "b").exists() and list(CellMap(tmp_path / "a" / "cells.sqlite").cells()) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("add", "A", "--url", A), "NAME: a-z, 0-9 and -"),
+        (("add", "a", "--url", "127.0.0.1:1"), "--url: http://HOST:PORT"),
+        (("add", "a", "--url", A, "--ssh", "-oProxyCommand=sh"), "--ssh: [USER@]HOST"),
+        (("list",), "is no cell"),
+        (("move", "alice", "b"), "is no cell"),
+        (("remove", "b"), "is no cell"),
+    ],
+)
+def test_what_is_none_is_told(said, words, what):
+    """With what is expected, or what to do before."""
+    assert refused(said("a", *words), what)
+
+
+def test_who_and_what_nobody_knows_is_told(said, tmp_path, capsys):
+    """A home without a cluster, a person or a cell that there is not, the last cell, a damaged file."""
+    code, _out, err = run(capsys, "cell", "add", "a", "--url", A, "--home", str(tmp_path / "etc"))
+    assert refused((code, err), "no cluster has run in") and not (tmp_path / "etc").exists()
+    code, err = said("a", "add", "a", "--url", A)
+    assert code == exit_codes.OK and "hobus restart http/1" in err
+    assert refused(said("a", "move", "alice", "b"), "there is no cell 'b'")
+    assert refused(said("a", "move", "alice", "a"), "no door of a cell has seen alice")
+    assert refused(said("a", "move", "Alice/..", "a"), "expected the name of a key")
+    assert refused(said("a", "remove", "a"), "a is the last one", "hobus cell add")
+    path_of(tmp_path / "a").write_text("{")
+    assert refused(said("a", "list"), "cell.json is damaged")
+
+
+def test_a_cell_on_another_machine_is_told_from_one_here(said, tmp_path):
+    """Without --ssh it is looked for here."""
+    said("a", "add", "a", "--url", A)
+    with closing(CellMap(tmp_path / "a" / "cells.sqlite")) as cells:
+        for name in "bc":
+            cells.put(Cell(name, f"http://{name}", f"/nowhere/{name}", "k"))
+        cells.list_people("b", ["alice"])
+    assert refused(said("a", "move", "alice", "c"), "the home of cell", "is not on this machine", "--ssh HOST")
