@@ -56,7 +56,5 @@ SIGNALS_MAX = 2000
 """Signals that an account of a turn reads, the newest ones up to it, to say how often each of its own was given."""
 OVERLAYS_MAX = 2000
 """Changes of memory that an account of a turn reads, the newest ones until its end, besides those of lines it names."""
-ENGINE_TIMEOUT_S = 300
-"""For one command of an engine that starts workers: draining the surplus on Ray takes a minute and a half."""
 JOIN_ANSWER_S = 120.0
 """A worker that has reached its cluster waits so long to be let in: a thousand that join at once take a minute."""

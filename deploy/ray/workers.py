@@ -2,7 +2,7 @@
 
 The token is --ephemeral: each start of an actor joins with a key of its own. Ray starts an actor anew where its node
 has died; what its worker had in work goes to others at once. Fewer than before: the surplus drains within its grace.
-RAY_ADDRESS says which cluster (default: the one on this machine). --count 0 ends all.
+RAY_ADDRESS says which cluster (default: the one on this machine). --count 0 ends all. DRY_RUN=1: say it only.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import tempfile
 import threading
 from pathlib import Path
 
-import ray
-from ray.exceptions import RayError
+try:
+    import ray
+except ImportError:
+    ray = None
 
 NAMESPACE, GRACE_S, CPUS = "hobus", 60, 1
 _DIES_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
-@ray.remote(num_cpus=CPUS, max_restarts=-1)
 class Worker:
     """A worker process for as long as this actor lives; where it ends unasked, Ray starts another actor."""
 
@@ -67,13 +68,14 @@ def scale(token: str, count: int, slots: int) -> list[str]:
         actor = ray.get_actor(name)
         try:
             ray.get(actor.drain.remote(), timeout=GRACE_S + 30)
-        except RayError as error:
+        except ray.exceptions.RayError as error:
             done.append(f"{name} did not drain ({type(error).__name__})")
         ray.kill(actor)
         done.append(f"{name} ended")
     for name in wanted:
         if name not in there:
-            actor = Worker.options(name=name, lifetime="detached").remote(token, slots)
+            remote = ray.remote(num_cpus=CPUS, max_restarts=-1)(Worker)
+            remote.options(name=name, lifetime="detached").remote(token, slots)
             done.append(f"{name} started")
     return done or [f"{count} workers are there already"]
 
@@ -85,6 +87,11 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=4)
     given = parser.parse_args()
     token = os.environ.get("HOBUS_JOIN_TOKEN", "")
+    if ray is None and os.environ.get("DRY_RUN") != "1":
+        parser.error("the Python package ray is not here: pip install ray, in this environment and on every node")
+    if os.environ.get("DRY_RUN"):
+        sys.stdout.write(f"actors hobus-worker-1 to hobus-worker-{given.count}, others drain\n")
+        return
     if given.count > 0 and not token:
         parser.error("HOBUS_JOIN_TOKEN is not set: hobus token create --uses 8 --ttl 30d --ephemeral 10m")
     for line in scale(token, given.count, given.slots):

@@ -266,9 +266,10 @@ def test_systemd_takes_the_units_and_finds_little_exposed(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("tool", [["bash", "-n"], ["shellcheck"]])
-def test_the_batch_script_is_sound(tool: list[str]) -> None:
+@pytest.mark.parametrize("script", ["slurm/worker.sbatch", "slurm/workers.sh", "kubernetes/workers.sh"])
+def test_a_script_is_sound(tool: list[str], script: str) -> None:
     """Its grammar, and what shellcheck knows of."""
-    words = [_tool(tool[0]), *tool[1:], str(DEPLOY / "slurm" / "worker.sbatch")]
+    words = [_tool(tool[0]), *tool[1:], str(DEPLOY / script)]
     made = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
     assert made.returncode == 0, made.stdout + made.stderr
 

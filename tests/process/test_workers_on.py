@@ -24,7 +24,7 @@ for task in $(seq "$count"); do
   echo $! > "$JOBS/${job}_$task"
 done
 echo "Submitted batch job $job" """,
-    "squeue": 'for file in "$JOBS"/*; do [ -e "$file" ] && kill -0 "$(cat "$file")" 2>/dev/null && echo "${file##*/} R"; done; true',
+    "squeue": 'for file in "$JOBS"/*; do [ -e "$file" ] && kill -0 "$(cat "$file")" 2>/dev/null && echo "R ${file##*/}"; done; true',
     "scancel": 'for word in "$@"; do case $word in --*) ;; *) pkill -TERM -g "$(cat "$JOBS/$word")" -f "hobus worker";; esac; done; true',
     "srun": 'exec "$@"',
 }
@@ -65,8 +65,7 @@ def test_so_many_workers_are_there_as_were_asked_for(slurm: dict[str, str]) -> N
                 [row for row in cluster("ps", "--json").json["actors"] if row["host"] and row["state"] == "ready"]
             )
 
-        planned = on("--count", "2", "--dry-run", "--json").json
-        assert [one["command"][:2] for one in planned["steps"]] == [["sbatch", "--array=1-2"]]
+        assert "sbatch --array=1-2 " in on("--count", "2", "--dry-run").out
         assert up("token list", "--json").json["tokens"] == []
         assert "Submitted" in on("--count", "2").out
         (file,) = Path(slurm["HOME"]).glob(".hobus-worker-*.token")
