@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Container
-from contextlib import suppress
 from typing import Protocol
 
 from hobus.bus import limits
@@ -82,36 +81,19 @@ class Enrolment:
         if self._keys is not None:
             self._keys.use_snapshot(digest)
 
-    def revoke(self, name: str) -> tuple[str, ...]:
-        """The keys of this worker, which are let in no more. Raises BusError."""
-        keys = self._book.revoke(name)
+    def revoke(self, name: str) -> str:
+        """The key of this worker, which is let in no more. Raises BusError."""
+        key = self._book.revoke(name)
         self._record_keys()
-        return keys
+        return key
 
     def rotate(self, name: str, grace_s: int) -> None:
-        """This worker's key ends once it has come with another one, at the latest in `grace_s`. Raises BusError."""
+        """This worker is to enrol another key in `grace_s`, or loses the one that it has. Raises BusError."""
         self._book.rotate(name, self._wall + grace_s)
 
-    def is_rotating(self, name: str) -> bool:
-        """Whether this worker should come with another key."""
-        return self._keys is not None and self._keys.is_rotating(name)
-
-    def came(self, origin: Origin) -> tuple[str, ...]:
-        """Keys that are good no longer, as their worker has come with another one."""
-        ended = self._keys.came(origin.key) if self._keys is not None and origin.key else ()
-        self._record_keys()
-        return ended
-
-    def end_rotations(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Workers whose keys' time is over, and the keys that are good no longer."""
-        if self._keys is None:
-            return []
-        ended: list[tuple[str, tuple[str, ...]]] = []
-        for name in self._keys.overdue(self._wall):
-            with suppress(BusError):  # a disk that is full: tried again at the next look
-                ended.append((name, self._keys.end_rotation(name)))
-        self._record_keys()
-        return ended
+    def is_rotating(self, key: str) -> bool:
+        """Whether a worker that came with this key should come with another one."""
+        return self._keys is not None and self._keys.is_rotating(key)
 
     @property
     def _book(self) -> KeyBook:
@@ -123,9 +105,11 @@ class Enrolment:
     def _wall(self) -> float:
         return self._state.now + self._state.wall_offset
 
-    def gone(self, connected: Container[str]) -> list[str]:
-        """Workers whose keys are to be revoked, as they are not connected for as long as their token says."""
-        return self._keys.gone(connected, self._state.now) if self._keys is not None else []
+    def overdue(self, connected: Container[str]) -> list[str]:
+        """Whose keys are to be revoked: not connected for as long as their token says, or not rotated in time."""
+        return (
+            [] if self._keys is None else [*self._keys.gone(connected, self._state.now), *self._keys.late(self._wall)]
+        )
 
     def key_refused(self, fingerprint: str, address: str) -> None:
         """A key that nobody enrolled was not let in: counted, and named if it has not just been."""
@@ -202,28 +186,20 @@ class KeyBook(Protocol):
         """A hello that offers anything must name this one from now on."""
         ...
 
-    def revoke(self, name: str) -> tuple[str, ...]:
-        """The public keys of this worker, which are taken back, durably, and let in no more. Raises BusError."""
+    def revoke(self, name: str) -> str:
+        """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
         ...
 
     def rotate(self, name: str, ends_at: float) -> None:
-        """Its key ends once it has come with another one, at the latest then (wall seconds). Raises BusError."""
+        """It is to enrol another key until then (wall seconds), or loses the one that it has. Raises BusError."""
         ...
 
-    def is_rotating(self, name: str) -> bool:
-        """Whether it should come with another key."""
+    def is_rotating(self, key: str) -> bool:
+        """Whether its worker should enrol another key, or come with the one that it has enrolled."""
         ...
 
-    def came(self, key: str) -> tuple[str, ...]:
-        """Keys that are good no longer, as their worker has come with this one."""
-        ...
-
-    def overdue(self, now: float) -> list[str]:
-        """Workers whose keys' time is over; `now`: wall seconds."""
-        ...
-
-    def end_rotation(self, name: str) -> tuple[str, ...]:
-        """Its keys that are good no longer: the next one takes its place, or it has none. Raises BusError."""
+    def late(self, now: float) -> list[str]:
+        """Workers that had to enrol another key until now (wall seconds), and have not."""
         ...
 
     def gone(self, connected: Container[str], now: float) -> list[str]:

@@ -89,7 +89,6 @@ class Membership:
         state.control(connection, Kind.WELCOME, welcome)
         state.beat(connection)
         self._tell_drained(peer)
-        self._cut_keys(self._enrolment.came(origin))
         self._tell_rotating(peer)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
@@ -222,11 +221,11 @@ class Membership:
 
     def revoke(self, name: str) -> None:
         """This worker's key is revoked: its connections end, and its work goes to others. Raises BusError."""
-        keys = self._enrolment.revoke(name)
+        key = self._enrolment.revoke(name)
         peer = self._state.names.get(name)
         if peer is not None:
             self.lose(peer, "its key was revoked", is_final=True)
-        self._cut_keys(keys)
+        self._state.actions.append(CutKey(key))
 
     def rotate(self, name: str, grace_s: int) -> None:
         """This worker is told to come with another key; the one that it has is good until then. Raises BusError."""
@@ -235,23 +234,16 @@ class Membership:
             self._tell_rotating(peer)
 
     def look_at_keys(self) -> None:
-        """Keys of ephemeral tokens whose workers have been gone for their time, and rotated ones in theirs, end."""
-        for name in self._enrolment.gone(self._state.names):
+        """Keys of ephemeral tokens whose workers are gone for their time, and those not rotated in theirs, end."""
+        for name in self._enrolment.overdue(self._state.names):
             with suppress(BusError):  # a disk that is full: tried again at the next look
                 self.revoke(name)
-        for name, keys in self._enrolment.end_rotations():
-            if keys and (peer := self._state.names.get(name)) is not None:
-                self.lose(peer, "its key was rotated", is_final=False)
-            self._cut_keys(keys)
         for peer in self._state.names.values():
             self._tell_rotating(peer)
 
     def _tell_rotating(self, peer: BoundPeer) -> None:
-        if peer.address and self._enrolment.is_rotating(peer.name):
+        if peer.address and self._enrolment.is_rotating(peer.key):
             self._state.control(peer.connection, Kind.WELCOME, RotateKey(name=peer.name))
-
-    def _cut_keys(self, keys: tuple[str, ...]) -> None:
-        self._state.actions += [CutKey(key) for key in keys]
 
     def lose(self, peer: BoundPeer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
         """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""
@@ -339,7 +331,9 @@ class Membership:
         self._state.is_readiness_new = True
 
     def _take_particulars(self, peer: BoundPeer, hello: Hello, origin: Origin) -> None:
-        peer.host, peer.address = hello.host, origin.address
+        if peer.key not in ("", origin.key):  # it has come with another one
+            self._state.actions.append(CutKey(peer.key))
+        peer.host, peer.address, peer.key = hello.host, origin.address, origin.key
         peer.slots = hello.slots
         peer.can_run(hello.tools)
         peer.announced_tools = None

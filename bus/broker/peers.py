@@ -65,6 +65,7 @@ class BoundPeer:
         self.version = ""
         self.host = ""  # its machine's name, as it says
         self.address = ""  # where it connects from; "" on a local socket
+        self.key = ""  # its own, by which it has proved who it is; "" on a local socket
         self.beat = Beat()  # its last one
         self.beaten: bytes | None = None  # the bytes that it came as
 

@@ -3,7 +3,7 @@
     broker.key            the broker's own secret, made once; survives restarts, so that tokens and workers stay good
     tokens/<id>.json      a join token: hash of its public key, role, end, number of uses; never changed
     enrolled/<n>.json     a worker: its public key, its name, the token that it came by; removed to take its key back;
-                          while its key is rotated, when that ends, and the one that takes its place
+                          while its key is rotated, when that ends
     used/<n>@<token>@<key>   a use of a token, by its name alone; never removed
 
 Directories 0700, files 0600, each written whole and synced before anybody is answered. An enrolment is written before
@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -66,9 +67,7 @@ class WorkerFile(Record):
     gone_s: int = 0  # its token's
     replaces: str = ""  # fingerprint of the key before this one
     ends_at_us: int = 0
-    """Its key is to be replaced, and ends at the latest then; 0: it has no end."""
-    next: WorkerFile | None = None
-    """With the key that takes this one's place, once its worker has come with that, or this one's time is over."""
+    """Its worker is to enrol another key in its place, at the latest then; 0: it has no end."""
 
     @property
     def fingerprint(self) -> str:
@@ -104,34 +103,20 @@ class KeyFiles:
         self.pair = curve.kept_pair(folder / _BROKER_KEY)
         self.listens = ""
         self._tokens = {token.key_hash: token for token in tokens_in(folder)}
-        self._workers: dict[str, WorkerFile] = {}
-        self._rotating: dict[str, WorkerFile] = {}
-        for worker in workers_in(folder):
-            self._let_in(worker)
+        self._workers = {worker.public_key: worker for worker in workers_in(folder)}
         self._uses = set(uses_in(folder))
         self._newest = self._newest_number()
         self._gone_since: dict[str, float] = {}
-        keys = [key for worker in self._by_name().values() for key in _keys_of(worker)]
-        for one in keys:
+        for one in self._workers.values():
             self._mark_used(one)
-        enrolled = {one.fingerprint for one in keys}
+        enrolled = {one.fingerprint for one in self._workers.values()}
         self._records = [_token_record(token) for token in self._tokens.values()]
-        self._records += [_worker_record(one) for one in keys]
+        self._records += [_worker_record(one) for one in self._workers.values()]
         self._records += [_revoked_record(use) for use in sorted(self._uses) if use.key not in enrolled]
 
     def knows(self, public: bytes) -> bool:
         """Whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
         return public.decode("ascii", "replace") in self._workers or _hash(public) in self._tokens
-
-    def _let_in(self, worker: WorkerFile) -> None:
-        """By its key, and by the one that is to take its place."""
-        self._workers |= dict.fromkeys((one.public_key for one in _keys_of(worker)), worker)
-        self._rotating.pop(worker.name, None)
-        if worker.ends_at_us:
-            self._rotating[worker.name] = worker
-
-    def _by_name(self) -> dict[str, WorkerFile]:
-        return {worker.name: worker for worker in self._workers.values()}
 
     def use_snapshot(self, digest: str) -> None:
         """The cluster runs under this one from now on; who is connected already hears it as everybody does."""
@@ -171,7 +156,7 @@ class KeyFiles:
         `key`: a token's; or the worker's own, which is being rotated.
         """
         if (known := self._workers.get(key)) is not None:
-            return self._join_anew(known, join, key, now)
+            return self._join_anew(known, join, now)
         token = self._tokens.get(_hash(key.encode()))
         refused = self._refusal(join, key, token, now)
         if refused is not None:
@@ -223,41 +208,33 @@ class KeyFiles:
             )
         return None
 
-    def _join_anew(self, worker: WorkerFile, join: Join, key: str, now: float) -> Joined | Refused:
-        """The key that is to take this one's place is enrolled beside it, in place of an earlier such one."""
-        if self._workers.get(join.public_key) is worker:
-            return Joined(name=worker.name, config_digest=self._digest)
-        if not worker.ends_at_us or key != worker.public_key:
+    def _join_anew(self, worker: WorkerFile, join: Join, now: float) -> Joined | Refused:
+        """The key that takes this one's place is enrolled; this one is let in no more, and stays where it is connected.
+
+        Of a worker that did not hear of it one key is refused then, and it comes with the other one.
+        """
+        if not worker.ends_at_us:
             return Refused(code="bad_token", detail=f"{worker.name} has joined, and nobody wants another key of it")
-        why = self._unfit(join.public_key, key)
+        why = self._unfit(join.public_key, worker.public_key)
         if why or join.public_key in self._workers:
             return Refused(code="malformed", detail=f"the key to enrol is {why or 'of another worker'}")
         anew = worker.model_copy(
             update={
                 "public_key": join.public_key, "host": join.host, "enrolled_at_us": round(now * 1_000_000),
-                "replaces": worker.fingerprint, "ends_at_us": 0, "next": None,
+                "replaces": worker.fingerprint, "ends_at_us": 0,
             }
         )  # fmt: skip
         if anew.use in self._uses:
             return Refused(code="not_enrolled", detail=f"{anew.fingerprint} was revoked: make another one")
         try:
+            _write_worker(self._folder, anew)
             self._mark_used(anew)
-            self._keep(worker, worker.model_copy(update={"next": anew}))
-        except OSError as error:
+        except OSError as error:  # written or not: the same is asked again, or found at the next start
             return Refused(code="unavailable", detail=f"the cluster could not store the key: {error.strerror}")
-        self._records.append(_worker_record(anew))
+        del self._workers[worker.public_key]
+        self._workers[anew.public_key] = anew
+        self._records += [_worker_record(anew), _revoked_record(worker.use)]
         return Joined(name=worker.name, config_digest=self._digest)
-
-    def _keep(self, was: WorkerFile, worker: WorkerFile) -> tuple[str, ...]:
-        """Durably; which keys are good no longer. Raises OSError."""
-        _write_worker(self._folder, worker)
-        kept = {one.public_key for one in _keys_of(worker)}
-        ended = [one for one in _keys_of(was) if one.public_key not in kept]
-        for one in ended:
-            del self._workers[one.public_key]
-        self._let_in(worker)
-        self._records += [_revoked_record(one.use) for one in ended]
-        return tuple(one.public_key for one in ended)
 
     def _unfit(self, public: str, key: str) -> str:
         """Why no worker can have this key; "" if one can."""
@@ -291,64 +268,42 @@ class KeyFiles:
 
     # --- taking back ------------------------------------------------------------------------------------------------
 
-    def revoke(self, name: str) -> tuple[str, ...]:
-        """The public keys of this worker, which are taken back, durably, and let in no more. Raises BusError."""
-        try:
-            worker = revoke(self._folder, name)
-        except OSError as error:
-            raise BusError("unavailable", f"the key could not be revoked: {error.strerror}") from error
-        if worker is None:
-            raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
+    def revoke(self, name: str) -> str:
+        """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
+        worker = self._changed(name, "revoked", revoke)
         self._gone_since.pop(name, None)
-        self._rotating.pop(name, None)
-        for one in _keys_of(worker):
-            self._uses.add(one.use)
-            self._workers.pop(one.public_key, None)
-            self._records.append(_revoked_record(one.use))
-        return tuple(one.public_key for one in _keys_of(worker))
-
-    # --- another key ------------------------------------------------------------------------------------------------
+        self._uses.add(worker.use)
+        del self._workers[worker.public_key]
+        self._records.append(_revoked_record(worker.use))
+        return worker.public_key
 
     def rotate(self, name: str, ends_at: float) -> None:
         """See `bus.broker.enrolment.KeyBook`."""
+        worker = self._changed(name, "rotated", partial(rotate, ends_at_us=round(ends_at * 1_000_000)))
+        self._workers[worker.public_key] = worker
+
+    def _changed(self, name: str, what: str, change: Callable[[Path, str], WorkerFile | None]) -> WorkerFile:
         try:
-            worker = rotate(self._folder, name, round(ends_at * 1_000_000))
+            worker = change(self._folder, name)
         except OSError as error:
-            raise BusError("unavailable", f"the key could not be rotated: {error.strerror}") from error
+            raise BusError("unavailable", f"the key could not be {what}: {error.strerror}") from error
         if worker is None:
             raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
-        self._let_in(worker)
+        return worker
 
-    def is_rotating(self, name: str) -> bool:
-        """Whether this worker should enrol another key, or come with the one that it has enrolled."""
-        return name in self._rotating
-
-    def came(self, key: str) -> tuple[str, ...]:
-        """Keys that are good no longer, as their worker has come with this one."""
+    def is_rotating(self, key: str) -> bool:
+        """See `bus.broker.enrolment.KeyBook`."""
         worker = self._workers.get(key)
-        return self._replace(worker) if worker is not None and key != worker.public_key else ()
+        return worker is None or worker.ends_at_us > 0
 
-    def end_rotation(self, name: str) -> tuple[str, ...]:
-        """The key before the rotation is good no longer, whether there is another one or not. Raises BusError."""
-        worker = self._rotating[name]
-        return self.revoke(name) if worker.next is None else self._replace(worker)
-
-    def _replace(self, worker: WorkerFile) -> tuple[str, ...]:
-        assert worker.next is not None, "a key that is to take its place"  # noqa: S101 - a programming error
-        try:
-            return self._keep(worker, worker.next)
-        except OSError as error:  # both stay good: tried again at the next look
-            _log.warning("key_not_replaced", name=worker.name, reason=error.strerror)
-            return ()
-
-    def overdue(self, now: float) -> list[str]:
-        """Workers whose keys' time is over; `now`: wall seconds."""
-        return [one.name for one in self._rotating.values() if one.ends_at_us <= now * 1_000_000]
+    def late(self, now: float) -> list[str]:
+        """See `bus.broker.enrolment.KeyBook`."""
+        return [one.name for one in self._workers.values() if 0 < one.ends_at_us <= now * 1_000_000]
 
     def gone(self, connected: Container[str], now: float) -> list[str]:
         """See `bus.broker.enrolment.KeyBook`."""
         found: list[str] = []
-        for worker in self._by_name().values():
+        for worker in self._workers.values():
             if not worker.gone_s or worker.name in connected:
                 self._gone_since.pop(worker.name, None)
             elif now - self._gone_since.setdefault(worker.name, now) >= worker.gone_s:
@@ -432,8 +387,7 @@ def revoke(folder: Path, name: str) -> WorkerFile | None:
     """This worker's key is revoked, durably; for a broker that does not run. None: there is no such worker."""
     for worker in workers_in(folder):
         if worker.name == name:
-            for one in _keys_of(worker):
-                disk.write_private(folder / _USED / one.use.file_name, b"")
+            disk.write_private(folder / _USED / worker.use.file_name, b"")
             _path_of(folder, worker).unlink()
             return worker
     return None
@@ -447,11 +401,6 @@ def rotate(folder: Path, name: str, ends_at_us: int) -> WorkerFile | None:
             _write_worker(folder, ending)
             return ending
     return None
-
-
-def _keys_of(worker: WorkerFile) -> list[WorkerFile]:
-    """It with its key, and with the one that is to take its place, if there is one."""
-    return [worker, worker.next] if worker.next is not None else [worker]
 
 
 def _path_of(folder: Path, worker: WorkerFile) -> Path:

@@ -293,20 +293,14 @@ def test_a_worker_that_comes_with_its_next_key_keeps_its_orders(there, operator)
     assert there.rig.cut_keys == [key]
 
 
-@pytest.mark.parametrize("has_enrolled", [True, False])
-def test_a_rotated_key_is_cut_off_after_its_grace(there, operator, has_enrolled):
-    """What it was asked in vain goes to others; with the key that it enrolled it may come back."""
-    if has_enrolled:
-        key, name, then = rotated(there, operator)
-    else:
-        key, name = there.enrolled(operator)
-        there.rig.call(operator, "r", RotateKey(name=name, grace_s=60))
+def test_a_key_that_was_not_rotated_in_time_is_cut_off(there, operator):
+    """Its worker has to join anew."""
+    key, name = there.enrolled(operator)
+    there.rig.call(operator, "r", RotateKey(name=name, grace_s=60))
     there.rig.advance(59)
     assert there.rig.cut_keys == []
     there.rig.advance(5)
     assert there.rig.cut_keys == [key]
-    if has_enrolled:
-        assert there.say(then, Kind.HELLO, hello(f"{name}@e1")).header.type == Welcome.TYPE
     assert decode(Refused, there.say(key, Kind.HELLO, hello(f"{name}@e2")).body, BIG).code == "not_enrolled"
 
 
