@@ -198,27 +198,18 @@ class CellMap:
         return [Move(*row) for row in rows]
 
     def begin(self, person: str, target: str, now_us: int) -> Move:
-        """The move of this person: the one that they are on, else a new one, which doors heed from now on.
-
-        Of one who is there already: whatever may have begun late where they came from is carried after them.
-        """
+        """The move of this person: the one that they are on, else a new one, which doors heed from now on."""
         with self._whole():
             if (move := self.move_of(person)) is not None:
                 return move
-            source, step = self.cell_of(person) or target, "leaving"
-            if source == target:
-                before = self.came_from(person)  # whose cell may be gone since
-                source, step = before if before in self.cells() else target, "sweeping"
+            source = self.cell_of(person)
+            if source is None or source == target:
+                return Move(person, target, target, "done")
             self._run(
-                "insert into moves select coalesce(max(number), 0) + 1, ?, ?, ?, ?, ?, null from moves",
-                person, source, target, step, now_us,
+                "insert into moves select coalesce(max(number), 0) + 1, ?, ?, ?, 'leaving', ?, null from moves",
+                person, source, target, now_us,
             )  # fmt: skip
-        return Move(person, source, target, step, now_us)
-
-    def came_from(self, person: str) -> str | None:
-        """From where they moved last; None: they never did."""
-        rows = self._run("select source from moves where person = ? order by number desc limit 1", person)
-        return next((str(row[0]) for row in rows), None)
+        return Move(person, source, target, "leaving", now_us)
 
     def advance(self, move: Move, now_us: int, step: Step | None = None) -> Move:
         """The move in its next step, or this one, whoever has made that; behind `arriving` the person is there."""

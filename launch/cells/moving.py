@@ -41,8 +41,6 @@ async def move(  # noqa: PLR0913 - each by its name
 
 async def _made(one: Move, source: CellSide, target: CellSide, *, wait_s: float) -> None:
     """One step, of every session that there is at the source, and of what was learned there."""
-    if one.source == one.target:
-        return
     for session_id in (await source.people()).get(one.person, []):
         if one.step == "returning":
             await source.arrive(session_id, one.target, here=one.source)

@@ -81,9 +81,3 @@ def parts_of(address: str) -> tuple[str, int]:
 def is_every_host(address: str) -> bool:
     """Whether it names no one address by which others could reach it."""
     return parts_of(address)[0] in _EVERY_HOST
-
-
-def is_this_machine(address: str) -> bool:
-    """Whether it leads to this machine from this machine alone. Raises CommandError (usage) for no address."""
-    host = parts_of(address if re.search(r":\d+$", address) else f"{address}:0")[0]
-    return host in ("localhost", "[::1]") or host.startswith("127.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from functools import partial
 from glob import escape
 from typing import Any
 
@@ -15,17 +16,8 @@ from hobus.bus.join_token import JoinToken
 from hobus.bus.limits import JOIN_TTL_MAX_S
 from hobus.bus.messages.control import CreateToken, Done, RevokeKey, RotateKey, TokenCreated
 from hobus.bus.messages.ids import iso, parse_iso
-from hobus.bus.zeromq import curve
-from hobus.bus.zeromq.key_book import (
-    WorkerFile,
-    beyond_bounds,
-    revoke,
-    rotate,
-    tokens_in,
-    used_of,
-    uses_in,
-    workers_in,
-)
+from hobus.bus.zeromq import curve, key_book
+from hobus.bus.zeromq.key_book import WorkerFile, tokens_in, uses_in, workers_in
 from hobus.launch.cli.commands.cluster_options import ask
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster import run_file
@@ -54,24 +46,24 @@ def seconds_of(text: str, option: str = "--ttl") -> int:
     return seconds
 
 
-class _Role(click.Choice[str]):
+def _role(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
     """Says of roles that cannot be elsewhere why not."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """As any choice."""
-        if value in ("ho2", "gateway"):
-            raise UsageFault(
-                f"--role {value}: executors (ho1) alone run on other hosts; a supervisor may write any session's "
-                "journal and speak for anybody, a gateway holds the providers' keys, and no order bounds that",
-                hint=next_here("scale ho2=4"),
-            )
-        return super().convert(value, param, ctx)
+    if given in ("ho2", "gateway"):
+        raise UsageFault(
+            f"--role {given}: executors (ho1) alone run on other hosts; a supervisor may write any session's "
+            "journal and speak for anybody, a gateway holds the providers' keys, and no order bounds that",
+            hint=next_here("scale ho2=4"),
+        )
+    if given not in ("ho1", "http"):
+        raise UsageFault(f"--role {given[:40]!r}: expected ho1 or http", hint="hobus token create --help")
+    return given
 
 
 @token.command()
 @click.option(
     "--role",
-    type=_Role(["ho1", "http"]),
+    metavar="ho1|http",
+    callback=_role,
     default="ho1",
     show_default=True,
     help="Who it is for: a worker (ho1), or a client over HTTP.",
@@ -137,7 +129,7 @@ def worker_token(home: Home, ttl_s: int, uses: int, gone_s: int, address: str | 
     cluster, if not where it listens.
     """
     place = cluster_of(home)
-    if beyond := beyond_bounds(ttl_s, uses):
+    if beyond := key_book.beyond_bounds(ttl_s, uses):
         raise UsageFault(beyond)
     pair = curve.new_pair()
     wanted = {"public_key": pair.public.decode(), "role": "ho1", "ttl_s": ttl_s, "uses": uses, "gone_s": gone_s}
@@ -203,7 +195,7 @@ def list_tokens(*, home: Home) -> Output:
             "token_id": known.token_id,
             "role": known.role,
             "uses": known.uses,
-            "used": used_of(known, uses, workers),
+            "used": key_book.used_of(known, uses, workers),
             "ephemeral_s": known.gone_s,
             "expires_at": iso(known.expires_at_us / 1_000_000),
             "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
@@ -242,15 +234,9 @@ def list_keys(*, home: Home) -> Output:
         for row in rows
     ]  # fmt: skip
 
-    def show() -> None:
-        headings = ("NAME", "KEY", "HOST", "TOKEN", f"SINCE {zone(SystemClock().now())}")
-        table(
-            headings,
-            shown,
-            empty="nobody has a key: no worker has joined, no key for HTTP was created",
-            spare=("HOST", "TOKEN"),
-        )
-
+    headings = ("NAME", "KEY", "HOST", "TOKEN", f"SINCE {zone(now)}")
+    empty = "nobody has a key: no worker has joined, no key for HTTP was created"
+    show = partial(table, headings, shown, empty=empty, spare=("HOST", "TOKEN"))
     return Output({"keys": rows}, show, indent=None)
 
 
@@ -268,16 +254,16 @@ def keys_in(home: Home) -> list[dict[str, str]]:
     now_us = round(SystemClock().now() * 1_000_000)
     bearers = [
         (
-            key.principal,
-            f"key:{key.fingerprint}",
+            one.principal,
+            f"key:{one.fingerprint}",
             "",
-            f"http {key.may}",
+            f"http {one.may}",
             "",
-            _at(key.created_at_us),
-            _at(key.ends_at_us),
+            _at(one.created_at_us),
+            _at(one.ends_at_us),
         )
-        for key in http_keys.keys_in(home)
-        if key.ends_at_us is None or key.ends_at_us > now_us
+        for one in http_keys.keys_in(home)
+        if one.ends_at_us is None or one.ends_at_us > now_us
     ]
     return [dict(zip(names, row, strict=True)) for row in workers + bearers]
 
@@ -315,7 +301,7 @@ def rotate_key(*, home: Home, name: str, grace: str) -> Output:
             if _is_up(home):
                 ask(cluster_of(home), "broker", RotateKey(name=worker.name, grace_s=grace_s), Done)
             else:
-                rotate(home.keys, worker.name, ends_at_us)
+                key_book.rotate(home.keys, worker.name, ends_at_us)
     except OSError as error:
         raise of_os_error(error, doing="no key can be written") from error
     rows = [{"name": one.name, "key": one.fingerprint, "ends_at": _at(ends_at_us)} for one in workers]
@@ -357,5 +343,5 @@ def revoke_key(*, home: Home, name: str) -> None:
     if _is_up(home):
         ask(cluster_of(home), "broker", RevokeKey(name=name), Done)
     else:
-        revoke(home.keys, name)
+        key_book.revoke(home.keys, name)
     return say(f"the key {worker.fingerprint} of {worker.name} is revoked")

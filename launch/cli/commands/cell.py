@@ -244,9 +244,7 @@ async def _moved(  # noqa: PLR0913, PLR0917 - who, from where, to where
 
     while True:
         on_way, found = cells.move_of(who), cells.cells()
-        ends = {target(), cells.cell_of(who), cells.came_from(who)} | (
-            {on_way.source, on_way.target} if on_way else set()
-        )
+        ends = sorted({on_way.source, on_way.target} if on_way else {target(), cells.cell_of(who) or ""})
         async with AsyncExitStack() as stack:
             sides = {name: await _side(home, own, found[name], stack) for name in ends if name in found}
             for side in sides.values():

@@ -13,10 +13,8 @@ import click
 from hobus.bus.limits import JOIN_USES_MAX
 from hobus.launch.cli.commands.access import worker_token
 from hobus.launch.cli.commands.options import Family, with_home
-from hobus.launch.cluster.client import cluster_of
-from hobus.launch.cluster.endpoints import is_this_machine
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import CommandError, UsageFault, next_command, next_here
+from hobus.launch.console.errors import CommandError, UsageFault, next_command
 from hobus.launch.console.output import note
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -65,23 +63,8 @@ def on(
         return
     most = int(given["count"] if given["count"] is not None else given["most"] or 0)
     if most and not token:
-        _demand_reachable(home, engine, address)
         made = worker_token(home, _TTL_S, min(JOIN_USES_MAX, 2 * most), _GONE_S, address)
         token = str(made["token"])  # for one generation of workers, and the next beside it
     if code := subprocess.run(asked, env={**environ, "HOBUS_JOIN_TOKEN": token}, check=False).returncode:  # noqa: S603 - what hobus brings
         raise CommandError(f"{engine} did not take it ({code}), as it says above")
     note(next_command("ps", home.root))
-
-
-def _demand_reachable(home: Home, engine: str, address: str | None) -> None:
-    """Raises CommandError for a cluster that listens nowhere, or where no pod could reach it."""
-    cluster_of(home)
-    bound = address or home.bound()
-    if not bound:
-        raise UsageFault(
-            "this cluster listens nowhere, so that no worker elsewhere could join: it has to be started anew",
-            hint=next_here("up --listen HOST:PORT"),
-        )
-    if engine == "kubernetes" and is_this_machine(bound):
-        hint = "hobus up --listen with an address that pods reach, or --address HOST[:PORT] where one leads here"
-        raise UsageFault(f"{bound} is this machine alone: no pod could reach it", hint=hint)

@@ -42,7 +42,7 @@ ALONE = {
     "init", "doctor", "gates", "registry", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke", "keys rotate",
     "provider list", "provider check", "provider add", "config check", "config show", "config diff", "config set",
     "config unset", "config schema", "package build", "package key", "package inspect", "package install", "package upgrade",
-    "cell add", "cell list", "cell move", "cell remove", "package list", "package remove", "package trust add", "package trust list", "package trust remove",
+    "cell add", "cell list", "cell move", "cell remove", "workers on", "package list", "package remove", "package trust add", "package trust list", "package trust remove",
 }  # fmt: skip
 """They work on a home's files, or on nothing."""
 OF_THE_RECORD = {
@@ -60,7 +60,7 @@ OF_A_CLUSTER = {
     "memory gate": ["tool:x"], "memory deactivate": ["ART-1", "--reason", "x"],
     "memory activate": ["ART-1", "--reason", "x"], "memory confirm": ["ART-1"], "memory reject": ["ART-1"], "memory review": [],
     "memory weight": ["ART-1", "1", "--reason", "x"], "memory stats": [], "budget": [], "breaker": [],
-    "token create": [], "workers on": ["ray", "--count", "1", "--dry-run"],
+    "token create": [], "cell serve": [],
 }  # fmt: skip
 """With arguments that are in order."""
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from hobus.launch.cli.main import run
-from hobus.launch.cluster.endpoints import is_this_machine
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +37,3 @@ def test_a_dry_run_shows_no_token_and_needs_no_cluster(tmp_path, capfd, monkeypa
     assert run([*words, "--home", str(tmp_path / "h")]) == 0
     said = capfd.readouterr().out
     assert "kind: ScaledObject" in said and "<the token>" in said and "hobus1secret" not in said
-
-
-@pytest.mark.parametrize(
-    ("address", "is_it"),
-    [("127.0.0.1:5", True), ("localhost", True), ("[::1]:7", True), ("10.0.0.7:5570", False), ("a.example", False)],
-)
-def test_which_addresses_no_pod_reaches(address: str, is_it: bool) -> None:
-    """With a port or without one."""
-    assert is_this_machine(address) is is_it
