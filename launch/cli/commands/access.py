@@ -55,7 +55,7 @@ def _role(_ctx: click.Context, _parameter: click.Parameter, given: str) -> str:
             hint=next_here("scale ho2=4"),
         )
     if given not in ("ho1", "http"):
-        raise UsageFault(f"--role {given[:40]!r}: expected ho1 or http", hint="hobus token create --help")
+        raise UsageFault(f"--role {given[:40]!r}: expected ho1 or http", hint=next_here("token create --help"))
     return given
 
 

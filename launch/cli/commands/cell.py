@@ -24,7 +24,7 @@ from hobus.launch.cli.commands.access import seconds_of
 from hobus.launch.cli.commands.options import Family, Output, with_home, with_json
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.home import Home, home_of
-from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, of_os_error
+from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
 from hobus.launch.console.output import note, say, table
 from hobus.launch.http import keys
 
@@ -86,7 +86,7 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
         (host or "h", _HOST, "--ssh: [USER@]HOST"),
     ):
         if not pattern.fullmatch(given):
-            raise UsageFault(f"{given[:80]!r}: expected {what}", hint="hobus cell add --help")
+            raise UsageFault(f"{given[:80]!r}: expected {what}", hint=next_here("cell add --help"))
     if not home.ledger.is_dir():
         raise UsageFault(f"no cluster has run in {home.root}", hint=next_command("up --detach", home.root))
     mine = _own(home) if path_of(home.root).exists() else None

@@ -14,7 +14,7 @@ from hobus.bus.limits import JOIN_USES_MAX
 from hobus.launch.cli.commands.access import worker_token
 from hobus.launch.cli.commands.options import Family, with_home
 from hobus.launch.cluster.home import Home
-from hobus.launch.console.errors import CommandError, UsageFault, next_command
+from hobus.launch.console.errors import CommandError, UsageFault, next_command, next_here
 from hobus.launch.console.output import note
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -58,7 +58,7 @@ def on(
     try_it = {**environ, "DRY_RUN": "1" if dry_run else "check"}
     told = subprocess.run(asked, env=try_it, check=False, stdout=None if dry_run else subprocess.DEVNULL)  # noqa: S603
     if told.returncode:
-        raise UsageFault(f"{engine} cannot be asked for that", hint="hobus workers on --help")
+        raise UsageFault(f"{engine} cannot be asked for that", hint=next_here("workers on --help"))
     if dry_run:
         return
     most = int(given["count"] if given["count"] is not None else given["most"] or 0)
