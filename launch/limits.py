@@ -6,8 +6,6 @@ CONSOLE_PAUSE_S = 2.0
 """After a cluster's console has ended, before the next who opens a page begins another."""
 FORK_TIMEOUT_MS = 5000
 """Milliseconds: a zygote that is silent for so long, with an order to answer, is replaced."""
-FORK_ATTEMPTS_MAX = 3
-"""Of one process, by one zygote after the other; then it is started as a fresh interpreter."""
 FORK_POLL_MS = 2
 """Milliseconds between two looks whether the last zygote's processes have ended."""
 SESSIONS_LISTED_MAX = 50
@@ -30,8 +28,6 @@ JOURNAL_POLL_MS = 300
 """Milliseconds between two looks of a command that waits for a turn."""
 TAP_POLL_MS = 200
 """Milliseconds between two looks of `hobus tap` whether the cluster is still there."""
-CHAT_HISTORY_LINES = 1000
-"""Typed lines that `hobus chat` remembers in its home."""
 SOURCE_POLL_MS = 500
 """Milliseconds between two looks of `hobus dev` at a program's files."""
 TURNS_SHOWN_MAX = 64

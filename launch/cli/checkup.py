@@ -214,7 +214,7 @@ def cluster(home: Home) -> tuple[list[DoctorFinding], RunFile | None]:
         fail("launcher", fault.message, fault.hint) if fault else ok("launcher", f"pid {run.launcher_pid}, {run.phase}")
     ]
     if not run.zygote_pid and is_possible():
-        why = "it ended too often (launcher.crash_budget)" if run.zygote_state == "failed" else "no zygote"
+        why = "it ended before it was loaded" if run.zygote_state == "failed" else "no zygote"
         said = f"{why}: processes are started as fresh interpreters, which takes about a second each"
         fix = f"launcher.start_method, or its log: {next_command('logs zygote launcher', home.root)}"
         found.append(warn("zygote", said, fix))

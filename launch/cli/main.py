@@ -74,7 +74,6 @@ COMMANDS: dict[str, str] = {
     "config": "Check, show and change the configuration.",
     "registry": "List frameworks, invariants, specs, packages, and who owns which file.",
     "gates": "Check what must hold of files and record before anything starts.",
-    "completion": "Complete commands in bash, zsh or fish.",
 }
 """Name -> its line in `hobus --help`."""
 

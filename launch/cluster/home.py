@@ -37,8 +37,6 @@ _MARK = ".hobus-home"
 _MARK_SAYS = "A home of hobus: no agent reads files in this directory.\n"
 _WORKER_KEY = "worker.key"
 _OTHERS = 0o077
-_OF_OLDER_HOMES = (("ledger", "logs", "spool"), (_WORKER_KEY,), ("keys/broker.key",), ("keys/http.secret",))
-"""What lies in a home that no hobus with marks has started: a cluster's, a worker's, copies of them."""
 _IGNORED = """\
 # Made by hobus: record, logs and keys are not for version control. What somebody writes into config/ may be.
 /*
@@ -169,10 +167,10 @@ def is_worker(root: Path) -> bool:
 
 
 def is_home(directory: Path) -> bool:
-    """Whether it is a home, a cluster's or a worker's: by its mark, by what older ones hold, or as a folder of keys."""
+    """Whether it is a home, a cluster's or a worker's, by its mark, or as a folder of keys."""
     if directory.name == "keys" and directory.is_dir() and not directory.stat().st_mode & _OTHERS:
         return True
-    return any(all((directory / name).exists() for name in names) for names in ((_MARK,), *_OF_OLDER_HOMES))
+    return (directory / _MARK).exists()
 
 
 class HomeLock:
@@ -197,13 +195,6 @@ class HomeLock:
         file.write(f"{os.getpid()} {identity.start_mark(os.getpid())} {home.root.stat().st_ino}")
         file.flush()
         return cls(file)
-
-    def is_replaced(self, home: Home) -> bool:
-        """Whether another directory lies at the home's path: a backup that was restored there, or the like."""
-        try:
-            return not os.path.samestat(home.lock_file.stat(), os.fstat(self._file.fileno()))
-        except OSError:
-            return False
 
     def release(self) -> None:
         self._file.close()

@@ -60,9 +60,7 @@ class ChangedFile(NamedTuple):
 
     value: Settings
     digest: str
-    """Of the configuration with it; empty where faults are left."""
-    faults: list[str]
-    """Which were there before, or show only now that others are gone."""
+    """Of the configuration with it."""
 
 
 def change(
@@ -70,27 +68,25 @@ def change(
     changed: Callable[[Settings], Settings],
     *,
     beside: AbstractContextManager[None] | None = None,
-    may_stay_broken: bool = False,
 ) -> ChangedFile:
     """It says what `changed` makes of it; whoever changes it meanwhile waits.
 
     What is made `beside` it stays only if it is replaced. Raises CommandError, also for what is no valid
-    configuration: then nothing is changed, and no directory made. With `may_stay_broken` a configuration that has
-    faults may go on having them, so that one is fixed after the other.
+    configuration: then nothing is changed, and no directory made.
     """
     own = path_of(home)
     before = read(home)
-    _checked(home, before, changed(before), may_stay_broken=may_stay_broken)
+    _digest_with(home, changed(before))
     try:
         with alone(home):
             before = read(home)
             value = changed(before)
-            digest, faults = _checked(home, before, value, may_stay_broken=may_stay_broken)
+            digest = _digest_with(home, value)
             with beside or nullcontext():
                 put(own, value)
     except OSError as error:
         raise of_os_error(error, doing=f"{own} cannot be written") from error
-    return ChangedFile(value, digest, faults)
+    return ChangedFile(value, digest)
 
 
 def put(path: Path, value: Settings) -> None:
@@ -104,21 +100,8 @@ def put(path: Path, value: Settings) -> None:
     candidate.replace(own)
 
 
-def _checked(home: Home, before: Settings, after: Settings, *, may_stay_broken: bool) -> tuple[str, list[str]]:
-    """The digest of the configuration with it, or the faults that it still has. Raises CommandError."""
-    digest, fault = _judged(home, after)
-    if fault is None:
-        return digest, []
-    faults: list[str] = fault.facts["faults"]
-    if may_stay_broken and (was := _judged(home, before)[1]) is not None:
-        is_better = not set(was.facts["faults"]) <= set(faults)
-        if is_better or set(faults) <= set(was.facts["faults"]):
-            return "", faults
-    raise UsageFault(f"nothing was changed: {fault.detail}", hint=next_here("config show"))
-
-
-def _judged(home: Home, value: Settings) -> tuple[str, ConfigError | None]:
-    """Digest or fault of the configuration with this in its file, which it names."""
+def _digest_with(home: Home, value: Settings) -> str:
+    """The digest of the configuration with this in its file. Raises UsageFault with its faults, by that file."""
     with tempfile.TemporaryDirectory() as directory:
         candidate = Path(directory) / ADMIN_CONFIG
         try:
@@ -128,11 +111,10 @@ def _judged(home: Home, value: Settings) -> tuple[str, ConfigError | None]:
         from hobus.config.snapshot import load_snapshot  # noqa: PLC0415 - whoever reads alone needs none of the rules
 
         try:
-            return load_snapshot(layers_of(home, candidate)).digest, None
+            return load_snapshot(layers_of(home, candidate)).digest
         except ConfigError as fault:
-            there, told = str(candidate), str(path_of(home))
-            faults = [one.replace(there, told) for one in fault.facts["faults"]]
-            return "", ConfigError(fault.detail.replace(there, told), facts={"faults": faults})
+            said = fault.detail.replace(str(candidate), str(path_of(home)))
+            raise UsageFault(f"nothing was changed: {said}", hint=next_here("config show")) from None
 
 
 @contextmanager

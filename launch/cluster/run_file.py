@@ -77,7 +77,7 @@ class RunFile(Record):
     zygote_mark: str = ""
     zygote_restarts: int = 0
     zygote_state: Annotated[
-        Literal["", "starting", "ready", "backoff", "failed"], Meta(description="'' where processes are not forked")
+        Literal["", "starting", "ready", "failed"], Meta(description="'' where processes are not forked")
     ] = ""
     started_at: float
     root: Annotated[str, Meta(description="the home, as it was named at the start")] = ""

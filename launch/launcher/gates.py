@@ -7,15 +7,13 @@ read as `hobus ledger verify` does, beside its writer.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from hobus.bus.errors import ConfigError
 from hobus.config.assets import GateId
-from hobus.config.files import SHIPPED_ROOT
 from hobus.config.gates.finding import TITLES, Finding, failed, lines
 from hobus.config.gates.run import RecordFault, Verify, View, look, run_gates, run_inside, run_outside
 from hobus.config.snapshot import Snapshot
@@ -29,7 +27,6 @@ from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.plan import Plan, look_at, make_plan
 
 _NOT_STARTED = "nothing is started"
-_LOADING = ("G2", "G3")
 
 
 def findings_in(home: Home, *, config_file: Path | None = None, is_full: bool = False) -> list[Finding]:
@@ -77,7 +74,7 @@ def checked_plan(home: Home, options: StartOptions) -> tuple[Plan, list[Finding]
     Raises ConfigError, and CommandError (integrity) with every failure of a gate.
     """
     view = look_at(home, options)
-    plan = _plan_of(home, options, view)
+    plan = make_plan(home, options, view)
     found = run_gates(view, verify=_verify(home, view))
     demand_passed(home, found)
     return plan, found
@@ -90,7 +87,7 @@ def start_plan(home: Home, options: StartOptions, given: Mapping[str, str], *, r
     """
     view = look_at(home, options, given)
     otherwise = f"nothing was changed, the cluster goes on under {running[:19]}" if running else _NOT_STARTED
-    plan = _plan_of(home, options, view, binds=not running, otherwise=otherwise)
+    plan = make_plan(home, options, view, binds=not running)
     warnings = demand(home, view, otherwise=otherwise)
     if not running:  # else the processes have what their start was given
         warnings += _without_key(plan.snapshot, inherited.for_role("gateway", plan.snapshot.config, given))
@@ -108,16 +105,6 @@ def _without_key(snapshot: Snapshot, given: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _plan_of(
-    home: Home, options: StartOptions, view: View, *, binds: bool = True, otherwise: str = _NOT_STARTED
-) -> Plan:
-    try:
-        return make_plan(home, options, view, binds=binds)
-    except ConfigError as error:
-        demand_of_faulty(home, options.config_file, error, otherwise)
-        raise
-
-
 def demand_passed(home: Home, found: Sequence[Finding], otherwise: str = _NOT_STARTED) -> None:
     """Raises CommandError (integrity) with every failure among these, and what that means."""
     failures = failed(found)
@@ -127,27 +114,6 @@ def demand_passed(home: Home, found: Sequence[Finding], otherwise: str = _NOT_ST
     message = f"{counted(len(failures), 'gate failure')}: {otherwise}\n{told}"
     hint = f"mend that, then: {next_command('gates', home.root)}"
     raise CommandError(message, hint=hint, exit_code=exit_codes.INTEGRITY, code="gate_failed")
-
-
-def demand_of_faulty(home: Home, config_file: Path | None, error: ConfigError, otherwise: str = _NOT_STARTED) -> None:
-    """Of a configuration that does not load: raises CommandError if a gate forbids it for more than that."""
-    try:
-        view = look(layers_of(home, config_file))
-        verify = _verify(home, view)
-        found = run_gates(view, has_tests=False, verify=verify, check_record=lambda: record_fault(home))
-    except ConfigError:
-        return
-    told = set(error.facts.get("faults", ()))
-    if any(_is_breach(home, one, told) for one in failed(found)):
-        demand_passed(home, found, otherwise)
-
-
-def _is_breach(home: Home, finding: Finding, told: Collection[str]) -> bool:
-    """Whether it is more than a mistake in the home's own files, which the load tells; of what is installed it is."""
-    if finding.gate in _LOADING:
-        return False
-    is_told = f"{finding.file}: {finding.reason}; {finding.mend}" in told
-    return not is_told or any(map(Path(finding.file).is_relative_to, (home.packages, SHIPPED_ROOT)))
 
 
 def _verify(home: Home, view: View) -> Verify | None:

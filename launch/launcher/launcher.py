@@ -29,7 +29,7 @@ from hobus.bus.record.payloads.governance import OperatorCommand
 from hobus.bus.zeromq.key_book import forget_all
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.client import client_of
-from hobus.launch.cluster.endpoints import BOUND_BY, Place, socket_of
+from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import (
     Home,
     HomeLock,
@@ -56,7 +56,6 @@ from hobus.launch.launcher.supervision import (
     RUNNING,
     STOP_ORDER,
     DrainAsked,
-    LeaveAsked,
     Member,
     Seen,
     Unheard,
@@ -122,7 +121,6 @@ class Launcher:
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
-        self._is_replaced: Callable[[], bool] = bool
         self._board = Board(home=home, plan=plan, started_at=started_at, report=report, ready_within_s=ready_within_s)
 
     async def run(self) -> None:
@@ -131,15 +129,13 @@ class Launcher:
             lock = HomeLock.take(self._home)
             if lock is None:
                 raise already_up(self._home.root, holder(self._home) or 0)
-            self._is_replaced = self._board.is_replaced = partial(lock.is_replaced, self._home)
             try:
                 # Not before: whoever had the lock until now removes its run directory as the last thing it does.
                 prepare(self._home)
                 await self._run()
             finally:
-                if not self._is_replaced():
-                    sweep(self._home, self._sockets)
-                    remove_run(self._home)
+                sweep(self._home, self._sockets)
+                remove_run(self._home)
                 lock.release()
         finally:
             if self._first_zygote is not None:
@@ -157,7 +153,7 @@ class Launcher:
             self._console.listen()
         members = members_of(self._plan.counts)
         first, self._first_zygote = self._first_zygote, None
-        nursery = ProcessNursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
+        nursery = ProcessNursery(self._config, log=self._home.log("zygote"), first=first)
         self._board.zygote = nursery.zygote
         crew = Crew(
             members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
@@ -272,8 +268,7 @@ class Launcher:
                 await self._rolling.close()
             self._board.say("stopping: whoever is at work finishes it; Ctrl-C once more kills", self._clock.now())
             tasks.pop(1).cancel()
-            if not self._is_replaced():  # else whoever finishes something writes into another home
-                await self._drain(crew)
+            await self._drain(crew)
             for task in tasks:
                 task.cancel()
 
@@ -284,10 +279,6 @@ class Launcher:
         has_settled = False
         while True:
             crew.is_news.clear()
-            if self._is_replaced():
-                self._log.error("home_replaced", said="another home lies where this one lay: its cluster ends")
-                self._asked_to_stop()
-                return
             await self._look(bus, crew)
             crew.start_queued()
             self._board.write(crew)
@@ -308,7 +299,6 @@ class Launcher:
         self._ready_count = word.ready_count
 
     async def _look(self, bus: Bus, crew: Crew) -> None:
-        await self._renew_sockets(crew)
         try:
             peers = await read_peers(bus, timeout_s=self._config.client_timeout_ms / 1000)
             self._count_anew_after_sleep(crew)
@@ -333,28 +323,6 @@ class Launcher:
             self._log.warning("launcher_stood_still", for_s=round(now - self._looked_at, 1))
             crew.members = {member.actor: counted_anew(member, now) for member in crew}
         self._looked_at = now
-
-    async def _renew_sockets(self, crew: Crew) -> None:
-        """A socket that somebody removed lets in nobody new: it is made again by the restart of whoever binds it.
-
-        One after the other, the broker first: by it the next one is told to finish what it is at work on, which may
-        take the third one.
-        """
-        if not self._sockets.is_dir():
-            return
-        if not (self._sockets / control.SOCKET).exists():
-            with suppress(OSError):
-                await self._take_commands(crew)
-        binders = sorted((one for one in crew if one.role in BOUND_BY), key=lambda one: list(BOUND_BY).index(one.role))
-        if any(one.state not in ("ready", "degraded") for one in binders):
-            return
-        for member in binders:
-            missing = [name for name in BOUND_BY[member.role] if not socket_of(self._sockets, name).exists()]
-            if missing:
-                self._log.warning("socket_gone", member=member.actor, missing=missing)
-                kill = member.role == "broker"  # it keeps nothing
-                crew.happened(member.actor, LeaveAsked("start", self._clock.now(), kill=kill))
-                return
 
     def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
         """The broker is no peer of itself: its answer is its sign of life."""

@@ -1,9 +1,8 @@
 """Where the launcher's processes are born: forked by its zygote, or as fresh interpreters where that cannot be.
 
-A process that is to be forked waits while the zygote is replaced (`zygotes.py`): one interpreter that loads for all is
-sooner ready than one for each. What was put to several zygotes in
-vain, or to one that does not get ready, is started as a fresh interpreter, so that no fault of a zygote keeps a process
-from running. Nothing here knows an actor.
+A process that is to be forked waits for a zygote that still loads: one interpreter that loads for all is sooner ready
+than one for each. What a zygote does not answer, since it ended or hangs, is started as a fresh interpreter, so that no
+fault of a zygote keeps a process from running. Nothing here knows an actor.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pathlib import Path
 import structlog
 from msgspec import Struct
 
-from hobus.bus.port import Clock
 from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.kernel import become_subreaper
@@ -26,7 +24,7 @@ from hobus.launch.launcher import children, zygote
 from hobus.launch.launcher.children import Child
 from hobus.launch.launcher.zygote import Fork, Forked
 from hobus.launch.launcher.zygotes import HeldZygote, ShownZygote, Zygotes
-from hobus.launch.limits import FORK_ATTEMPTS_MAX, FORK_POLL_MS, FORK_TIMEOUT_MS, WATCH_INTERVAL_MS
+from hobus.launch.limits import FORK_POLL_MS, FORK_TIMEOUT_MS, WATCH_INTERVAL_MS
 from hobus.launch.logs import writing
 from hobus.launch.process.options import ProcessOptions
 
@@ -34,7 +32,7 @@ _log = structlog.get_logger()
 
 
 class _Order(Struct):
-    """A process that was asked for and is not born yet; what it needs is kept, should it be asked for anew."""
+    """A process that was asked for and is not born yet; what it needs is kept, should it be a fresh interpreter."""
 
     number: int
     child: Child
@@ -45,23 +43,11 @@ class _Order(Struct):
     """Of an HTTP door: the socket that it accepts from; the maker's own."""
     asked: HeldZygote | None = None
     asked_at: float = 0.0
-    asked_count: int = 0
     timer: asyncio.TimerHandle | None = None
 
-    def renew(self) -> None:
-        """Should an earlier attempt have been carried out, it reads the end of its pipe. Raises OSError."""
-        read_fd, write_fd = os.pipe()
-        os.close(self.read_fd)
-        self.read_fd = read_fd
-        self.child.renew_liveness(write_fd)
-
-    def stop_waiting(self) -> None:
+    def close(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
-            self.timer = None
-
-    def close(self) -> None:
-        self.stop_waiting()
         os.close(self.log_fd)
         os.close(self.read_fd)
 
@@ -69,7 +55,7 @@ class _Order(Struct):
 class ProcessNursery:
     """Made on the launcher's running loop; `close` ends the zygotes."""
 
-    def __init__(self, config: LauncherConfig, clock: Clock, *, log: Path, first: zygote.Newborn | None) -> None:
+    def __init__(self, config: LauncherConfig, *, log: Path, first: zygote.Newborn | None) -> None:
         """`first` is a zygote forked before there was a loop; without one, one is started where that is possible."""
         self._config = config
         self._orders: dict[int, _Order] = {}
@@ -79,7 +65,7 @@ class ProcessNursery:
         self._is_open = True
         self._zygotes: Zygotes | None = None
         if config.start_method == "fork" and zygote.is_possible() and become_subreaper():
-            self._zygotes = Zygotes(config, clock, log=log, on_answer=self._carried_out, on_end=self._put_anew)
+            self._zygotes = Zygotes(config, log=log, on_answer=self._carried_out, on_end=self._zygote_ended)
             self._zygotes.begin(first)
         elif first is not None:
             zygote.end_unused(first)
@@ -162,28 +148,20 @@ class ProcessNursery:
     # --- orders -------------------------------------------------------------------------------------------------
 
     def _put(self, order: _Order) -> None:
-        """It waits for the answer of a zygote, or for a zygote; or it is a fresh interpreter now."""
+        """It waits for the answer of the zygote; where there is none it is a fresh interpreter now."""
         self._orders[order.number] = order
-        if self._zygotes is None or not self._zygotes.is_hopeful or self._is_given_up(order):
+        keeper = self._zygotes
+        if keeper is None or keeper.present is None:
             self._spawn(order)
-        elif self._zygotes.present is not None:
-            self._ask(order, self._zygotes, self._zygotes.present)
-
-    def _is_given_up(self, order: _Order) -> bool:
-        return order.asked_count >= FORK_ATTEMPTS_MAX
-
-    def _ask(self, order: _Order, keeper: Zygotes, present: HeldZygote) -> None:
-        order.asked, order.asked_at = present, asyncio.get_running_loop().time()
-        order.asked_count += 1
-        keeper.order(present, Fork(order.number, order.options), [order.log_fd, order.read_fd, *order.listening_fds])
-        self._watch(order, keeper, present)
+            return
+        order.asked, order.asked_at = keeper.present, asyncio.get_running_loop().time()
+        keeper.order(
+            order.asked, Fork(order.number, order.options), [order.log_fd, order.read_fd, *order.listening_fds]
+        )
+        self._watch(order, keeper, order.asked)
 
     def _watch(self, order: _Order, keeper: Zygotes, asked: HeldZygote) -> None:
-        """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time.
-
-        On a busy machine it may load for long, and whoever loads beside it would make that longer still. One that was
-        stopped is known at once.
-        """
+        """A zygote that hangs is as good as dead; on a busy machine it may load for long."""
         loop, config = asyncio.get_running_loop(), self._config
         limit_ms = FORK_TIMEOUT_MS if asked.is_loaded else config.ready_timeout_ms
         rest_ms = (max(order.asked_at, asked.heard_at) - loop.time()) * 1000 + limit_ms
@@ -193,35 +171,34 @@ class ProcessNursery:
             order.timer = loop.call_later(look_in_s, self._watch, order, keeper, asked)
             return
         _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded, is_stopped=is_stopped)
-        for one in self._orders.values():
-            if one.asked is asked and not asked.is_loaded:
-                one.asked_count = FORK_ATTEMPTS_MAX
         keeper.dismiss(asked)
 
-    def _put_anew(self) -> None:
-        """Whoever was asked and cannot answer any more: another one is asked."""
-        for order in list(self._orders.values()):
-            if order.asked is None or order.asked.ended.done():
-                order.stop_waiting()
-                order.asked = None
-                self._renew(order)
-        self.reap_strangers()
+    def _zygote_ended(self) -> None:
+        """What it was asked and cannot answer any more is a fresh interpreter.
 
-    def _renew(self, order: _Order) -> None:
-        if order.child.has_ended or not self._is_open:
-            self._not_born(order, "the launcher ends")
-            return
-        try:
-            order.renew()
-        except OSError as error:
-            self._not_born(order, error.strerror or "no pipe")
-        else:
-            self._put(order)
+        Should the order have been carried out, that process reads the end of its pipe: the new one has another.
+        """
+        for order in list(self._orders.values()):
+            if order.asked is None or not order.asked.ended.done():
+                continue
+            if order.child.has_ended or not self._is_open:
+                self._not_born(order, "the launcher ends")
+                continue
+            try:
+                read_fd, write_fd = os.pipe()
+            except OSError as error:
+                self._not_born(order, error.strerror or "no pipe")
+                continue
+            os.close(order.read_fd)
+            order.read_fd = read_fd
+            order.child.renew_liveness(write_fd)
+            self._spawn(order)
+        self.reap_strangers()
 
     def _spawn(self, order: _Order) -> None:
         """A fresh interpreter."""
         if self._zygotes is not None:
-            _log.warning("started_fresh", process=order.options.instance, zygotes_asked=order.asked_count)
+            _log.warning("started_fresh", process=order.options.instance)
         try:
             argv = children.python(zygote.MAIN, *order.options.words())
             children.spawn(

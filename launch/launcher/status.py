@@ -37,8 +37,6 @@ class Board:
         self.logs_begin_at: dict[str, int] = {}
         """Where this run's lines begin in the log of each process."""
         self.zygote: Callable[[], ShownZygote] = ShownZygote
-        self.is_replaced: Callable[[], bool] = bool
-        """Whether another home lies where this one lay: nothing is written there."""
         self.report = report
         self.has_reported = False
         self._home = home
@@ -50,16 +48,12 @@ class Board:
         self.reload: run_file.ReloadRow | None = None
         """What became of the newest change of the configuration."""
         self._written: run_file.RunFile | None = None
-        self._print: tuple[int, ...] = ()
 
     def use(self, plan: Plan) -> None:
         self._plan = plan
 
     def write(self, members: Iterable[Member], phase: run_file.Phase | None = None) -> run_file.RunFile:
-        """The run file tells the present state, and the phase if it changed; a full disk ends nothing.
-
-        A run file that somebody else removed or changed is written anew.
-        """
+        """The run file tells the present state, and the phase if it changed; a full disk ends nothing."""
         self._phase = phase or self._phase
         zygote = self.zygote()
         run = run_file.RunFile(
@@ -79,19 +73,11 @@ class Board:
             drain_bound_s=drain_bound_s(self._config),
             children=shown(list(members)),
         )
-        if (run != self._written or self._fingerprint() != self._print) and not self.is_replaced():
+        if run != self._written:
             with suppress(OSError):
                 run_file.write(self._home.run_file, run)
-                self._written, self._print = run, self._fingerprint()
+                self._written = run
         return run
-
-    def _fingerprint(self) -> tuple[int, ...]:
-        """Of the run file that lies there: another one, or none, is not what this launcher wrote."""
-        try:
-            found = self._home.run_file.stat()
-        except OSError:
-            return ()
-        return (found.st_ino, found.st_mtime_ns, found.st_size)
 
     def report_change(self, before: Member, after: Member, peer: PeerRow | None, now: float) -> None:
         """It is in another state than before; `peer`: what the broker last said of it, where that is known."""

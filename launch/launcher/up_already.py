@@ -1,20 +1,18 @@
-"""`hobus up` where a cluster is up: nothing is started, what differs is said, `--wait` waits until all are ready."""
+"""`hobus up` where a cluster is up: nothing is started, `--wait` waits until all are ready."""
 
 from __future__ import annotations
 
 import time
 
 from hobus.bus.clock import SystemClock
-from hobus.bus.errors import ConfigError
-from hobus.launch.cluster import config_changed, identity, run_file
+from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.cluster.run_file import ChildRow, RunFile, stalled
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UnreachableFault, next_command
-from hobus.launch.console.output import duration, note, say, say_prose
-from hobus.launch.launcher.operate import require_room_for
-from hobus.launch.launcher.options import StartOptions, parse_scale, require_file
+from hobus.launch.console.output import duration, note, say
+from hobus.launch.launcher.options import StartOptions, parse_scale
 from hobus.launch.launcher.progress import StartUnderWay, WaitingLine, already_up
 from hobus.launch.limits import COMMAND_POLL_MS
 
@@ -28,14 +26,12 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     run = begun(home)
     if run.phase == "draining":
         raise UnreachableFault(f"the cluster in {home.root} is being stopped", hint="the same again once it is down")
-    require_file(options.config_file)
-    if options.scale:
-        require_room_for(home, parse_scale(options.scale))
+    parse_scale(options.scale)
     say(f"the cluster in {home.root} is up already (launcher pid {run.launcher_pid})")
     if not wait and (fault := stalled(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
-    for line in [*differences(run, options, home), *_changed(run, options, home)]:
-        say_prose("", line, to_stderr=True)
+    if options.words():
+        note(f"options count at a start: {next_command('down', home.root)}, then the same; or {next_command('scale')}")
     return _wait(home, ready_within_s) if wait else exit_codes.OK
 
 
@@ -49,41 +45,6 @@ def begun(home: Home) -> RunFile:
             break
         time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for another process, without a loop or a bus
     raise already_up(home.root, holder(home) or 0)
-
-
-def differences(run: RunFile, options: StartOptions, home: Home) -> list[str]:
-    """What was asked for and is not so, each with the command that makes it so. Raises CommandError for `--scale`."""
-    counts: dict[str, int] = {}
-    for row in run.children:
-        counts[row.role] = counts.get(row.role, 0) + 1
-    lines = [
-        f"it runs {role}={counts.get(role, 0)}, not {count}: {next_command(f'scale {role}={count}', home.root)}"
-        for role, count in parse_scale(options.scale).items()
-        if counts.get(role, 0) != count
-    ]
-    anew = f"{next_command('down', home.root)}, then up again with it"
-    if options.config_file is not None and str(options.config_file.absolute()) != run.config_origin:
-        lines.append(f"it runs under the configuration {run.config_origin}, not {options.config_file}: {anew}")
-    for option, asked, bound in (
-        ("--listen", options.listen, home.bound()), ("--http", options.http, home.bound(http=True)),
-    ):  # fmt: skip
-        if asked is not None and not _is_bound(asked, bound):
-            lines.append(f"it listens {f'at {bound}' if bound else 'nowhere'}, not at {asked} ({option}): {anew}")
-    return lines
-
-
-def _changed(run: RunFile, options: StartOptions, home: Home) -> list[str]:
-    try:
-        changed = config_changed.changed_since(home, run, options.config_file)
-    except ConfigError as error:
-        return [config_changed.fault_of(error, home)]
-    return [f"{changed.said}; in force after {changed.mend}"] if changed else []
-
-
-def _is_bound(asked: str, bound: str) -> bool:
-    """Port 0 is any port."""
-    host, _, port = asked.rpartition(":")
-    return bool(bound) and (asked == bound or (port == "0" and bound.rpartition(":")[0] == host))
 
 
 def _wait(home: Home, ready_within_s: float | None) -> int:

@@ -1,9 +1,8 @@
 """The zygote of one launcher, and those before it that have not ended.
 
 Theory of operation. A zygote that dies, or has loaded other software than what lies on disk, is followed by one in a
-fresh interpreter, which loads for a second or more of CPU; whoever wants a process waits for that one instead of
-loading the same beside it. One that dies before it has answered anything is replaced with back-off; beyond the crash
-budget there is none until the window is over.
+fresh interpreter, which loads for a second or more of CPU; whoever wants a process meanwhile waits for that one. After
+one that dies before it has loaded there is none for `launcher.crash_window_ms`: processes are fresh interpreters then.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ from typing import Literal, NamedTuple
 import structlog
 from msgspec import Struct, field
 
-from hobus.bus.port import Clock
 from hobus.config.sections.processes import LauncherConfig
 from hobus.launch.cluster import identity
 from hobus.launch.launcher import children, zygote
-from hobus.launch.launcher.restart_policy import CrashHistory, after_crash
 from hobus.launch.launcher.zygote import WORD_MAX_BYTES, Fork, Forked, packed
 from hobus.launch.logs import writing
 
@@ -39,7 +36,6 @@ class HeldZygote(Struct, eq=False):
     mark: str
     control: socket.socket
     software: State
-    born_at: float
     ended: asyncio.Future[None]
     heard_at: float
     """When it last answered, in the loop's time; its birth, before."""
@@ -53,34 +49,26 @@ class ShownZygote(NamedTuple):
     pid: int = 0
     mark: str = ""
     restarts: int = 0
-    state: Literal["", "starting", "ready", "backoff", "failed"] = ""
+    state: Literal["", "starting", "ready", "failed"] = ""
 
 
 class Zygotes(Struct, eq=False):
     """Made on the launcher's running loop; `close` ends all of them."""
 
     config: LauncherConfig
-    clock: Clock
     log: Path
     on_answer: Callable[[Forked], None]
     on_end: Callable[[], None]
-    """Some zygote has ended, and whatever follows it is present; or a pause without any is over."""
+    """Some zygote has ended, and whatever follows it is present."""
     present: HeldZygote | None = None
     living: list[HeldZygote] = field(default_factory=list[HeldZygote])
-    _history: CrashHistory = field(default_factory=CrashHistory)
     _retry: asyncio.TimerHandle | None = None
-    _is_given_up: bool = False
     _is_open: bool = True
     _replacements: int = 0
 
-    @property
-    def is_hopeful(self) -> bool:
-        """Whether there is a zygote, or will be one after a pause that is worth waiting for."""
-        return self._is_open and not self._is_given_up
-
     def shown(self) -> ShownZygote:
         if self.present is None:
-            return ShownZygote(restarts=self._replacements, state="failed" if self._is_given_up else "backoff")
+            return ShownZygote(restarts=self._replacements, state="failed")
         state = "ready" if self.present.is_loaded else "starting"
         return ShownZygote(self.present.pid, self.present.mark, self._replacements, state)
 
@@ -129,7 +117,6 @@ class Zygotes(Struct, eq=False):
 
     def _start(self) -> None:
         """In a fresh interpreter: this process has a loop and sockets, which must not be copied."""
-        self._is_given_up = False
         self.present = None
         loaded = state_of()
         try:
@@ -142,21 +129,20 @@ class Zygotes(Struct, eq=False):
                 undone.pop_all()
         except OSError as error:
             _log.warning("zygote_not_started", reason=error.strerror)
-            self._replace(self.clock.now())
+            self._start_later()
             return
         self.present = self._adopt(zygote.Newborn(pid, ours), loaded)
 
-    def _start_again(self) -> None:
-        self._start()
-        self.on_end()
+    def _start_later(self) -> None:
+        pause_ms = self.config.crash_window_ms
+        _log.error("zygote_given_up", again_in_ms=pause_ms)
+        self._retry = asyncio.get_running_loop().call_later(pause_ms / 1000, self._start)
 
     def _adopt(self, born: zygote.Newborn, loaded: State) -> HeldZygote:
         born.control.settimeout(0)
         loop = asyncio.get_running_loop()
         mark = identity.start_mark(born.pid) or ""
-        held = HeldZygote(
-            born.pid, mark, born.control, loaded, self.clock.now(), loop.create_future(), loop.time(), is_loaded=False
-        )
+        held = HeldZygote(born.pid, mark, born.control, loaded, loop.create_future(), loop.time(), is_loaded=False)
         self.living.append(held)
         loop.add_reader(born.control, self._answered, held)
         children.watch_exit(born.pid, lambda: self._ended(held))
@@ -192,24 +178,12 @@ class Zygotes(Struct, eq=False):
         if self._is_open and gone is self.present:
             _log.warning("zygote_ended", exit=how)
             self.present = None
-            self._replace(0.0 if gone.is_loaded else gone.born_at)
+            self._replacements += 1
+            if gone.is_loaded:
+                self._start()
+            else:
+                self._start_later()
         self.on_end()
-
-    def _replace(self, born_at: float) -> None:
-        """By a fresh interpreter, with back-off if the last one never worked; or by none for now."""
-        now = self.clock.now()
-        draw = self.clock.random()
-        decision = after_crash(self._history, started_at=born_at, now=now, draw=draw, config=self.config)
-        self._history = decision.history
-        self._replacements += 1
-        if decision.delay_s is None:
-            _log.error("zygote_given_up", limit="launcher.crash_budget", again_in_ms=self.config.crash_window_ms)
-            self._is_given_up = True
-        elif decision.delay_s == 0:
-            self._start()
-            return
-        delay_s = self.config.crash_window_ms / 1000 if decision.delay_s is None else decision.delay_s
-        self._retry = asyncio.get_running_loop().call_later(delay_s, self._start_again)
 
 
 def _let_go(one: HeldZygote) -> None:

@@ -25,8 +25,6 @@ class LayerJudgement(NamedTuple):
     """Of one set of layers."""
 
     findings: Sequence[Finding]
-    config: AdminConfig
-    """Its settings as far as they are sound, else the shipped ones."""
 
     @property
     def failures(self) -> list[Finding]:
@@ -106,7 +104,7 @@ def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = No
     found = run_gates(view, has_tests=False, verify=verify_of({**trusted(home), "": maker}, config.governance))
     for path, name in (called or {}).items():
         found = [_of_candidate(one, path, name) for one in found]
-    return LayerJudgement(found, config)
+    return LayerJudgement(found)
 
 
 def _of_candidate(one: Finding, path: Path, name: str) -> Finding:

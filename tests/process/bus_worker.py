@@ -14,7 +14,6 @@ from tests.conformance.desk import Desk
 
 
 async def main(endpoint: str, instance: str) -> None:
-    """Serves, says `ready` and waits for the end."""
     settings = bus_settings()
     peer = Peer(
         Desk(),

@@ -18,7 +18,6 @@ _IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 
 
 def conversation(cluster: Cluster) -> str:
-    """What stands in the terminal after it, ids shortened."""
     own = {"HOBUS_HOME": ""}  # as whoever stands beside the home of his cluster and names none
     with typing("chat", columns=100, rows=40, env=own, cwd=cluster.home.root.parent) as chat:
         chat.at_prompt()
@@ -50,14 +49,12 @@ def conversation(cluster: Cluster) -> str:
 
 
 def on_page() -> str:
-    """The transcript as the page shows it."""
     found = BLOCK.search(PAGE.read_text(encoding="utf-8"))
     assert found is not None, f"{PAGE} has no transcript"
     return found.group(2)
 
 
 def held(directory: Path) -> str:
-    """The conversation with a cluster of its own."""
     cluster = cluster_in(directory / DEFAULT_HOME)
     cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": 600})
     try:
@@ -67,7 +64,6 @@ def held(directory: Path) -> str:
 
 
 def write() -> None:
-    """The page shows what was just said."""
     with tempfile.TemporaryDirectory() as directory:
         said = held(Path(directory))
     page = PAGE.read_text(encoding="utf-8")

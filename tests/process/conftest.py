@@ -36,7 +36,6 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
 
 @pytest.fixture
 def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
-    """One cluster, not up yet."""
     return make_cluster("home")
 
 

@@ -37,7 +37,6 @@ BERN = City(city="Bern", people=134000)
 
 
 def openai_chat(url: str, key: str) -> None:
-    """The official SDK: chat completions, whole and streamed."""
     from openai import OpenAI
 
     client = OpenAI(base_url=url, api_key=key, max_retries=0)
@@ -96,14 +95,12 @@ def openai_responses(url: str, key: str) -> None:
 
 
 def pydantic_ai_chat(url: str, key: str) -> None:
-    """pydantic-ai over chat completions."""
     from pydantic_ai.models.openai import OpenAIChatModel
 
     _pydantic_ai(OpenAIChatModel, url, key)
 
 
 def pydantic_ai_responses(url: str, key: str) -> None:
-    """pydantic-ai over responses."""
     from pydantic_ai.models.openai import OpenAIResponsesModel
 
     _pydantic_ai(OpenAIResponsesModel, url, key)
@@ -118,7 +115,6 @@ def _pydantic_ai(model: Any, url: str, key: str) -> None:
 
     @agent.tool_plain
     def get_weather(city: str) -> str:
-        """The weather of a city."""
         asked.append(city)
         return WEATHER
 
@@ -158,14 +154,12 @@ def pydantic_ai_forms(url: str, key: str) -> None:
 
 
 def openai_agents_chat(url: str, key: str) -> None:
-    """openai-agents over chat completions."""
     from agents import OpenAIChatCompletionsModel
 
     _openai_agents(OpenAIChatCompletionsModel, url, key)
 
 
 def openai_agents_responses(url: str, key: str) -> None:
-    """openai-agents over responses."""
     from agents import OpenAIResponsesModel
 
     _openai_agents(OpenAIResponsesModel, url, key)
@@ -179,7 +173,6 @@ def _openai_agents(model: Any, url: str, key: str) -> None:
     asked: list[str] = []
 
     def get_weather(city: str) -> str:
-        """The weather of a city."""
         asked.append(city)
         return WEATHER
 
@@ -206,7 +199,6 @@ def _openai_agents(model: Any, url: str, key: str) -> None:
 
 
 def langchain(url: str, key: str) -> None:
-    """langchain-openai."""
     from langchain_core.messages import HumanMessage, ToolMessage
     from langchain_core.tools import tool
     from langchain_openai import ChatOpenAI
@@ -214,7 +206,6 @@ def langchain(url: str, key: str) -> None:
 
     @tool
     def get_weather(city: str) -> str:
-        """The weather of a city."""
         assert city == "Bern"
         return WEATHER
 

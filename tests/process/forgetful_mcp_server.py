@@ -24,13 +24,10 @@ OBJECT = {"type": "object", "properties": {}}
 
 
 class Server(BaseHTTPRequestHandler):
-    """One request a connection."""
-
     def log_message(self, *_arguments: Any) -> None:
         """Nobody reads it."""
 
     def answer(self, status: int, value: Any = None, session: str = "") -> None:
-        """As JSON."""
         data = b"" if value is None else json.dumps(value).encode()
         self.send_response(status)
         if session:
@@ -41,15 +38,12 @@ class Server(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def do_GET(self) -> None:
-        """No stream."""
         self.answer(405)
 
     def do_DELETE(self) -> None:
-        """Of a session."""
         self.answer(200)
 
     def do_POST(self) -> None:
-        """Handshake, listing, calls."""
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         method, number = asked.get("method"), asked.get("id")
         if method == "initialize":

@@ -23,8 +23,6 @@ PAUSE_S = 0.008
 
 
 class ProcessBus:
-    """What the ledger needs of a bus."""
-
     def __init__(self, incarnation: str) -> None:
         self.instance = f"ledger/1@{incarnation}"
         self.principal = "ledger_writer"

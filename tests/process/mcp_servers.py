@@ -40,7 +40,6 @@ def stdio(*command: str, **changes: Any) -> dict[str, Any]:
 
 
 def http(url: str, **changes: Any) -> dict[str, Any]:
-    """The same for one over HTTP."""
     server = stdio("", **{"transport": "http", "url": url, "headers": {}, **changes})
     return {name: value for name, value in server.items() if name not in ("command", "env")}
 
@@ -51,12 +50,10 @@ def scripted(directory: Path, **changes: Any) -> dict[str, Any]:
 
 
 def time_server(**changes: Any) -> dict[str, Any]:
-    """The reference time server, which the extra `test` installs."""
     return stdio(str(Path(sys.executable).with_name("mcp-server-time")), **{"reads": ["*"], **changes})
 
 
 def everything_server(*transport: str) -> list[str]:
-    """The command of the reference everything server; skips the test where it is not installed."""
     node = shutil.which("node")
     package = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"
     script = Path(os.environ.get(EVERYTHING) or Path(sys.prefix) / "mcp-node" / package)
@@ -83,5 +80,4 @@ def configure(
 
 
 def use(tool_id: str, **arguments: Any) -> str:
-    """A message that names a tool."""
     return f"use {tool_id} {json.dumps(arguments)}"

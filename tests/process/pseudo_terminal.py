@@ -24,8 +24,6 @@ _SCROLLED_MAX = 10_000
 
 
 class Typing:
-    """A running command in its terminal."""
-
     def __init__(self, process: subprocess.Popen[bytes], master: int, columns: int, rows: int) -> None:
         self.process = process
         self.master = master
@@ -47,11 +45,9 @@ class Typing:
 
     @property
     def text(self) -> str:
-        """All that is seen so far."""
         return "\n".join(self.seen)
 
     def type(self, line: str) -> None:
-        """A line and Return."""
         os.write(self.master, line.encode() + b"\r")
 
     def paste(self, text: str) -> None:
@@ -80,7 +76,6 @@ class Typing:
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def press(self, letter: str) -> None:
-        """Ctrl and a letter."""
         os.write(self.master, bytes([ord(letter.upper()) - 64]))
 
     def until(self, words: str, count: int = 1) -> None:
@@ -93,7 +88,6 @@ class Typing:
                 assert self._count(words) >= count, self.text
 
     def watch(self, seconds: float) -> None:
-        """Takes what is written for so long."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self._read(0.05)
@@ -108,14 +102,12 @@ class Typing:
         return self.end()
 
     def at_prompt(self) -> None:
-        """Waits until the last row is an empty prompt."""
         deadline = time.monotonic() + TIMEOUT_S
         while not self.seen or self.seen[-1] != "you>":
             assert time.monotonic() < deadline and self.process.poll() is None, self.text
             self._read(0.05)
 
     def end(self) -> int:
-        """Its exit code; everything that it wrote is read."""
         deadline = time.monotonic() + TIMEOUT_S
         while self.process.poll() is None and time.monotonic() < deadline:
             self._read(0.05)

@@ -32,7 +32,6 @@ _counted: list[str] = []
 
 
 def say(message: dict[str, Any]) -> None:
-    """One message."""
     with _writing:
         if HOW == "garbage":
             sys.stdout.write('not json at all\n{"jsonrpc": "1.0"}\n[1, 2]\n\n')
@@ -41,7 +40,6 @@ def say(message: dict[str, Any]) -> None:
 
 
 def tools() -> list[Any]:
-    """What it lists."""
     names = [
         "effect",
         "slow",
@@ -86,7 +84,6 @@ def tools() -> list[Any]:
 
 
 def call(request_id: Any, params: dict[str, Any]) -> None:
-    """Carries out one call, in a thread of its own."""
     name = params["name"]
     if name in ("effect", "slow", "deaf", "polite"):
         with (HERE / "effects").open("a") as file:

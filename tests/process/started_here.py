@@ -19,7 +19,6 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lives(pid: int) -> bool:
-    """Runs, and is no zombie."""
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

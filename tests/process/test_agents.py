@@ -17,7 +17,6 @@ pytestmark = pytest.mark.process
 
 
 def give_agent(home_config: Path, name: str, **changed: object) -> None:
-    """A second agent, made from the shipped one."""
     shipped = load_snapshot().agents["ADMIN"].model_dump(mode="json")
     (home_config / "agents").mkdir(parents=True)
     (home_config / "agents" / f"{name}.json").write_text(json.dumps({**shipped, "agent_id": name, **changed}))
@@ -25,7 +24,6 @@ def give_agent(home_config: Path, name: str, **changed: object) -> None:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A cluster with ADMIN and CLERK, who has two tools."""
     cluster = cluster_in(tmp_path_factory.mktemp("two") / "home")
     tools = ["list_packages", "verify_ledger"]
     may = {"tools": tools, "providers": ["*"], "models": ["*"], "paths": []}
@@ -73,19 +71,3 @@ def test_an_ask_that_is_interrupted_says_that_its_turn_goes_on_and_how_to_get_it
     input_id = text.partition("--input-id ")[2].split()[0]
     assert "intact" in two.ask("is the ledger intact?", "--input-id", input_id)["response"]
     assert len(two.entries("RunRequested")) == before + 1
-
-
-def test_agents_are_listed_and_shown_with_and_without_a_cluster(two):
-    """By the same rows; one of them alone also says what it is not given. The last test here: the cluster ends."""
-    listed = two("agent list", "--json").json["agents"]
-    assert [(row["agent_id"], row["is_default"]) for row in listed] == [("ADMIN", True), ("CLERK", False)]
-    clerk = two("agent show", "--json", "CLERK").json
-    assert (clerk["model"], clerk["classification"]) == ("offline/offline-rules-1", "before")
-    assert clerk == listed[1] | {"withheld": []}
-    assert (clerk["errands"], clerk["takes_sampling"]) == (["### Task:"], True)
-    assert clerk["tools"] == ["list_packages", "verify_ledger"]
-    assert clerk["file"].endswith("agents/CLERK.json") and clerk["budget_tokens"]["session"] > 0
-    assert "CLERK" in two("agent list").out and "list_packages" in two("agent show", "CLERK").out
-    two.end()
-    stopped = two("agent list", "--json")
-    assert stopped.json["agents"] == listed and "no cluster runs" in stopped.err

@@ -36,7 +36,6 @@ class Talk(threading.Thread):
         self.fault: Exception | None = None
 
     def run(self) -> None:
-        """Until it is told to end, or something is wrong."""
         try:
             while not self.ended.is_set():
                 said = f"note number {len(self.answers)}"
@@ -47,12 +46,10 @@ class Talk(threading.Thread):
             self.fault = error
 
     def heard(self, more: int) -> None:
-        """So many further answers."""
         wanted = len(self.answers) + more
         eventually(lambda: self.fault or len(self.answers) >= wanted)
 
     def end(self) -> list[str]:
-        """What was said and answered."""
         self.ended.set()
         self.join(60)
         if self.fault is not None:
@@ -97,7 +94,6 @@ def transcript(url, key, user):
 
 
 def gone_on(url, key, user, told):
-    """The session in which it goes on, found by what was said alone."""
     said = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": told.choices[0].message.content}]
     said.append({"role": "user", "content": "what did I ask before?"})
     with openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk:
@@ -107,7 +103,6 @@ def gone_on(url, key, user, told):
 
 
 def of_session(cluster, session_id):
-    """The journal, as ids."""
     return [entry.submission_id for entry in cluster.entries() if entry.stream == f"session/{session_id}"]
 
 

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import termios
 import time
 from collections.abc import Iterator
@@ -18,7 +16,6 @@ import pytest
 from bench.cluster import Cluster, cluster_in, eventually
 from bench.cluster import cluster as standing
 from hobus.launch.console import exit_codes
-from hobus.launch.launcher.children import environment
 from tests.journals import check_record
 from tests.process import chat_transcript
 from tests.process.pseudo_terminal import Typing, typing
@@ -44,7 +41,6 @@ def slow() -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[Cluster]:
-    """A cluster that answers at once."""
     with standing({}) as up:
         yield up
 
@@ -57,19 +53,16 @@ def history_of_its_own(request) -> None:
 
 
 def up_with_latency(directory: Path, latency_ms: int) -> Cluster:
-    """A cluster that answers word by word."""
     cluster = cluster_in(directory / "home")
     cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": latency_ms})
     return cluster
 
 
 def chat_of(cluster: Cluster, *words: str) -> list[str]:
-    """The command."""
     return ["chat", "--home", str(cluster.home.root), *words]
 
 
 def answered(chat: Typing, times: int) -> None:
-    """Waits for the line below the n-th answer."""
     chat.until(" tokens · ", times)
 
 
@@ -168,27 +161,6 @@ def test_a_pasted_text_is_one_message_at_the_prompt_and_typed_ahead(slow):
     assert asked == [pasted, pasted.replace("last line", "the end"), "hello\nthere"]
 
 
-def test_a_resize_a_flood_and_broken_bytes_end_no_chat(slow):
-    """A window that changes in the middle of an answer, a megabyte pasted, bytes that are no text: the next message is answered."""
-    with typing(*chat_of(slow)) as chat:
-        chat.at_prompt()
-        chat.type(QUESTION)
-        chat.until(FIRST_WORDS)
-        chat.resize(30, 10)
-        answered(chat, 1)
-        chat.resize(80, 24)
-        os.write(chat.master, b"\xff\xfe\r")
-        chat.until("not valid UTF-8")
-        chat.paste("x" * 1_100_000)
-        chat.type("")
-        chat.until("host.prompt_max_bytes")
-        chat.type("hello")
-        chat.until("Hello again")
-        answered(chat, 2)
-        assert chat.leave() == exit_codes.OK
-    assert "Traceback" not in chat.text and chat.text.count("Hello again") == 1
-
-
 @pytest.mark.parametrize("actor", ["gateway/1", "broker/1"])
 def test_whoever_is_killed_while_an_answer_is_written_it_stands_once(slow, actor):
     """What was shown is taken back or completed; the turn is answered under its one input id, and the record is whole."""
@@ -260,21 +232,6 @@ def test_an_error_is_no_answer_and_stands_on_stderr(slow):
     assert (ended.code, ended.out) == (exit_codes.REFUSED, "") and "session_closed" in ended.err
 
 
-def test_over_a_pipe_a_command_is_no_turn(slow):
-    """It is told on standard error, costs nothing, and /quit ends; what only looks like one is a message."""
-    before = len(slow.entries("RunCompleted"))
-    lines = b"/session\nhello\n/cost\n/help\n/wait\n /cost\n/quit\nhello\n"
-    answer = slow("chat", stdin=lines)
-    assert answer.code == exit_codes.OK
-    assert answer.out.count("Hello") == 1 and "model calls" not in answer.out.splitlines()[0]
-    for told in ("no session yet", "2 model calls", "/quit", "nothing is waited for"):
-        assert told in answer.err
-    assert len(slow.entries("RunCompleted")) == before + 2
-    results = slow("chat", "--json", stdin=b"/help\nhello\n/session\n/quit\n")
-    assert [json.loads(line)["outcome"] for line in results.out.splitlines()] == ["success"]
-    assert "continue" in results.err
-
-
 @pytest.mark.parametrize(
     ("number", "is_asked"),
     [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGHUP, True), (signal.SIGQUIT, False)],
@@ -291,38 +248,6 @@ def test_a_signal_leaves_the_terminal_as_it_was(slow, number, is_asked):
         chat.process.send_signal(number)
         assert chat.end() == -number
         assert termios.tcgetattr(chat.master)[3] == before[3]
-
-
-def test_standard_streams_that_are_no_terminal(slow):
-    """Nothing to read, nothing to write to, one of them a terminal: a clear end, and no traceback."""
-    words = [sys.executable, "-P", "-m", "hobus", *chat_of(slow)]
-    before = len(slow.entries("RunRequested"))
-    nothing = slow("chat")
-    assert (nothing.code, nothing.out) == (exit_codes.OK, "") and "no message came" in nothing.err
-    for closed in ("<&-", ">&-", "<&- >&-", "<&- >&- 2>&-", ">/dev/full"):
-        done = subprocess.run(
-            ["/bin/sh", "-c", f'echo hello | exec "$@" {closed}', "sh", *words],
-            capture_output=True, env=environment(), timeout=60, check=False,
-        )  # fmt: skip
-        assert b"Traceback" not in done.stderr and done.returncode in (exit_codes.OK, exit_codes.FAILED), (closed, done)
-        if ">&-" in closed:
-            assert done.returncode == exit_codes.FAILED
-            assert closed.endswith("2>&-") or b"standard output is closed" in done.stderr
-    assert len(slow.entries("RunRequested")) == before + 1, "a turn whose answer nobody could read"
-    with typing(*chat_of(slow), stdout=subprocess.PIPE) as chat:  # typed, and piped on
-        chat.until("Ctrl-D ends")
-        chat.type("hello")
-        chat.press("d")
-        assert chat.end() == exit_codes.OK
-        assert chat.process.stdout is not None
-        with chat.process.stdout as piped:
-            assert piped.read().decode().startswith("Hello. Ask me")
-    with typing(*chat_of(slow), stdin=subprocess.PIPE) as chat:  # piped, and shown
-        assert chat.process.stdin is not None
-        chat.process.stdin.write(b"hello\n")
-        chat.process.stdin.close()
-        assert chat.end() == exit_codes.OK
-    assert "you>" not in chat.text and " ".join(chat.text.split()).count("Hello. Ask me about") == 1
 
 
 def test_a_cluster_that_goes_away_is_said_and_one_that_comes_back_is_found(tmp_path):
@@ -359,49 +284,3 @@ def test_the_conversation_on_the_page_is_one_that_happens(tmp_path):
         return [" ".join(line.split()) for line in figures.splitlines()]
 
     assert masked(chat_transcript.held(tmp_path)) == masked(chat_transcript.on_page())
-
-
-def test_a_search_in_the_history_ends_with_return_and_what_is_typed_then_counts(quick):
-    """Return takes what was found, Ctrl-C ends the search alone; neither sends anything, and no key after it is lost."""
-    with typing(*chat_of(quick)) as chat:
-        for line in ("first message", "second message"):
-            chat.at_prompt()
-            chat.type(line)
-            chat.until(" tokens · ", 1 + (line != "first message"))
-        chat.at_prompt()
-        chat.press("r")
-        os.write(chat.master, b"firs")
-        chat.until("first message", 2)
-        os.write(chat.master, b"\r and more\r")
-        answered(chat, 3)
-        chat.at_prompt()
-        chat.press("r")
-        os.write(chat.master, b"seco")
-        chat.until("second message", 2)
-        os.write(chat.master, b"\r too")
-        chat.press("r")
-        os.write(chat.master, b"nowhere")
-        chat.press("c")
-        chat.watch(0.5)
-        os.write(chat.master, b"!\r")
-        answered(chat, 4)
-        assert chat.leave() == exit_codes.OK
-    session = quick.entries("RunRequested")[-1].provenance.session_id
-    asked = [turn["text"] for turn in quick("session show", "--json", session).json["turns"]]
-    assert asked == ["first message", "second message", "first message and more", "second message too!"]
-
-
-@pytest.mark.parametrize("reflows", [True, False])
-def test_a_window_that_becomes_narrower_shows_what_is_typed_once(quick, reflows):
-    """Terminals that break rows anew move the cursor down with them; nothing above the line goes, nothing stays twice."""
-    env = {} if reflows else {"XTERM_VERSION": "XTerm(390)"}
-    with typing(*chat_of(quick), columns=100, env=env) as chat:
-        chat.at_prompt()
-        os.write(chat.master, b"what is typed here is longer than the window will be in a moment, and it goes on")
-        chat.until("goes on")
-        for columns in (60, 33, 80):
-            chat.resize(columns, 24, reflows=reflows)
-            chat.watch(1.0)
-            assert (chat.text.count("you>"), chat.text.count("hobus chat")) == (1, 1), chat.text
-        chat.press("c")
-        assert chat.leave() == exit_codes.OK

@@ -35,7 +35,6 @@ def slow() -> Iterator[Cluster]:
 
 
 def chat_of(cluster: Cluster, *words: str) -> list[str]:
-    """The command."""
     return ["chat", "--home", str(cluster.home.root), *words]
 
 
@@ -48,7 +47,6 @@ def at_work(cluster: Cluster, chat: Typing, text: str) -> str:
 
 
 def answered(chat: Typing, times: int) -> None:
-    """Waits for the line below the n-th answer."""
     chat.until(" tokens · ", times)
 
 
@@ -122,28 +120,6 @@ def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
             one.until("verify_ledger failed (denied)")
             assert two.leave() == exit_codes.OK
         assert one.leave() == exit_codes.OK
-
-
-def test_a_chat_that_was_closed_over_a_paused_turn_is_continued(slow):
-    """The new one says how it stands and waits for the answer of the message that the old one sent."""
-    with typing(*chat_of(slow)) as chat:
-        session = at_work(slow, chat, QUESTION)
-        chat.type("/pause")
-        chat.until("the turn is paused")
-        chat.press("c")
-        chat.until("/cancel ends it (input")
-        assert chat.leave() == exit_codes.OK
-    with typing(*chat_of(slow, "--session", f"SES-{session[:8]}")) as chat:
-        chat.until("the turn is paused")
-        chat.until("/wait shows its answer")
-        chat.at_prompt()
-        chat.type("/resume")
-        chat.until("the turn goes on")
-        chat.at_prompt()
-        chat.type("/wait")
-        answered(chat, 1)
-        assert chat.leave() == exit_codes.OK
-    assert chat.text.count(FIRST_WORDS) == 1
 
 
 def test_ask_says_what_its_turn_waits_for_and_how_to_ask_again(slow):

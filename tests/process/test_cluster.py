@@ -91,18 +91,6 @@ def test_up_where_it_is_up_and_down_where_it_is_down_change_nothing(cluster: Clu
     assert (again.code, again.err) == (0, "") and "no cluster runs" in again.out
 
 
-def test_up_does_not_wait_longer_than_it_was_told_to(cluster: Cluster, tmp_path: Path):
-    """Exit 4, and who is not ready; the start goes on, and a second up waits for it."""
-    config = write_config(tmp_path / "config.json", ("launcher.start_method", "spawn"))
-    late = cluster("up", "--wait-timeout", "1ms", "--config", str(config))
-    assert late.code == exit_codes.UNREACHABLE
-    assert "not ready after" in late.err and "ho2/1 is starting" in late.err
-    waited = cluster("up", "--wait", "--config", str(config))
-    assert waited.code == 0 and "is up already" in waited.out, waited.err
-    assert cluster.living() == ACTORS
-    assert cluster("up", "--wait-timeout", "soon").code == exit_codes.USAGE
-
-
 def test_up_in_the_foreground_says_what_happens(cluster: Cluster, tmp_path: Path):
     """Deaths, restarts, numbers that change and the end by Ctrl-C: a line with the time of each, also into a pipe."""
     config = write_config(tmp_path / "config.json", ("launcher.stuck_after_ms", 120_000))
@@ -157,34 +145,6 @@ def test_sigkill_of_the_launcher_leaves_no_process(cluster: Cluster):
     assert (recorded.submission_id, recorded.stream) == (f"CONFIG_SNAPSHOT:{run.config_digest}", "governance")
     assert recorded.bodies[0] is not None and Snapshot.from_bytes(recorded.bodies[0]).digest == run.config_digest
     assert cluster.run().config_digest == run.config_digest
-
-
-def test_a_frozen_orphan_is_ended_by_the_next_up(cluster: Cluster):
-    """What cannot end by itself is known by pid and start time, and does not keep a new cluster from starting."""
-    cluster.up()
-    run = cluster.run()
-    frozen = cluster.row("gateway/1")
-    identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
-    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
-    eventually(lambda: cluster.living() == ["gateway/1"])
-    cluster.up()
-    assert not identity.is_alive(frozen.pid, frozen.mark)
-
-
-def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster):
-    """SIGKILL to launcher and all processes: `ask` ends with code 4 and the next command, long before its deadline."""
-    cluster.up(settings={"gateway.providers.offline.latency_ms": 30_000})
-    asking = cluster.start_ask(PACKAGES)
-    eventually(lambda: cluster.entries("PROMPT_SENT"))
-    run = cluster.run()
-    for pid, mark in [(run.launcher_pid, run.launcher_mark), *((row.pid, row.mark) for row in run.children)]:
-        assert identity.end(pid, mark, signal.SIGKILL)
-    _, said = asking.communicate(timeout=25)
-    assert asking.returncode == exit_codes.UNREACHABLE
-    assert "is gone" in said.decode() and "hobus up --home" in said.decode()
-    down = cluster("down")
-    assert down.code == exit_codes.OK and "launcher was dead" in down.out
-    assert not cluster.home.run.exists()
 
 
 def test_down_in_the_middle_of_a_start(cluster: Cluster):
@@ -253,13 +213,3 @@ def test_a_record_that_is_damaged_under_a_cluster_fails_its_ledger(cluster: Clus
     assert f"{segment.name}, byte " in cluster("ps").out
     refused = cluster("up", "--wait")
     assert refused.code != exit_codes.OK
-
-
-def test_ctrl_c_while_a_start_is_waited_for_says_that_it_goes_on(cluster: Cluster):
-    """In the background it was begun, and there it stays: with the command that ends it."""
-    waiting = cluster.begin("up", "--wait", "--scale", "ho1=12")
-    eventually(cluster.home.run_file.exists)
-    waiting.send_signal(signal.SIGINT)
-    _, err = waiting.communicate(timeout=120)
-    assert waiting.returncode == 130 and b"the start goes on" in err and b"hobus down --home" in err, err.decode()
-    eventually(lambda: cluster.run().phase == "running")

@@ -49,7 +49,6 @@ def test_a_program_asks_streams_and_steers_over_the_bus(cluster: Cluster) -> Non
 
 
 def test_without_a_cluster_it_says_how_to_start_one(tmp_path: Path) -> None:
-    """And leaves no thread behind."""
     before = threading.active_count()
     with pytest.raises(ClusterError, match="no cluster runs"):
         ClusterClient(tmp_path)

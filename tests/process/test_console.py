@@ -20,26 +20,21 @@ pytestmark = pytest.mark.process
 
 
 class Served:
-    """A console, and a browser that signed in there."""
-
     def __init__(self, cluster: Cluster, *words: str) -> None:
         self.start(cluster, *words)
         self.client = httpx2.Client(base_url=self.link.partition("/sign-in")[0], timeout=30)
         assert self.client.get(self.link).status_code == 303
 
     def start(self, cluster: Cluster, *words: str) -> None:
-        """The process serves, and has printed its link."""
         self.process = begun("console", "--home", str(cluster.home.root), *words, stdin=subprocess.DEVNULL)
         assert self.process.stdout is not None
         self.link = re.search(r"http\S+", self.process.stdout.readline().decode())[0]
         self.client = httpx2.Client()
 
     def csrf(self) -> str:
-        """The token of this browser's forms."""
         return re.search(r'name="csrf" value="(\w+)"', self.client.get("/").text)[1]
 
     def post(self, path: str, **form: str) -> str:
-        """What the page after it tells."""
         answer = self.client.post(path, data={"csrf": self.csrf(), "back": "/sessions", **form})
         assert answer.status_code == 303
         said = re.search(
@@ -48,7 +43,6 @@ class Served:
         return "" if said is None else said[1]
 
     def end(self) -> int:
-        """Told to by Ctrl-C; its exit code."""
         self.client.close()
         self.process.send_signal(signal.SIGINT)
         code = self.process.wait(timeout=20)
@@ -58,7 +52,6 @@ class Served:
 
 @pytest.fixture
 def serve(cluster):
-    """Serves consoles of the cluster, and ends them."""
     made: list[Served] = []
 
     def served(*words: str) -> Served:
@@ -110,7 +103,6 @@ def test_a_home_at_rest_is_looked_at_and_nothing_in_it_changes(cluster, serve):
 
 
 def test_without_a_record_and_on_a_taken_port_it_says_so(cluster, serve):
-    """Code 2, and nothing is served."""
     none = cluster("console")
     assert none.code == exit_codes.USAGE and "no record" in none.err
     cluster.up()
@@ -159,7 +151,6 @@ def test_a_turn_is_asked_held_and_approved_from_pages(cluster, serve):
 
 
 def talk_in(page: str) -> str:
-    """The stream of the answer that is being written."""
     return re.search(r'data-talk="([^"]+)"', page)[1]
 
 
@@ -216,14 +207,12 @@ def test_what_only_a_cluster_knows_is_shown_as_the_commands_do(cluster, serve, t
 
 @contextmanager
 def signed_in(link: str) -> Iterator[httpx2.Client]:
-    """A browser that followed it."""
     with httpx2.Client(base_url=link.partition("/sign-in")[0], timeout=60) as client:
         assert client.get(link).status_code == 303
         yield client
 
 
 def console_process(cluster: Cluster) -> list[psutil.Process]:
-    """The console of the cluster itself."""
     return [one for one in family_in(cluster.home) if "hobus console" in " ".join(one.cmdline())]
 
 

@@ -41,7 +41,6 @@ SCREENS = (
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator:
-    """One browser for all tests."""
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
@@ -49,8 +48,6 @@ def chromium() -> Iterator:
 
 
 class Seen:
-    """A page of a signed-in browser, and everything that it did."""
-
     def __init__(self, browser, cluster: Cluster, **context) -> None:
         self.served = Served.__new__(Served)
         self.served.start(cluster)
@@ -70,7 +67,6 @@ class Seen:
         self.page.goto(self.served.link)
 
     def goto(self, path: str) -> None:
-        """A page of this console."""
         self.page.goto(self.base + path)
 
     def sees(self, text: str) -> None:
@@ -87,7 +83,6 @@ class Seen:
 
 @pytest.fixture
 def look(chromium, cluster):
-    """Looks at a cluster that is up, and ends in order."""
     made: list[Seen] = []
 
     def seen(**context) -> Seen:
@@ -189,7 +184,6 @@ def test_every_screen_fits_its_window_can_be_read_and_runs_nothing_that_was_said
 
 
 def violations(page) -> list[str]:
-    """What axe finds in the page."""
     try:
         from axe_playwright_python.sync_playwright import Axe  # noqa: PLC0415 - of the extra `browser`
     except ImportError:

@@ -61,7 +61,6 @@ class Broker:
 
 @pytest.fixture
 def broker(tmp_path):
-    """Started, and stopped afterwards."""
     tmp_path.chmod(0o700)
     made = Broker(tmp_path)
     made.start()
@@ -70,8 +69,6 @@ def broker(tmp_path):
 
 
 class Far:
-    """A link, what happened to it and what it got."""
-
     def __init__(self, broker, pair, *, address="", broker_key=b""):
         self.happened, self.got = [], []
         self.zeromq = ZeroMQ(broker.settings)
@@ -96,7 +93,6 @@ class Far:
 
 
 def token_key(broker):
-    """A pair that may join."""
     pair = curve.new_pair()
     broker.keys.create_token(
         CreateToken(public_key=pair.public.decode(), role="ho1", ttl_s=60, uses=9), SystemClock().now()
@@ -105,7 +101,6 @@ def token_key(broker):
 
 
 def join_frames():
-    """A join of a new key."""
     join = Join(public_key=curve.new_pair().public.decode(), role="ho1", version="1", protocol=HEADER_VERSION, host="")
     return pack_header(header(Kind.JOIN, "", type=Join.TYPE)), encode(join, BIG)
 
@@ -157,7 +152,6 @@ async def test_another_broker_s_key_and_a_server_that_is_none_are_no_handshake(b
 
 
 async def test_nobody_there_is_unreachable_again_and_again(broker):
-    """A port that refuses."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         far = Far(broker, token_key(broker), address=f"127.0.0.1:{bound.getsockname()[1]}")

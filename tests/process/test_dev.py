@@ -36,7 +36,6 @@ clerk = Agent("clerk", Path(__file__).with_name("prompt.md"), tools=[weather])
 
 @pytest.fixture
 def app(tmp_path: Path) -> Path:
-    """A program with a module and a file of instructions beside it."""
     (tmp_path / "dev_words.py").write_text('WORD = "Sunny"\n')
     (tmp_path / "prompt.md").write_text("Be brief.\n")
     (tmp_path / "dev_app.py").write_text(APP)
@@ -44,8 +43,6 @@ def app(tmp_path: Path) -> Path:
 
 
 class Shown:
-    """What a command has printed so far."""
-
     def __init__(self, file: Path) -> None:
         self.file, self.read = file, 0
 
@@ -148,15 +145,3 @@ def test_a_running_cluster_is_joined_and_goes_on(cluster: Cluster, app: Path) ->
         assert process.stderr is not None and b"hobus up" in process.stderr.read()
     told = cluster("dev", str(app.with_name("none.py")))
     assert told.code == 2 and "there is no file" in told.err
-
-
-def test_ctrl_c_before_it_watches_is_told_and_leaves_no_cluster(cluster: Cluster, app: Path) -> None:
-    """An interrupt, as the exit code says: nothing of what was asked for is there."""
-    app.write_text(f"{APP}\nPath(__file__).with_name('reached').touch()\ntime.sleep(2)\n")
-    out = app.with_name("printed.txt")
-    with out.open("wb") as printed, cluster.begin("dev", str(app), stdout=printed, stderr=printed) as process:
-        eventually(app.with_name("reached").exists)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130, out.read_text()
-    assert out.read_text().endswith("interrupted\n") and "Traceback" not in out.read_text()
-    assert holder(cluster.home) is None

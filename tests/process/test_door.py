@@ -42,7 +42,6 @@ class Doors:
 
 @pytest.fixture
 def doors(cluster):
-    """Open, with a key of alice."""
     free = {"sees": False, "input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}
     model = {"model_id": "offline-rules-1", **free}
     slow = {"kind": "offline", "latency_ms": 400, "concurrency_max": 64, "models": [model]}
@@ -58,12 +57,10 @@ def doors(cluster):
 
 
 def both_up(cluster):
-    """Both doors are ready."""
     eventually(lambda: cluster.is_up("http/1") and cluster.is_up("http/2"))
 
 
 def runs_of(cluster, session):
-    """How the runs of a session ended, in order."""
     ends = ("RunCompleted", "RunFailed", "RunCancelled")
     return [entry.event_type for entry in cluster.entries(*ends) if entry.stream == f"session/{session}"]
 
@@ -81,7 +78,6 @@ def the_official_sdk_streams_and_goes_on(cluster, sdk):
 
 
 def the_readme_example_runs(url, key):
-    """Ten lines, as they stand there."""
     (example,) = [one for one in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "http://" in one]
     assert len(example.strip().splitlines()) <= 10
     said = io.StringIO()
@@ -267,7 +263,6 @@ def a_gateway_killed_in_the_middle_of_a_stream_is_told_truthfully(cluster, clien
 
 
 def a_key_that_was_taken_back_opens_nothing(cluster, url):
-    """At once, at every door."""
     bob = cluster("token create", "--role", "http", "--name", "bob", "--json").json["key"]
     with Client(url, bob, timeout_s=10) as client:
         assert client.ask("hello").outcome == "success"

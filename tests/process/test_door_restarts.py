@@ -27,7 +27,6 @@ class Seen:
 
 @contextmanager
 def asking(url: str) -> Iterator[Seen]:
-    """In a thread, until the end of the block."""
     seen, is_over = Seen(), threading.Event()
 
     def ask() -> None:

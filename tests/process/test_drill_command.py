@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ def drill(tmp_path: Path, *words: str) -> Answer:
 
 
 def check(tmp_path: Path, who: str, during: str) -> dict[str, Any]:
-    """It held, the victim died, and nothing is left of it."""
     done = drill(tmp_path, "kill", who, "--during", during, "--json")
     assert done.code == 0, done.out + done.err
     found = done.json
@@ -74,43 +72,6 @@ def test_the_configuration_of_the_home_is_used_and_its_cluster_left_alone(tmp_pa
     assert list((tmp_path / "tmp").iterdir()) == [] and [one.name for one in (tmp_path / "mine").iterdir()] == [
         "config"
     ]
-
-
-def test_a_kept_home_can_be_looked_into(tmp_path: Path):
-    """Its record verifies with the usual command, and the drill says where it is; the killed gateway's call is made anew."""
-    done = drill(tmp_path, "kill", "gateway", "--during", "prompt", "--keep", "--json")
-    assert done.code == 0 and done.json["counts"]["model_calls"] == 4, done.err
-    home = done.json["home"]
-    assert hobus("ledger", "verify", "--home", home).code == 0
-    assert json.loads(done.out)["config"] == "shipped"
-
-
-def test_a_drill_that_nobody_reads_is_carried_out_and_its_exit_code_is_true(tmp_path: Path):
-    """`hobus drill kill … | head -1`: the turn is asked, its process killed, and only then it ends."""
-    words = ["drill", "kill", "ho1", "--during", "tool", "--keep", "--home", str(tmp_path / "none")]
-    with begun(*words, env={"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}) as started:
-        assert started.stdout is not None
-        started.stdout.readline()
-        started.stdout.close()
-        assert started.wait(60) == 0
-    (home,) = tmp_path.glob("hobus-drill-*")
-    assert "RunCompleted" in hobus("ledger", "show", "--home", str(home)).out
-
-
-def test_a_fault_of_the_configuration_is_told_of_the_users_own_file(tmp_path: Path):
-    """Not of the copy in a throw-away home that is gone by then."""
-    (tmp_path / "mine" / "config").mkdir(parents=True)
-    (tmp_path / "mine" / "config" / "admin_config.json").write_text("{")
-    done = hobus("drill", "kill", "ho2", "--during", "tool", "--home", str(tmp_path / "mine"))
-    assert done.code == 2 and str(tmp_path / "mine" / "config" / "admin_config.json") in done.err, done.err
-
-
-def test_the_list_teaches_what_can_be_hit_when(tmp_path: Path):
-    """Every role and every moment, for people and for programs."""
-    said, listed = hobus("drill", "list"), hobus("drill", "list", "--json")
-    assert said.code == 0 and all(word in said.out for word in (*ROLES, *MOMENTS))
-    assert [one["during"] for one in listed.json["during"]] == list(MOMENTS) and set(listed.json["who"]) == set(ROLES)
-    assert drill(tmp_path, "kill", "ho9", "--during", "tool").code == 2
 
 
 DRILL = ("drill", "kill", "ho2", "--during", "tool")

@@ -32,7 +32,6 @@ BUDGET = 3
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A disk of a few megabytes."""
     with small_disk(tmp_path / "small", "48m") as directory:
         yield directory
 
@@ -92,7 +91,6 @@ def test_what_was_answered_is_told_again_while_not_a_byte_is_left(small: Path) -
 
 
 def fill(path: Path) -> None:
-    """To the last byte."""
     with path.open("wb", buffering=0) as file:
         for size in (1 << 16, 1 << 9, 1):
             while is_taken(file, size):

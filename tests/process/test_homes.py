@@ -25,7 +25,6 @@ PACKAGES = "what packages are installed?"
 
 @pytest.fixture
 def read_only(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a disk that takes no writes."""
     directory = tmp_path / "read_only"
     directory.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", directory], capture_output=True, check=False)
@@ -45,7 +44,6 @@ PROVIDER = ("provider", "add", "mine", "--kind", "openai", "--any-model", "--key
 
 @pytest.mark.parametrize("words", [("up", "--wait"), ("init",), ("demo",), PROVIDER])
 def test_a_disk_that_takes_no_writes_is_named(read_only: Path, words: tuple[str, ...]):
-    """One sentence with the path and what to do; no traceback, no process."""
     answer = hobus(*words, "--home", str(read_only / "home"))
     assert answer.code == exit_codes.FAILED and "Traceback" not in answer.err
     assert str(read_only) in answer.err and "--home DIR" in answer.err
@@ -144,18 +142,3 @@ def test_logs_follow_through_a_restart_and_are_there_afterwards(cluster: Cluster
     assert len(as_json) == 3 and all(one["at"] for one in as_json)
     assert cluster("logs", "ho9").code == exit_codes.USAGE
     assert cluster_in(cluster.home.root / "nowhere")("logs").code == exit_codes.USAGE
-
-
-def test_a_log_that_grows_is_moved_aside(cluster: Cluster):
-    """launcher.log_max_bytes: one older file, and the newest lines are all there."""
-    cluster.up(settings={"launcher.log_max_bytes": 2000})
-    for _ in range(4):
-        before = cluster.row("host/1").instance
-        assert cluster("restart", "host/1", "--kill").code == 0
-        assert cluster.row("host/1").instance != before
-        eventually(lambda: cluster.is_up("host/1"))  # degraded, as long as others do not answer it
-    log = cluster.home.log("launcher")
-    assert log.stat().st_size <= 2000 and log.with_name(log.name + ".1").exists()
-    shown = cluster("logs", "launcher", "--json", "-n", "1000").out.splitlines()
-    assert all(json.loads(line)["event"] for line in shown)
-    assert len(list(cluster.home.logs.glob("launcher.log*"))) == 2

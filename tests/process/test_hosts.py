@@ -41,7 +41,6 @@ def answered(hosts: Hosts) -> Iterator[socket.socket]:
 
 
 def round_trip_s(connection: socket.socket, size: int = 1) -> float:
-    """Of so many bytes there and back."""
     began = time.monotonic()
     connection.sendall(b"x" * size)
     while size:

@@ -22,7 +22,6 @@ OWN = {"agent_id": "CLERK", "agent_class": "RESIDENT", "classification": "beside
 
 
 def completion(text: str) -> bytes:
-    """A whole answer, as OpenAI's API has it."""
     choices = [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     return whole(
@@ -31,7 +30,6 @@ def completion(text: str) -> bytes:
 
 
 def instance_at(url: str) -> dict[str, Any]:
-    """By which a cluster asks this server and no other."""
     instance = {
         "kind": "openai", "base_url": f"{url}/v1", "key": None, "any_model": True, "models": [], "concurrency_max": None,
         "max_tokens_field": "max_tokens", "structured": "json_schema", "omit": [],

@@ -6,16 +6,14 @@ import json
 import resource
 import signal
 import subprocess
-from pathlib import Path
 
 import psutil
 import pytest
 
 from bench.cluster import Cluster, eventually
-from hobus.launch.cluster import identity, run_file
+from hobus.launch.cluster import identity
 from hobus.launch.cluster.home import holder
 from hobus.launch.console import exit_codes
-from hobus.launch.console.errors import CommandError
 
 pytestmark = pytest.mark.process
 
@@ -90,66 +88,3 @@ def test_a_launcher_that_stands_still_is_named_and_not_waited_for(cluster: Clust
     assert asked.code == 0, asked.err
     found = next(row for row in cluster("ps", "--json").json["actors"] if row["actor"] == "ho1/1")
     assert found["state"] == "draining" and "broker.drain" in found["note"]
-
-
-def test_a_launcher_that_is_stopped_while_it_is_followed_ends_the_waiting(cluster: Cluster):
-    """What it has accepted is carried out when it goes on."""
-    cluster.up(settings={"gateway.providers.offline.latency_ms": 4000})
-    run = cluster.run()
-    asking = cluster.start_ask("what packages are installed?")
-    eventually(lambda: cluster.entries("PROMPT_SENT"))
-    draining = cluster.begin("drain", "ho2/1")
-    eventually(lambda: cluster.row("ho2/1").state == "draining")
-    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGSTOP)
-    try:
-        _out, err = draining.communicate(timeout=60)
-    finally:
-        identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
-    assert draining.returncode == exit_codes.UNREACHABLE and f"kill -CONT {run.launcher_pid}" in err.decode(), err
-    assert asking.communicate(timeout=90)[0]
-    eventually(lambda: cluster.row("ho2/1").state == "stopped")
-
-
-def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster):
-    """The living launcher writes it anew; down works at once, by the pid of the lock's holder."""
-    cluster.up()
-    run = cluster.run()
-    for text in ("{", None):
-        spoil(cluster, text)
-        eventually(lambda: readable(cluster) == run, within_s=60)
-    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGSTOP)
-    spoil(cluster, None)
-    down = cluster.begin("down")
-    eventually(lambda: is_told_to_end(run.launcher_pid))
-    assert down.stderr is not None
-    said = down.stderr.readline().decode()
-    assert "is stalled" in said and f"kill -CONT {run.launcher_pid}" in said
-    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
-    out, err = down.communicate(timeout=120)
-    assert down.returncode == 0, err
-    # How many: as the run file says, where the launcher that woke up writes it once more before it is gone.
-    assert out.decode() in [f"stopped {count} processes of {cluster.home.root}\n" for count in ("7", "the")]
-    assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
-    assert not cluster.home.run.exists()
-
-
-def spoil(cluster: Cluster, text: str | None) -> None:
-    """The run file is gone, or holds this."""
-    cluster.home.run_file.unlink()
-    if text is not None:
-        cluster.home.run_file.write_text(text)
-
-
-def readable(cluster: Cluster) -> run_file.RunFile | None:
-    """The run file, unless it is damaged."""
-    try:
-        return run_file.read(cluster.home.run_file)
-    except CommandError:
-        return None
-
-
-def is_told_to_end(pid: int) -> bool:
-    """Whether a SIGTERM waits for this stopped process."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:"))
-    return bool(int(pending.split()[1], 16) & 1 << (signal.SIGTERM - 1))

@@ -45,7 +45,6 @@ class Writers:
         self._parent.communicate()  # without another line it ends
 
     def start(self, incarnation: int) -> None:
-        """It writes when this returns."""
         assert self._parent.stdin is not None
         self._parent.stdin.write(f"{incarnation}\n")
         self._parent.stdin.flush()

@@ -34,7 +34,6 @@ LIMITS = load_snapshot().config.tools.model_copy(update={"output_max_bytes": 100
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ends and comes back at once."""
     for name, value in (("KILL_GRACE_MS", 300), ("RECONNECT_MIN_MS", 50), ("RECONNECT_MAX_MS", 200)):
         monkeypatch.setattr(limits, name, value)
 
@@ -60,13 +59,11 @@ async def kept(directory: Path, how: str = "", **changes: Any) -> AsyncIterator[
 
 
 def server_pid(directory: Path) -> int:
-    """Of the newest server."""
     file = directory / "pid"
     return int(file.read_text() or 0) if file.exists() else 0  # it may just have been made
 
 
 async def call(server: McpSource, tool: str, timeout_s: float = 10.0, holder: str = "S") -> tuple[bool, str, str]:
-    """One call: ok, code, text."""
     asked = ToolCall(call_id="001", tool_id=f"s__{tool}", arguments={})
     result = await server.call(
         server.tools[f"s__{tool}"], asked, holder=holder, idempotency_key="WO-7", times=CallTimes(timeout_s, 10.0)
@@ -80,7 +77,6 @@ def defunct() -> list[int]:
 
 
 def effects(directory: Path) -> list[str]:
-    """What its tools did."""
     file = directory / "effects"
     return file.read_text().splitlines() if file.exists() else []
 
@@ -123,7 +119,6 @@ async def test_a_cancel_really_stops(tmp_path: Path, tool: str) -> None:
 
 
 async def test_a_second_cancel_during_the_grace_kills_at_once(tmp_path: Path) -> None:
-    """Whatever the impatience, nothing goes on."""
     async with kept(tmp_path) as server:
         first = server_pid(tmp_path)
         task = asyncio.get_running_loop().create_task(call(server, "deaf"))
@@ -169,7 +164,6 @@ async def test_a_death_is_seen_at_once_and_the_server_comes_back(tmp_path: Path,
 
 
 async def test_garbage_between_messages_harms_nothing(tmp_path: Path) -> None:
-    """It is passed over."""
     async with kept(tmp_path, "garbage") as server:
         assert server.state == "ready"
         assert await call(server, "effect") == (True, "", "did effect")
@@ -386,7 +380,6 @@ async def test_a_session_has_a_process_of_its_own_where_a_server_is_per_session(
 async def test_of_many_holders_the_idle_ones_make_room_and_the_busy_ones_do_not(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Refused in words, and nothing was run."""
     monkeypatch.setattr(limits, "MCP_PROCESSES_MAX", 2)
     async with kept(tmp_path, "stateful", per="session") as server:
         assert len({(await call(server, "count", holder=holder))[2] for holder in "abc"}) == 3

@@ -26,13 +26,10 @@ pytestmark = pytest.mark.process
 
 
 def tools_of(cluster: Cluster) -> dict[str, Any]:
-    """What `hobus tools` says."""
     return cluster("tools", "--json").json
 
 
 def wait_ready(cluster: Cluster, *servers: str, workers: int = 1) -> None:
-    """Until every worker has these servers."""
-
     def is_ready() -> bool:
         rows = tools_of(cluster)["sources"]
         return all(

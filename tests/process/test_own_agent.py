@@ -23,7 +23,6 @@ PAGE = (ROOT / "docs" / "your-own-agent.md").read_text(encoding="utf-8")
 
 
 def commands() -> list[str]:
-    """What the page says is typed, in its order."""
     blocks = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
     return [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
 
@@ -66,7 +65,6 @@ def test_the_page_from_its_first_command_to_its_last(tmp_path, monkeypatch):
 
 
 def approve_in_chat(home: Path, env: dict[str, str]) -> None:
-    """The conversation of the page."""
     with typing("chat", "--home", str(home), "--agent", "CLERK", columns=120, env=env) as chat:
         chat.at_prompt()
         chat.type('use clerk_note {"text": "buy milk"}')

@@ -26,14 +26,12 @@ def cluster(tmp_path):
 
 
 def done(cluster: Cluster, command: str, *words: str) -> dict:
-    """The document of a command that succeeds."""
     answer = cluster(command, "--json", *words)
     assert answer.code == exit_codes.OK, answer.out + answer.err
     return answer.json
 
 
 def shown(cluster: Cluster, turn: dict) -> str:
-    """Everything that explains a turn, as one text."""
     why = cluster("why", "--json", turn["session_id"])
     assert why.code == exit_codes.OK, why.err
     return json.dumps(why.json)
@@ -63,7 +61,7 @@ def test_a_package_from_its_maker_to_its_removal(cluster, tmp_path):
 
     done(cluster, "package install", bundles["1.0.0"])
     first = cluster.ask("hello", "--agent", "CLERK")
-    done(cluster, "package upgrade", bundles["2.0.0"])
+    done(cluster, "package install", bundles["2.0.0"])
     second = cluster.ask("hello", "--agent", "CLERK")
     assert first["outcome"] == second["outcome"] == "success"
     done(cluster, "package remove", "PKG-CLERK-001")

@@ -45,7 +45,6 @@ def test_a_command_that_is_killed_at_any_operation_leaves_the_old_packages_or_th
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 256 kB."""
     with small_disk(tmp_path / "small", "256k") as directory:
         yield directory
 
@@ -60,7 +59,7 @@ def test_a_package_for_which_there_is_no_room_is_not_installed_and_is_once_there
     large = b"# Clerk\n" * (20 << 10)
     files = parts.files_of(prompt="Two.") | {"frameworks/FMWK-200_CLERK/standard.md": large}
     path = parts.file_of(tmp_path / "large", parts.bundle(parts.key(tmp_path), files, version="1.5.0"))
-    refused = hobus("package", "upgrade", str(path), *at)
+    refused = hobus("package", "install", str(path), *at)
     assert (
         refused.code == exit_codes.FAILED
         and "No space left on device" in refused.err
@@ -72,7 +71,7 @@ def test_a_package_for_which_there_is_no_room_is_not_installed_and_is_once_there
         and not (home.packages / ".staging").exists()
     )
     filler.unlink()
-    assert hobus("package", "upgrade", version_2, *at).code == exit_codes.OK
+    assert hobus("package", "install", version_2, *at).code == exit_codes.OK
     assert {one.version for one in installed_in(home).values()} == {"2.0.0"}
 
 

@@ -42,26 +42,22 @@ PRICES = 3.0, 15.0, 0.3
 
 @pytest.fixture(scope="module", params=NAMES)
 def partner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Partner]:
-    """Each one in turn, for all tests of it."""
     with started(request.param, tmp_path_factory.mktemp(request.param)) as one:
         yield one
 
 
 @pytest.fixture
 def strict(tmp_path: Path) -> Iterator[Partner]:
-    """One that may be killed."""
     with started("strict", tmp_path) as one:
         yield one
 
 
 def since(before: Counted, now: Counted) -> Counted:
-    """What it did between."""
     calls = None if before.calls is None or now.calls is None else now.calls - before.calls
     return Counted(calls, now.input_tokens - before.input_tokens, now.output_tokens - before.output_tokens)
 
 
 def said(role: Any, text: str, **more: Any) -> PromptMessage:
-    """One message."""
     return PromptMessage(role=role, segments=[Segment(text=text)], **more)
 
 

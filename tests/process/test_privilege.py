@@ -135,7 +135,6 @@ def with_one_server(family: list[psutil.Process]) -> tuple[list[psutil.Process],
 
 @contextmanager
 def foreground(cluster: Cluster, words: list[str]) -> Generator[None]:
-    """`hobus up` in the foreground, until Ctrl-C."""
     silent = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     process = cluster.begin("up", *words, start_new_session=True, **silent)
     try:

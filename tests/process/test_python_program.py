@@ -34,7 +34,6 @@ CLERK = Agent("clerk", instructions="Answer in one sentence.", tools=[weather])
 
 
 def run(directory: Path, program: str) -> subprocess.Popen[str]:
-    """The program, with a directory of its own for what is temporary."""
     (directory / "app.py").write_text(program)
     env = os.environ | {"TMPDIR": str(directory / "tmp")}
     (directory / "tmp").mkdir()
@@ -50,7 +49,6 @@ def run(directory: Path, program: str) -> subprocess.Popen[str]:
 
 
 def lives_in(directory: Path) -> list[int]:
-    """Processes that have a file of this directory open."""
     found: list[int] = []
     for process in psutil.process_iter():
         try:
@@ -180,7 +178,6 @@ def test_the_same_file_on_the_command_line(cluster: Cluster_, tmp_path: Path) ->
 
 
 def test_a_file_that_is_no_app_is_told(cluster: Cluster_, tmp_path: Path) -> None:
-    """In a sentence, and nothing starts."""
     app = tmp_path / "app.py"
     app.write_text("def x(:")
     for words in (("up", str(app), "--wait"), ("ask", "--app", str(app), "hi"), ("chat", str(app))):

@@ -23,7 +23,6 @@ WORKERS = Path(__file__).parents[2] / "deploy" / "ray" / "workers.py"
 
 @pytest.fixture
 def nodes() -> Iterator[Any]:
-    """A head that runs no actor."""
     from ray.cluster_utils import Cluster  # noqa: PLC0415 - only where there is Ray
 
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from bench.cluster import Cluster, eventually
@@ -24,7 +23,6 @@ from hobus.bus.record.session_facts import RunRequested
 from hobus.launch.cluster import identity
 from hobus.launch.cluster.client import connected
 from hobus.launch.cluster.home import home_of
-from hobus.launch.launcher.reload import reload
 from hobus.launch.worker.home import WorkerHome
 
 pytestmark = pytest.mark.process
@@ -45,7 +43,6 @@ def say(cluster: Cluster, **settings: Any) -> None:
 
 
 def agent(cluster: Cluster, agent_id: str, words: str) -> None:
-    """An agent of the home's own, made from the shipped one."""
     folder = cluster.home.config / "agents"
     folder.mkdir(parents=True, exist_ok=True)
     shipped = json.loads(Path("config/agents/ADMIN.json").read_text())
@@ -53,7 +50,6 @@ def agent(cluster: Cluster, agent_id: str, words: str) -> None:
 
 
 def slow(cluster: Cluster) -> Cluster:
-    """Up, with turns that have a middle."""
     file = cluster.home.config / "admin_config.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     offline = {"latency_ms": 250}
@@ -63,7 +59,6 @@ def slow(cluster: Cluster) -> Cluster:
 
 
 def digests(cluster: Cluster) -> dict[str, set[str]]:
-    """Run -> the configurations that its request and its prompts name."""
     found: dict[str, set[str]] = {}
     for entry in cluster.entries("RunRequested", "PROMPT_SENT"):
         if entry.provenance.work_order_id.startswith("WO-CONS"):
@@ -79,7 +74,6 @@ def digests(cluster: Cluster) -> dict[str, set[str]]:
 
 
 async def asked(cluster: Cluster, meanwhile: Callable[[], Any]) -> tuple[list[TurnResult], Any]:
-    """32 turns, and what is done in their middle."""
     async with asyncio.TaskGroup() as group:
         turns = [group.create_task(cluster.turn(QUESTION, timeout_s=60)) for _ in range(TURNS)]
         await asyncio.sleep(0.5)
@@ -98,8 +92,6 @@ def check(cluster: Cluster, results: list[TurnResult], former: str, new: str) ->
 
 
 def peers(cluster: Cluster) -> list[PeerRow]:
-    """Everybody, as the broker knows them."""
-
     async def read() -> list[PeerRow]:
         async with connected(cluster.place, "operator") as bus:
             return (await read_peers(bus, timeout_s=5)).peers
@@ -108,7 +100,6 @@ def peers(cluster: Cluster) -> list[PeerRow]:
 
 
 def reloaded(cluster: Cluster) -> dict[str, Any]:
-    """`hobus reload --json`, which came true."""
     answer = cluster("reload", "--json")
     assert answer.code == 0, answer.err
     return answer.json
@@ -228,28 +219,3 @@ def test_a_worker_on_another_host_hears_fetches_and_where_needed_begins_anew(clu
         done = reloaded(cluster)
         eventually(lambda: (now := row())[0] not in ("", instance) and now[1] == done["digest"])
         assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"
-
-
-def test_twenty_in_a_row_leave_processes_and_memory_as_before(cluster: Cluster) -> None:
-    """No process more, and no megabytes that grow with each."""
-    cluster.up()
-
-    def measured() -> tuple[list[str], float]:
-        run = cluster.run()
-        pids = [run.launcher_pid, run.zygote_pid, *(row.pid for row in run.children)]
-        processes = [psutil.Process(pid) for pid in pids]
-        everybody = [*processes, *(one for process in processes[2:] for one in process.children(recursive=True))]
-        sizes = sum(one.memory_full_info().uss for one in everybody if one.is_running())
-        return sorted(row.actor for row in run.children), sizes / 1e6
-
-    for number in range(6):  # as many as are kept, and what a first time loads
-        agent(cluster, "CLERK", f"You are the clerk, version {number}.")
-        reload(cluster.home, wait=True)
-    names, before_mb = measured()
-    for number in range(20):
-        agent(cluster, "CLERK", f"You are the clerk, another version {number}.")
-        reload(cluster.home, wait=True)
-    after_names, after_mb = measured()
-    assert after_names == names
-    assert after_mb - before_mb < 12, (before_mb, after_mb)
-    assert cluster.ask(QUESTION, "--agent", "CLERK")["outcome"] == "success"

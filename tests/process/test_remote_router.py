@@ -32,8 +32,6 @@ TOLD_S = 20.0
 
 
 class FarPeer(RawPeer):
-    """A raw peer over TCP with a key."""
-
     def __init__(self, context, address, *, broker_key, pair):
         self.socket = context.socket(zmq.DEALER)
         self.socket.linger = 0
@@ -43,7 +41,6 @@ class FarPeer(RawPeer):
         self.socket.connect(f"tcp://{address}")
 
     def join(self, mine, **changes):
-        """Asks to enrol this key; the answer."""
         fields = {
             "public_key": mine.public.decode(),
             "role": "ho1",
@@ -56,7 +53,6 @@ class FarPeer(RawPeer):
         return decode(Joined if head.type == Joined.TYPE else Refused, body, BIG)
 
     def is_told(self, event):
-        """Whether the socket's monitor says this."""
         end = time.monotonic() + TOLD_S
         while (left := end - time.monotonic()) > 0:
             is_heard = self.monitor.poll(int(left * 1000) + 1)
@@ -70,8 +66,6 @@ class FarPeer(RawPeer):
 
 
 class Listening:
-    """A broker in a thread that listens on a free port, and its operator."""
-
     def __init__(self, home):
         self.home = home
         self.settings = settings_with()
@@ -95,13 +89,11 @@ class Listening:
         self.operator_token = mint(home, "operator/1@a", "operator", None)
 
     def far(self, pair, *, broker_key=None):
-        """A connection from elsewhere with this key."""
         peer = FarPeer(self.context, self.keys.listens, broker_key=broker_key or self.keys.pair.public, pair=pair)
         self.peers.append(peer)
         return peer
 
     def token(self):
-        """The key of a new join token."""
         pair = curve.new_pair()
         self.ask(CreateToken(public_key=pair.public.decode(), role="ho1", ttl_s=60, uses=1))
         return pair
@@ -120,7 +112,6 @@ class Listening:
         return decode(Peers, self.ask(ReadPeers())[1], BIG)
 
     def count(self, name):
-        """One of the broker's counters."""
         return next(row for row in self.list().peers if row.role == "broker").counters.get(name, 0)
 
     def end(self):
@@ -135,7 +126,6 @@ class Listening:
 
 @pytest.fixture
 def there(tmp_path):
-    """A broker that listens, ended afterwards."""
     tmp_path.chmod(0o700)
     made = Listening(tmp_path)
     yield made
@@ -143,7 +133,6 @@ def there(tmp_path):
 
 
 def eventually(what, seconds=30.0):
-    """Fails unless it becomes true in time."""
     end = time.monotonic() + seconds
     while not (value := what()):
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""What somebody removes from a home in use is made again: the logs, and the sockets of a cluster that runs."""
+"""A home in use without its logs, and a machine that slept."""
 
 from __future__ import annotations
 
@@ -23,23 +23,6 @@ def test_without_its_logs_a_cluster_goes_on(cluster: Cluster) -> None:
     assert cluster.home.log("ho1/1").exists()
     eventually(lambda: "state_changed" in cluster.home.log("launcher").read_text())
     assert cluster.ask("hello")["outcome"] == "success"
-
-
-NAMES = ("broker", "tap", "ledger", "gateway", "control")
-
-
-def test_sockets_that_were_removed_are_made_again(cluster: Cluster) -> None:
-    """One after the other, and all at once, without a command: whoever comes next is answered."""
-    cluster.up()
-    for names in (*((name,) for name in NAMES), NAMES):
-        sockets = [cluster.home.run / f"{name}.sock" for name in names]
-        for socket in sockets:
-            socket.unlink()
-        eventually(lambda sockets=sockets: all(socket.exists() for socket in sockets))
-        eventually(lambda: all(row.state == "ready" for row in cluster.run().children))
-    assert cluster.ask("hello")["outcome"] == "success"
-    assert cluster("scale", "ho1=2").code == 0
-    assert cluster("tap", "--since", "10s", "--count", "1").code == 0
 
 
 @pytest.mark.slow

@@ -37,7 +37,6 @@ def slow(tmp_path_factory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def alone(tmp_path) -> Iterator[Cluster]:
-    """One that may be taken down."""
     cluster = up(tmp_path)
     yield cluster
     cluster.end()
@@ -54,15 +53,12 @@ def asked(cluster: Cluster, text: str = QUESTION) -> tuple[subprocess.Popen[byte
 
 
 def result_of(asking: subprocess.Popen[bytes]) -> dict[str, Any]:
-    """How the turn ended."""
     out, err = asking.communicate(timeout=90)
     assert out, err
     return json.loads(out)
 
 
 def stands(cluster: Cluster, session: str) -> dict[str, Any]:
-    """Its row of the listing, as soon as it has one."""
-
     def row() -> dict[str, Any] | None:
         rows = cluster("session list", "--all", "--json").json["sessions"]
         return next((row for row in rows if row["session_id"] == session), None)

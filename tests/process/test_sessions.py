@@ -23,7 +23,6 @@ THINKING_MS = 400
 
 
 def begun(directory: Path, *changes: tuple[str, object]) -> Cluster:
-    """A cluster with a model that takes its time."""
     cluster = cluster_in(directory / "home")
     cluster.up("--detach", settings={"gateway.providers.offline.latency_ms": THINKING_MS, **dict(changes)})
     return cluster
@@ -54,8 +53,6 @@ async def person_at(cluster: Cluster, role: str = "operator") -> AsyncIterator[P
 
 
 def play(cluster: Cluster, story: Callable[[Person], Awaitable[None]]) -> None:
-    """One story by one person."""
-
     async def played() -> None:
         async with person_at(cluster) as person:
             await story(person)

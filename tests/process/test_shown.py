@@ -22,7 +22,6 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\u2028"
 
 
 def run(*words: str | bytes, env: dict[str, str] | None = None, umask: int = -1) -> subprocess.CompletedProcess[bytes]:
-    """One command."""
     return subprocess.run(
         [sys.executable, "-P", "-m", "hobus", *words], env=environment() | (env or {}), umask=umask,
         capture_output=True, check=False, timeout=100,

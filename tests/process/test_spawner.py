@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from hobus.bus.clock import SystemClock
 from hobus.config.sections.processes import LauncherConfig
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.launcher import spawner, zygote, zygotes
@@ -28,12 +27,10 @@ pytestmark = pytest.mark.process
 
 
 def launcher(**changes: object) -> LauncherConfig:
-    """The shipped settings with some changed."""
     return load_snapshot().config.launcher.model_copy(update=changes)
 
 
 def ended(*, is_reaped: bool) -> int:
-    """The pid of a child that has ended."""
     process = subprocess.Popen([sys.executable, "-S", "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | (0 if is_reaped else os.WNOWAIT))
     process.returncode = 0
@@ -41,7 +38,6 @@ def ended(*, is_reaped: bool) -> int:
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether this child waits for somebody to reap it."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
@@ -51,7 +47,7 @@ def is_zombie(pid: int) -> bool:
 async def test_a_stranger_behind_one_of_ours_is_reaped(tmp_path: Path):
     """Both ended before anybody looked, and no further signal comes: the kernel tells of the older one first."""
     exits: list[str] = []
-    nursery = ProcessNursery(launcher(start_method="spawn"), SystemClock(), log=tmp_path / "zygote.log", first=None)
+    nursery = ProcessNursery(launcher(start_method="spawn"), log=tmp_path / "zygote.log", first=None)
     child = nursery.start(
         ProcessOptions("no role", "", "", ""), log=tmp_path / "log", on_born=lambda _: None, on_exit=exits.append
     )
@@ -82,7 +78,7 @@ async def test_what_follows_a_change_of_the_software_is_asked_of_a_new_zygote_al
     body.returncode = 0  # reaped by the nursery
     ours, control = zygote.pair()
     monkeypatch.setattr(spawner, "become_subreaper", lambda: True)
-    nursery = ProcessNursery(launcher(), SystemClock(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
+    nursery = ProcessNursery(launcher(), log=tmp_path / "log", first=zygote.Newborn(body.pid, ours))
     monkeypatch.setattr(zygotes, "state_of", lambda: (("changed.py", 1, 1),))
     for name in ("ho1/1@a", "ho1/2@a"):
         options = ProcessOptions("ho1", name, "", "")
@@ -96,12 +92,12 @@ async def test_what_follows_a_change_of_the_software_is_asked_of_a_new_zygote_al
 
 
 async def test_without_descriptors_a_zygote_is_started_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """The launcher's end of its socket cannot be made at first: it is tried again with back-off."""
-    keeper = Zygotes(launcher(), SystemClock(), log=tmp_path / "log", on_answer=print, on_end=lambda: None)
+    """The launcher's end of its socket cannot be made at first: it is tried again."""
+    keeper = Zygotes(launcher(crash_window_ms=10), log=tmp_path / "log", on_answer=print, on_end=lambda: None)
     with monkeypatch.context() as full:
         full.setattr(zygote, "pair", refused)
         keeper.begin(None)
-        assert keeper.present is None and keeper.shown().state == "backoff"
+        assert keeper.present is None and keeper.shown().state == "failed"
     async with asyncio.timeout(30):
         while keeper.present is None:
             await asyncio.sleep(0.01)

@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,8 +19,6 @@ from bench.cluster import Cluster, eventually
 from bench.cluster import cluster as standing
 from hobus.bus.messages.control import Peers, ReadPeers
 from hobus.launch.cluster.client import connected
-from hobus.launch.console import exit_codes
-from hobus.launch.launcher.children import environment
 
 pytestmark = pytest.mark.process
 
@@ -39,7 +36,6 @@ class Tapper:
 
     @classmethod
     def start(cls, cluster: Cluster, *words: str) -> Tapper:
-        """A tap of frames as JSON, heard by the broker."""
         process = cluster.begin("tap", "-f", "jsonl", *words)
         made = cls(process)
         for stream, into in ((process.stdout, made.lines), (process.stderr, made.said)):
@@ -49,7 +45,6 @@ class Tapper:
         return made
 
     def end(self, number: signal.Signals = signal.SIGINT) -> int:
-        """Its exit code after Ctrl-C."""
         self.process.send_signal(number)
         code = self.process.wait(20)
         for thread in self.threads:
@@ -58,17 +53,14 @@ class Tapper:
 
     @property
     def frames(self) -> list[dict[str, Any]]:
-        """What it showed."""
         return [found for line in self.lines if "note" not in (found := json.loads(line))]
 
     @property
     def notes(self) -> list[dict[str, Any]]:
-        """What it said between frames."""
         return [found for line in self.lines if "note" in (found := json.loads(line))]
 
     @property
     def summary(self) -> str:
-        """Its last words."""
         return "\n".join(self.said)
 
 
@@ -79,7 +71,6 @@ def _drain(stream: Any, into: list[str]) -> None:
 
 @pytest.fixture
 def tappers() -> Iterator[list[Tapper]]:
-    """All of them are ended, whatever happens."""
     made: list[Tapper] = []
     yield made
     for tapper in made:
@@ -92,29 +83,24 @@ def tappers() -> Iterator[list[Tapper]]:
 
 @pytest.fixture(scope="module")
 def calm() -> Iterator[Cluster]:
-    """Up as shipped, for tests that only look."""
     with standing({}) as up:
         yield up
 
 
 def heard(tapper: Tapper) -> bool:
-    """Whether frames come: with --all a beat is enough."""
     return bool(tapper.frames)
 
 
 def frames_of(answer: Any) -> list[dict[str, Any]]:
-    """The frames of a tap that has ended."""
     assert answer.code == 0, answer.err
     return [found for line in answer.out.splitlines() if "note" not in (found := json.loads(line))]
 
 
 def numbers(frames: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Which frames these are."""
     return [(frame["epoch"], frame["sequence"]) for frame in frames]
 
 
 def plain(text: str) -> str:
-    """The text with its numbers as a program writes them."""
     return re.sub(r"(?<=\d),(?=\d)", "", text)
 
 
@@ -226,41 +212,6 @@ def test_a_broker_that_is_killed_under_a_tap_is_told_and_the_numbers_begin_anew(
     assert new == list(range(lost + 1, lost + 1 + len(new)))
     assert "; the broker restarted once" in tapper.summary
     assert f"#1 to #{new[-1]} of broker {epochs[1]}: {len(new)} shown, 0 filtered out, {lost} lost" in tapper.summary
-
-
-def test_before_up_after_down_and_while_it_goes_down(cluster: Cluster, tappers: list[Tapper]):
-    """Exit 4, with the next command; a tap that watches says that the cluster has stopped, and its account."""
-    for words in ((), ("--since", "10m")):
-        answer = cluster("tap", *words)
-        assert answer.code == exit_codes.UNREACHABLE
-        assert "no cluster runs" in answer.err and "hobus up" in answer.err
-    cluster.up()
-    tapper = Tapper.start(cluster, "--all")
-    tappers.append(tapper)
-    eventually(lambda: heard(tapper))
-    cluster("down")
-    assert tapper.process.wait(20) == exit_codes.UNREACHABLE
-    tapper.threads[1].join(20)
-    assert "the cluster has stopped" in tapper.summary and "frames shown" in tapper.summary
-    assert cluster("tap", "--since", "10m").code == exit_codes.UNREACHABLE
-
-
-def test_a_closed_pipe_a_terminated_tap_and_a_count_end_with_the_account(calm: Cluster, tappers: list[Tapper]):
-    """`hobus tap | head -1`, `timeout 5 hobus tap`, `--count`: the last line is always there."""
-    calm.ask(PACKAGES)
-    command = f"{sys.executable} -P -m hobus tap --home {calm.home.root} --all"
-    script = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
-    lines = done.stdout.decode().splitlines()
-    assert lines[0].split()[:4] == ["SEQ", "TIME", "UTC", "KIND"] and lines[-1] == "0"
-    assert " shown, 0 filtered out, " in done.stderr.decode() and "Traceback" not in done.stderr.decode()
-    tapper = Tapper.start(calm, "--all")
-    tappers.append(tapper)
-    eventually(lambda: heard(tapper))
-    assert tapper.end(signal.SIGTERM) == 0 and " 0 lost (#" in tapper.summary
-    counted = calm("tap", "-f", "jsonl", "--since", "10m", "--count", "3", "kind=wo.*")
-    assert [frame["type"] for frame in frames_of(counted)] == ["wo.execute", "wo.receipt", "wo.execute"]
-    assert "3 frames shown" in counted.err
 
 
 def test_a_look_at_sensitive_bodies_stands_in_the_record_before_it_is_had(cluster: Cluster, tmp_path: Path):

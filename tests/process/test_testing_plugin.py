@@ -168,7 +168,6 @@ def test_a_rule_says_which_calls_wait_for_a_person(tmp_path: Path, backend: str)
 
 @both
 def test_what_a_failed_test_left_under_way_takes_nothing_from_the_next(tmp_path: Path, backend: str) -> None:
-    """And its own fault is the only one that is told."""
     code, said = pytest_in(tmp_path, APPROVED, "--hobus-backend", backend)
     assert code == 1 and "1 failed, 2 passed" in said and "error" not in said.splitlines()[-1], said
     assert "the first fault" in said and "scripted answers" not in said

@@ -83,16 +83,12 @@ async def loaded(runner: ChildToolRunner) -> None:
 
 
 class TestChildren(RunnerSuite):
-    """The suite, against processes."""
-
     @pytest.fixture
     def runner(self, runner: ChildToolRunner) -> ChildToolRunner:
-        """The module's."""
         return runner
 
 
 async def test_a_process_serves_call_after_call_and_holds_little(runner: ChildToolRunner) -> None:
-    """Nothing of the bus in it."""
     one = make(children=1, output_max_bytes=1000)
     try:
         outputs = [json.loads((await run(one, "pid")).text) for _ in range(3)]
@@ -301,7 +297,6 @@ async def test_a_process_with_too_many_leftovers_is_ended_with_them(
 
 
 def words_of(process: psutil.Process) -> list[str]:
-    """Its command line; none of one that has just ended."""
     try:
         return process.cmdline()
     except psutil.Error:
@@ -326,12 +321,10 @@ async def test_what_a_tool_says_is_logged_with_its_call_and_without_secrets() ->
 
 
 async def test_a_tool_that_needs_an_event_loop_is_told_so(runner: ChildToolRunner) -> None:
-    """A clear fault, not a hang."""
     assert (await run(runner, "elsewhere")).text == "the tool awaited something, and is no async def"
 
 
 async def test_a_process_killed_while_idle_is_replaced_unnoticed(runner: ChildToolRunner) -> None:
-    """The next call starts a new one."""
     for pid in runner.pids():
         os.kill(pid, signal.SIGKILL)
         await until(lambda pid=pid: not lives(pid))
@@ -440,7 +433,6 @@ def copy(times: int) -> str:
 
 
 def make_packaged() -> ChildToolRunner:
-    """A runner of one process with the two tools above."""
     return make(children=1, entry_points=["start", "copy"])
 
 
@@ -453,7 +445,6 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def started(path: Path) -> list[int]:
-    """The tool's process and the two that it started, all alive."""
     await until(path.exists)
     pids = [int(pid) for pid in path.read_text().split()]
     assert len(pids) == 3
@@ -488,7 +479,6 @@ async def test_nothing_that_a_tool_started_outlives_its_call(packages: Path, how
 
 
 async def test_nothing_that_a_tool_started_outlives_its_worker(packages: Path) -> None:
-    """SIGKILL of the worker while the tool waits for what it started."""
     mark = packages / "mark"
     code = f"""
 import asyncio
@@ -518,7 +508,6 @@ async def test_a_copy_that_a_tool_lets_return_answers_nothing(packages: Path) ->
 
 
 async def test_the_built_in_tools_run_in_processes() -> None:
-    """As a worker runs them."""
     view = {"digest": "d", "packages": [], "frameworks": [], "tools": [], "agent_tools": {}, "config": {"a": {"b": 1}}}
     settings = {"children_max": 1, "output_max_bytes": 1000}
     real = ChildToolRunner(load_snapshot().config.tools.model_copy(update=settings), tools=BUILTIN, view=view)

@@ -88,7 +88,6 @@ TOOLS = ("waits", "blocks", "deaf", "program", "sleeps")
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the package is installed."""
     return install(tmp_path_factory.mktemp("packages"), "waiting_pack", PACKAGE, **{name: name for name in TOOLS})
 
 
@@ -106,7 +105,6 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def runner(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChildToolRunner]:
-    """Nothing of it is left afterwards."""
     monkeypatch.setenv("PYTHONPATH", f"{directory}:{ROOT}")
     made = runner_of()
     for name in TOOLS[:-1]:
@@ -259,7 +257,6 @@ async def test_a_process_without_a_call_goes(directory: Path, monkeypatch: pytes
 async def test_a_process_that_is_being_ended_gets_no_call(
     runner: ChildToolRunner, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
-    """A call that comes in the moment in which an idle process is ended has another one."""
     monkeypatch.setattr(limits, "CHILDREN_IDLE_MS", 0)
     first = await run(runner, tool, s=0)
     for _ in range(2):
@@ -287,7 +284,6 @@ async def test_who_forks_them_may_be_killed(runner: ChildToolRunner) -> None:
 
 
 async def test_a_tool_says_how_long_a_call_may_take(runner: ChildToolRunner) -> None:
-    """Its worker goes by that."""
     for name, timeout_s, is_alone in (("waits", 300, False), ("sleeps", 2.5, True), ("blocks", None, False)):
         tool = described(name, await runner.describe(name, timeout_s=10))
         assert not isinstance(tool, str) and (tool.timeout_s, tool.is_alone) == (timeout_s, is_alone)

@@ -22,7 +22,6 @@ QUESTION = "what packages are installed?"
 
 
 def learned(cluster: Cluster) -> list[dict[str, Any]]:
-    """The artifacts in force."""
     return [row["artifact"] for row in cluster("memory overlays", "--json").json["overlays"]]
 
 
@@ -34,7 +33,6 @@ def why(cluster: Cluster, session_id: str) -> str:
 
 
 def frames(cluster: Cluster) -> list[dict[str, Any]]:
-    """What has passed the broker."""
     tapped = cluster("tap", "--json", "--since", "10m", "--count", "100000")
     return [one for one in map(json.loads, tapped.out.splitlines()) if "type" in one]
 

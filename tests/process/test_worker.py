@@ -15,17 +15,15 @@ import psutil
 import pytest
 
 from bench.builders import write_config
-from bench.cluster import Cluster, eventually, hobus
+from bench.cluster import Cluster, eventually
 from bench.cluster import cluster as standing
 from bench.far_worker import FarWorker, token_of, workers
 from hobus.bus import disk
-from hobus.bus.join_token import JoinToken, decode
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.ends import order_receipt
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import workers_in
 from hobus.launch.cluster import identity
-from hobus.launch.console import exit_codes
 from tests.actors.ho1_executor.tools.packages import install
 from tests.process.mcp_servers import ROOT, configure, use
 
@@ -35,15 +33,12 @@ TOOL_QUESTION = "How many packages are installed?"
 
 
 class Site:
-    """A cluster that listens, and starters of workers beside it."""
-
     def __init__(self, cluster: Cluster, directory: Path, started: list[FarWorker]) -> None:
         self.cluster = cluster
         self.directory = directory
         self.started = started
 
     def join(self, name: str, token: str, *words: str, **options: Any) -> FarWorker:
-        """`hobus worker join` in a directory of this name."""
         worker = FarWorker(self.directory / name, ["join", token, *words], **options)
         self.started.append(worker)
         return worker
@@ -65,29 +60,24 @@ class Site:
         return self.cluster("token list", "--json").json["tokens"]
 
     def ends_by(self, name: str) -> list[str]:
-        """Orders that this worker ended."""
         found = [order_receipt(entry) for entry in self.cluster.entries("OrderEnded")]
         return [one.wo_id for one in found if one is not None and one.executed_by.startswith(f"{name}@")]
 
 
 @pytest.fixture(scope="module")
 def listening() -> Iterator[Cluster]:
-    """Up on a free port of this machine."""
     with standing({}, "--listen", "127.0.0.1:0") as up:
         yield up
 
 
 @pytest.fixture
 def site(listening: Cluster, tmp_path: Path) -> Iterator[Site]:
-    """The same for everybody, without a worker."""
     with workers(tmp_path / "far") as started:
         yield Site(listening, tmp_path / "far", started)
     eventually(lambda: not Site(listening, tmp_path, []).remote_rows())
 
 
 def give_up_its_executor(cluster: Cluster) -> None:
-    """It dies as often as its launcher starts it."""
-
     def is_given_up() -> bool:
         row = cluster.row("ho1/1")
         if row.state == "ready":
@@ -243,28 +233,6 @@ def test_a_worker_s_key_is_rotated_while_it_works(cluster: Cluster, tmp_path: Pa
         assert cluster("keys rotate", "ho1/remote-1").code == 2
 
 
-def test_a_second_signal_ends_a_worker_at_once(cluster: Cluster, tmp_path: Path) -> None:
-    """Whatever grace it has left; what it worked on is done by another one."""
-    slow = write_config(
-        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 8000)
-    )
-    with workers(tmp_path / "far") as started:
-        cluster.up("--config", str(slow))
-        site = Site(cluster, tmp_path / "far", started)
-        worker = site.join("one", token_of(cluster), "--grace", "1h").works()
-        asking = [cluster.start_ask(TOOL_QUESTION) for _ in range(2)]
-        eventually(lambda: any(row["in_flight"] for row in site.remote_rows()))
-        worker.signal(signal.SIGTERM)
-        eventually(lambda: "draining" in worker.said)
-        worker.signal(signal.SIGTERM)
-        assert worker.ended() == 0
-        for one in asking:
-            out, err = one.communicate(timeout=90)
-            assert json.loads(out)["outcome"] == "success", err
-        peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
-        assert next(row for row in peers if row["role"] == "broker")["counters"]["redelivered"] >= 1
-
-
 def test_workers_are_drained_from_the_cluster_s_side(site: Site) -> None:
     """By pattern, the idlest: it ends by itself, as after a signal, and may be run again."""
     worker = site.join("one", token_of(site.cluster)).works()
@@ -303,50 +271,6 @@ def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cl
         assert cluster.ask(TOOL_QUESTION)["outcome"] == "success"
 
 
-def test_a_worker_home_is_one_worker_s_alone(site: Site) -> None:
-    """Not a cluster's, not two processes', not two clusters'; without a join nothing runs."""
-    worker = site.join("one", token_of(site.cluster)).works()
-    twice = FarWorker(site.directory / "one", ["run"])
-    site.started.append(twice)
-    assert twice.ended() == 5
-    assert str(worker.process.pid) in twice.said
-    here = hobus("worker", "run", "--home", str(site.cluster.home.root))
-    assert (here.code, "home of a cluster" in here.err) == (2, True)
-    never = hobus("worker", "run", "--home", str(site.directory / "never"))
-    assert (never.code, "token create" in never.err) == (2, True)
-    worker.signal(signal.SIGTERM)
-    worker.ended()
-    elsewhere = JoinToken("127.0.0.1:1", curve.raw(curve.new_pair().public), curve.raw(curve.new_pair().secret))
-    other = site.join("one", elsewhere.encode())
-    assert other.ended() == 5
-
-
-def test_listening_is_asked_for_and_refused_clearly(cluster: Cluster, tmp_path: Path) -> None:
-    """A port in use, no address at all, a token for a cluster that does not listen; and nothing on TCP unasked."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        busy = cluster("up", "--wait", "--listen", address)
-        assert (busy.code, address in busy.err, "port 0" in busy.err) == (4, True, True)
-    assert cluster("up", "--wait", "--listen", "nonsense").code == 2
-    config = write_config(tmp_path / "c.json", ("bus.listen", "no address"))
-    assert cluster("up", "--wait", "--config", str(config)).code == 2
-    cluster.up()
-    refused = cluster("token create")
-    assert (refused.code, "--listen" in refused.err) == (5, True)
-
-
-def test_a_cluster_that_listens_everywhere_is_asked_which_address_the_token_holds(cluster: Cluster) -> None:
-    """0.0.0.0 is nobody's address: `--address` says it, the port is the bound one."""
-    cluster.up("--listen", "0.0.0.0:0")
-    asked = cluster("token create")
-    assert (asked.code, "--address" in asked.err) == (2, True)
-    given = decode(token_of(cluster, "--address", "worker.example")).address
-    assert given.startswith("worker.example:")
-    assert int(given.rpartition(":")[2]) > 0
-
-
 def _address(site: Site) -> str:
     listens: str = site.cluster("ps", "--json").json["listens"]
     return listens
@@ -367,34 +291,6 @@ def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
     assert name not in shown.out
     eventually(lambda: site.cluster.entries("KEY_REVOKED"))
     assert site.cluster("keys revoke", name).code != 0
-
-
-def other_version(directory: Path) -> dict[str, str]:
-    """The environment of a worker whose hobus says that it is another one."""
-    about = directory / "hobus-9.9.9.dist-info" / "METADATA"
-    about.parent.mkdir(parents=True)
-    about.write_text("Metadata-Version: 2.1\nName: hobus\nVersion: 9.9.9\n", encoding="utf-8")
-    return {"PYTHONPATH": f"{directory}:{ROOT}"}
-
-
-def test_a_worker_of_another_version_is_told_what_to_install(site: Site, tmp_path: Path) -> None:
-    """When it joins, and when its software has changed since: one sentence with both versions, exit 5, no peer."""
-    env = other_version(tmp_path / "newer")
-    token = token_of(site.cluster)
-    for worker in (site.join("one", token, env=env), upgraded(site, token, env)):
-        assert worker.ended() == exit_codes.REFUSED
-        assert "bad_version" in worker.said and "9.9.9" in worker.said
-        assert "install the cluster's version of hobus here: hobus --version" in worker.said
-        assert "Traceback" not in worker.said and not site.remote_rows()
-
-
-def upgraded(site: Site, token: str, env: dict[str, str]) -> FarWorker:
-    """One that has joined, has worked, and comes back with that environment."""
-    worker = site.join("two", token).works()
-    worker.signal(signal.SIGTERM)
-    assert worker.ended() == 0
-    eventually(lambda: not site.remote_rows())
-    return site.run("two", env=env)
 
 
 PAYS = """

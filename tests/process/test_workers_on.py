@@ -32,7 +32,6 @@ echo "Submitted batch job $job" """,
 
 @pytest.fixture
 def slurm(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The environment in which a machine has SLURM; what its jobs have left is killed."""
     folders = {name: tmp_path / name for name in ("bin", "jobs", "out", "home")}
     for folder in folders.values():
         folder.mkdir()

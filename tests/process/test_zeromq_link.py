@@ -30,8 +30,6 @@ WORKER = Path(__file__).with_name("bus_worker.py")
 
 
 class Workers:
-    """Worker processes of one test; none outlives it."""
-
     def __init__(self, cluster: RealCluster) -> None:
         self._cluster = cluster
         self._running: list[subprocess.Popen[str]] = []
@@ -59,7 +57,6 @@ class Workers:
 
 @pytest.fixture
 def cluster() -> Iterator[RealCluster]:
-    """Broker and the callers' loop in this process."""
     made = RealCluster(bus_settings())
     yield made
     made.close()
@@ -67,19 +64,16 @@ def cluster() -> Iterator[RealCluster]:
 
 @pytest.fixture
 def workers(cluster: RealCluster) -> Iterator[Workers]:
-    """Other processes."""
     made = Workers(cluster)
     yield made
     made.end()
 
 
 async def ask(peer, script: str, service: str = "gateway", *, timeout_s: float = 20) -> PromptResponse:
-    """Asks the gateway to do what the script says."""
     return await peer.request(service, prompt(script), expect=PromptResponse, timeout_s=timeout_s)
 
 
 async def listed(operator: Peer, instance: str) -> None:
-    """The broker has this peer, and it is ready."""
     async with asyncio.timeout(30):
         while True:
             peers = (await operator.request("broker", ReadPeers(), expect=Peers, timeout_s=20)).peers
@@ -221,8 +215,6 @@ def test_large_messages_both_ways_do_not_stop_the_beats(cluster: RealCluster, wo
 
 
 class Watched(ZeroMQ):
-    """Tells each try of its sockets to connect."""
-
     def connecting(self, kind: int) -> zmq.Socket[bytes]:
         socket = super().connecting(kind)
         self.tries = socket.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_CONNECTED)
@@ -230,7 +222,6 @@ class Watched(ZeroMQ):
 
 
 def events_until(monitor: zmq.Socket[bytes], deadline: float, last: int = 0) -> list[int]:
-    """What a monitor tells until `deadline`, or until this event."""
     found: list[int] = []
     while (rest_s := deadline - time.monotonic()) > 0 and last not in found:
         if monitor.poll(round(rest_s * 1000)):

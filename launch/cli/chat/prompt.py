@@ -6,19 +6,15 @@ Editing, history, completion and pasted texts are prompt_toolkit's; a terminal t
 from __future__ import annotations
 
 import asyncio
-import errno
-import fcntl
-import json
 import os
 import signal
-import stat
 import sys
 import termios
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
@@ -26,17 +22,17 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import is_searching
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.history import DummyHistory, History
+from prompt_toolkit.history import FileHistory, History
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.search import accept_search
 
 from hobus.bus.messages.base import Message
 from hobus.launch.cli.answer_view import Provisional, say_answer, say_rows
 from hobus.launch.cli.chat.piped import readable
-from hobus.launch.cli.chat.unseen import NamedMarks, WithoutMarks
 from hobus.launch.cli.outcome import Line
 from hobus.launch.console import terminal
 from hobus.launch.console.output import can_be_commanded, colours, harmless, window
@@ -45,8 +41,6 @@ _PRIVATE = 0o600
 _READ_AT_ONCE = 1 << 16
 _YOU = "you> "
 _DIM = "ansibrightblack"
-_BREAKS_ROWS = not {"XTERM_VERSION", "STY"} & os.environ.keys() and os.environ.get("TERM") != "linux"
-"""Whether the terminal breaks rows anew that do not fit any more: all but xterm, GNU screen and the console do."""
 
 
 class ChatPrompt(Protocol):
@@ -99,22 +93,15 @@ class EditedPrompt:
 
     def __init__(self, on_interrupt: Callable[[], None], history: History, commands: Sequence[str]) -> None:
         self._provisional: Provisional | None = None
-        output = WithoutMarks.from_pty(sys.stdout)
+        output = Vt100_Output.from_pty(sys.stdout)
         output.enable_cpr = False  # a terminal need not say where its cursor is: a prompt begins where nothing stands
         self._session: PromptSession[str] = PromptSession(
             self._above, history=history, completer=_Commands(commands), complete_while_typing=False,
             key_bindings=_keys(on_interrupt), multiline=True,
             enable_suspend=True, prompt_continuation=" " * len(_YOU), erase_when_done=True,
             color_depth=None if colours() else ColorDepth.DEPTH_1_BIT, input=_Keyboard(sys.stdin),
-            output=output, input_processors=[NamedMarks()],
+            output=output,
         )  # fmt: skip
-        resize = self._session.app._on_resize  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - nothing tells it else
-
-        def resized() -> None:
-            output.cursor_up(self._rows_broken())
-            resize()
-
-        self._session.app._on_resize = resized  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
     async def read(self) -> str:
         """What Return ended; it stands above from then on, or its end where it is longer than the screen."""
@@ -132,17 +119,6 @@ class EditedPrompt:
     def say(self, write: Callable[[], None]) -> None:
         """Above the line that is open, without a key of it being lost."""
         run_in_terminal(write)
-
-    def _rows_broken(self) -> int:
-        """Rows that a narrower window has made, above the cursor, of those that were drawn."""
-        app = self._session.app
-        drawn, columns = app.renderer.last_rendered_screen, app.output.get_size().columns
-        if drawn is None or not _BREAKS_ROWS:
-            return 0
-        cursor = drawn.get_cursor_position(app.layout.current_window)
-        above = (drawn.data_buffer[row].items() for row in range(cursor.y))
-        last = [max((at for at, one in cells if one.char != " "), default=0) for cells in above]
-        return sum(at // columns for at in (*last, max(0, cursor.x - 1)))
 
     def _above(self) -> StyleAndTextTuples:
         you: StyleAndTextTuples = [("bold" if colours() else "", _YOU)]
@@ -193,58 +169,25 @@ def tell(prompt: ChatPrompt, lines: Sequence[Line]) -> None:
         prompt.say(write)
 
 
-def prompt_of_terminal(
-    on_interrupt: Callable[[], None], *, history: Path, lines_max: int, commands: Sequence[str]
-) -> ChatPrompt:
+def prompt_of_terminal(on_interrupt: Callable[[], None], *, history: Path, commands: Sequence[str]) -> ChatPrompt:
     """The prompt that this terminal can have; `on_interrupt` is what Ctrl-C does, `commands` what Tab completes."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, on_interrupt)
     if not can_be_commanded():
         return LinePrompt()
-    return EditedPrompt(on_interrupt, ChatHistory(history, lines_max) if lines_max else DummyHistory(), commands)
+    return EditedPrompt(on_interrupt, ChatHistory(history), commands)
 
 
-class ChatHistory(History):
-    """Messages that were typed, the newest last, each a JSON text in a line of a private file."""
-
-    def __init__(self, path: Path, lines_max: int) -> None:
-        self._path = path
-        self._lines_max = lines_max
-        super().__init__()
+class ChatHistory(FileHistory):
+    """Messages that were typed; what cannot be remembered is still said."""
 
     def load_history_strings(self) -> Iterable[str]:
-        """Newest first; a line that is no JSON text is taken as it is."""
-        with suppress(OSError), self._locked(os.O_RDONLY) as file:
-            return [_message_of(line) for line in reversed(_lines(file))]
+        with suppress(OSError):
+            return list(super().load_history_strings())
         return []
 
     def store_string(self, string: str) -> None:
-        """What cannot be remembered is still said; several chats of one home take turns."""
-        with suppress(OSError), self._locked(os.O_RDWR | os.O_CREAT) as file:
-            lines = [*_lines(file), json.dumps(string)][-self._lines_max :]
-            file.seek(0)
-            file.truncate(file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace")))
-
-    @contextmanager
-    def _locked(self, flags: int) -> Generator[BinaryIO]:
-        """Raises OSError, also for what is not a plain file."""
-        descriptor = os.open(self._path, flags | os.O_NONBLOCK | os.O_CLOEXEC, _PRIVATE)
-        with os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "r+b") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "not a plain file", str(self._path))
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield file
-
-
-def _lines(file: BinaryIO) -> list[str]:
-    return file.read().decode("utf-8", "replace").split("\n")[:-1]
-
-
-def _message_of(line: str) -> str:
-    try:
-        message = json.loads(line)
-    except ValueError:
-        return line
-    return message if isinstance(message, str) else line
+        with suppress(OSError):
+            super().store_string(string)
 
 
 class _Commands(Completer):

@@ -39,7 +39,6 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, as_command_error, next_here
 from hobus.launch.console.output import as_json as json_text
 from hobus.launch.console.output import is_terminal, note, note_coloured, note_lines, say, styled
-from hobus.launch.limits import CHAT_HISTORY_LINES
 from hobus.launch.sessions.named import named_session
 from hobus.launch.sessions.turns import beside, check_text
 from hobus.launch.sessions.watched_turn import ROLE
@@ -105,9 +104,8 @@ class _Conversation:
 
         self._talk = talk
         self._prompt = prompt.prompt_of_terminal(
-            self._interrupt, history=home.chat_history, commands=[*NAMES, *RUN_NAMES],
-            lines_max=CHAT_HISTORY_LINES,
-        )  # fmt: skip
+            self._interrupt, history=home.chat_history, commands=[*NAMES, *RUN_NAMES]
+        )
         self._new_view = partial(prompt.PromptView, self._prompt)
         self._tell = partial(prompt.tell, self._prompt)
         self._waiting: asyncio.Timeout | None = None  # for what a line asked for; Ctrl-C ends it

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ import click
 
 from hobus.config.attention_template import template_schema
 from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, Layers, find
-from hobus.config.gates.finding import lines
 from hobus.config.load import merged
 from hobus.config.mcp_block import KEY, PastedServer
 from hobus.config.own_settings import NoSuchSetting, laid_over, no_such, schema_of_own, settings_in, taken_away
@@ -168,10 +166,7 @@ def set_(*, home: Home, setting: str, value: str) -> None:
 @click.argument("setting", metavar="SETTING")
 @with_home
 def unset(*, home: Home, setting: str) -> None:
-    """Reset SETTING, and all below it, to the shipped value from the next start or `hobus reload` on.
-
-    Where the file has several faults, one is fixed after the other; what is left of them is said.
-    """
+    """Reset SETTING, and all below it, to the shipped value from the next start or `hobus reload` on."""
 
     def without(own: Settings) -> Settings:
         if said := no_such(setting, merged(own_config.shipped(), own)):
@@ -196,7 +191,6 @@ def schema(*, home: Home, template: bool) -> None:
 
 
 _NONE = object()
-_SIGNATURES = "governance.signatures"
 
 
 def _changed(home: Home, setting: str, change: Callable[[Settings], Settings]) -> None:
@@ -210,36 +204,14 @@ def _changed(home: Home, setting: str, change: Callable[[Settings], Settings]) -
         except NoSuchSetting as error:
             raise UsageFault(str(error), hint=next_here("config show")) from None
 
-    own, digest, faults = own_config.change(home, changed, may_stay_broken=True)
+    own, digest = own_config.change(home, changed)
     after = merged(shipped, own)
     shown = settings_in(redacted(after))
     for path, value in settings_in(after).items():
         is_other = before.get(path, _NONE) != value
         if is_other or path == setting:
             say(f"{path} = {as_json(shown[path])}" + ("" if is_other else ", as before"))
-    if faults:
-        say(
-            styled("changed", "yellow"),
-            f"  {own_config.path_of(home)}, which still has {counted(len(faults), 'fault')}:",
-        )
-        for fault in faults:
-            say(f"- {fault}")
-        return
     say(styled("ok", "green"), f"  {own_config.path_of(home)}, digest {digest}; {_in_force(home)}")
-    if settings_in(after)[_SIGNATURES] == "signed" and before.get(_SIGNATURES) != "signed":
-        _say_unbelieved(home)
-
-
-def _say_unbelieved(home: Home) -> None:
-    """Which files of this home no longer count, since their signatures do."""
-    # By name: of all settings one asks for it.
-    judging = importlib.import_module("hobus.launch.packages.judging")
-    failures = [one for one in judging.judged(home, layers_of(home)).failures if one.gate == "G5"]
-    for line in lines(failures):
-        note(styled(line, "red", to_stderr=True))
-    if failures:
-        said = "gate G5 fails now: no cluster of this home starts, or takes in a reload, before that is mended"
-        note(styled(said, "red", to_stderr=True))
 
 
 def _in_force(home: Home) -> str:

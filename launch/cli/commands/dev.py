@@ -24,7 +24,7 @@ from hobus.launch.cli.commands.options import with_home, with_http
 from hobus.launch.cluster.client import cluster_of, connected
 from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.cluster.home import Home, holder
-from hobus.launch.cluster.run_file import cluster_gone, running
+from hobus.launch.cluster.run_file import cluster_gone
 from hobus.launch.cluster.tool_code import with_imported
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, UsageFault, as_command_error
@@ -35,7 +35,6 @@ from hobus.launch.launcher.options import StartOptions
 from hobus.launch.launcher.reload import reload_in_turn
 from hobus.launch.launcher.starting import start_detached
 from hobus.launch.launcher.stop import stop
-from hobus.launch.launcher.up_already import differences
 from hobus.launch.limits import SOURCE_POLL_MS, TURNS_SHOWN_MAX
 from hobus.ledger_service.reader import head_of
 
@@ -103,8 +102,6 @@ class _Developed:
     def _reload(self) -> None:
         if self._after is None:
             _say(f"the cluster in {self._home.root} runs already, and goes on afterwards")
-            for line in differences(running(self._home), self._options, self._home):
-                _say(line, "yellow")
         done = reload_in_turn(self._home)
         named = ", ".join([*dict.fromkeys(name for one in done.changes for name in _names(one)), *done.beside])
         _say(f"taken in after {duration(done.elapsed_ms / 1000)}: {named}" if named else "nothing changed", "green")

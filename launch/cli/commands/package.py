@@ -1,4 +1,4 @@
-"""`hobus package`: bundles of governed files, made and signed, looked at, installed, upgraded and removed."""
+"""`hobus package`: bundles of governed files, made and signed, installed and removed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from hobus.config.files import ADMIN_CONFIG
 from hobus.launch.app.packaged import draft
 from hobus.launch.app.started import agents_in, changed_files
 from hobus.launch.cli.commands.options import Family, Output, with_json
-from hobus.launch.cli.commands.package_change import agents_of, changed, say_findings
+from hobus.launch.cli.commands.package_change import agents_of, changed
 from hobus.launch.cli.commands.package_trust import DEV, trust_
 from hobus.launch.cluster.home import Home
-from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import next_command, next_here
 from hobus.launch.console.output import (
     as_json,
@@ -26,14 +25,12 @@ from hobus.launch.console.output import (
     note_coloured,
     say,
     say_prose,
-    say_quoted,
     short_path,
     styled,
     table,
 )
 from hobus.launch.packages import building, installing, signing, trust
-from hobus.launch.packages.installing import Inspected, Installed, installed_in, state_faults
-from hobus.launch.packages.installing import inspect as inspected
+from hobus.launch.packages.installing import Installed, installed_in
 from hobus.launch.packages.judging import config_of
 
 _FILE = click.Path(path_type=Path)
@@ -41,7 +38,7 @@ _FILE = click.Path(path_type=Path)
 
 @click.group(cls=Family)
 def package() -> None:
-    """Build, sign, inspect, install, upgrade and remove packages of governed files.
+    """Build, sign, install and remove packages of governed files.
 
     A package brings an agent with its prompt packs, contracts, attention templates, framework and spec: files like
     those of config/, in one signed file. It never replaces a file that is there, and brings neither settings nor code.
@@ -50,9 +47,7 @@ def package() -> None:
     Its maker:   hobus package key my.key                    once; hand on the public key that it prints
                  hobus package build clerk/ --key my.key     makes PKG-CLERK-001-1.0.0.hobus-package
     Its user:    hobus package trust add maker ed25519:…     once; counts where governance.signatures is "signed"
-                 hobus package inspect FILE                  what it holds, and whether it would be taken
-                 hobus package install FILE                  then its agent answers: hobus ask --agent CLERK
-                 hobus package upgrade FILE                  a higher version in place of the installed one
+                 hobus package install FILE                  or its higher version; then: hobus ask --agent CLERK
                  hobus package remove PKG-CLERK-001
 
     Exit codes: 2 no bundle or no such package, 3 a gate or a signature fails, 5 something here needs it, or another
@@ -106,7 +101,7 @@ def build(  # noqa: PLR0913 - one per option
             say(f"left out, since its name begins with a dot: {', '.join(map(in_one_line, made.left_out))}")
         if needs:
             say_prose("", f"it brings no code: where it is to be installed, admin_config.json needs {needs}")
-        say(f"signed by {document['fingerprint']}; look at it: {next_here(f'package inspect {made.path}')}")
+        say(f"signed by {document['fingerprint']}; {next_here(f'package install {made.path}')}")
 
     return Output(document, show)
 
@@ -131,56 +126,6 @@ def key(*, home: Home, file: Path) -> Output:
     return Output(document, show)
 
 
-@package.command()
-@click.argument("file", metavar="FILE", type=_FILE)
-@with_json
-def inspect(*, home: Home, file: Path) -> Output:
-    """Show what a bundle holds, who signed it, and whether this home would take it; nothing is changed.
-
-    Exit code 3 if a gate would keep it out.
-    """
-    found = inspected(home, file)
-    manifest, signature = found.incoming.package, found.incoming.signature
-    sizes = {name: len(data) for name, data in found.incoming.bundle.files.items()}
-    document = {
-        "package": manifest.model_dump(mode="json"),
-        "files": [{**asset.model_dump(), "size_bytes": sizes[asset.path]} for asset in manifest.assets],
-        "signature": {
-            "public_key": signature.public_key, "fingerprint": signing.fingerprint(signature.public_key),
-            "trusted_as": found.trusted_as,
-        },
-        "installed_version": "" if found.before is None else found.before.version,
-        "would": found.would,
-        "failures": [one._asdict() for one in found.failures],
-        "warnings": [one._asdict() for one in found.warnings],
-    }  # fmt: skip
-    code = exit_codes.INTEGRITY if found.failures else exit_codes.OK
-    return Output(document, lambda: _show_inspected(home, file, found, sizes), code)
-
-
-def _show_inspected(home: Home, file: Path, found: Inspected, sizes: Mapping[str, int]) -> None:
-    manifest = found.incoming.package
-    say_prose(f"{manifest.package_id} {manifest.version}  ", in_one_line(manifest.title))
-    say_quoted(_QUOTED, manifest.description)
-    needs = ", ".join(manifest.dependencies)
-    say(f"  of {manifest.spec_id}, {manifest.framework_id}" + (f"; needs {needs}" if needs else ""))
-    who = f", trusted here as {found.trusted_as}" if found.trusted_as else ", whom this home does not trust"
-    say(f"  signed by {signing.fingerprint(found.incoming.signature.public_key)}{who}")
-    rows = [(one.path, one.classification, f"{sizes[one.path]:,}") for one in manifest.assets]
-    table(("FILE", "WHAT IT IS", "BYTES"), rows)
-    say_findings(found.failures, "red")
-    say_findings(found.warnings, "yellow")
-    if found.failures:
-        say(styled("refused", "red"), f"  {counted(len(found.failures), 'gate failure')}; it would not be installed")
-    elif found.would == "nothing":
-        there = found.before.version if found.before is not None else ""
-        say(styled("ok", "green"), f"  {there} is installed, and this is no higher version")
-    else:
-        say(styled("ok", "green"), f"  {next_command(f'package {found.would} {file}', home.root)}")
-
-
-_QUOTED = "  | "
-"""Before each line of what the maker says: it is nothing that is found here."""
 _no_reload = click.option(
     "--no-reload", is_flag=True, help="Leave a running cluster as it is, until its next start or hobus reload."
 )
@@ -191,23 +136,11 @@ _no_reload = click.option(
 @_no_reload
 @with_json
 def install(*, home: Home, file: Path, no_reload: bool) -> Output:
-    """Install the package in FILE, if every gate passes; no file that is there is replaced.
+    """Install the package in FILE, or its higher version, if every gate passes; no other file is replaced.
 
     A running cluster takes it in at once: its next turns know the agent, those that run end as they began.
     """
     return changed(home, installing.install(home, file), "installed", no_reload=no_reload)
-
-
-@package.command()
-@click.argument("file", metavar="FILE", type=_FILE)
-@_no_reload
-@with_json
-def upgrade(*, home: Home, file: Path, no_reload: bool) -> Output:
-    """Put the higher version in FILE in place of the installed one.
-
-    What older turns were made with stays readable: the record holds it whole under its digest.
-    """
-    return changed(home, installing.upgrade(home, file), "upgraded", no_reload=no_reload)
 
 
 @package.command()
@@ -228,14 +161,13 @@ def list_(*, home: Home) -> Output:
     """List the installed packages with their signers and agents."""
     policy = config_of(home).governance
     keys = trust.trusted(home)
-    changed_files = state_faults(home)
     there = installed_in(home).values()
     rows = [_row(one, keys) for one in there]
     for row, one in zip(rows, there, strict=True):
         fault = trust.signature_fault(one.directory, one.package_id, keys, policy)
         # Under `dev` no gate asks whether the signature holds; who made the package is then not known all the same.
         unsigned = "" if one.public_key else "signature.json: it is not the signature of its manifest"
-        row["fault"] = fault or changed_files.get(one.directory, "") or unsigned
+        row["fault"] = fault or unsigned
 
     def show() -> None:
         cells = [

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from hobus.launch.cli.commands.options import Family, Output, with_json
-from hobus.launch.cluster.home import Home, holder
-from hobus.launch.console.errors import next_command, next_here
-from hobus.launch.console.output import note, note_coloured, say, styled, table
+from hobus.launch.cluster.home import Home
+from hobus.launch.console.errors import next_here
+from hobus.launch.console.output import note_coloured, say, styled, table
 from hobus.launch.packages import signing, trust
 from hobus.launch.packages.installing import installed_in
 from hobus.launch.packages.judging import config_of
@@ -66,36 +64,12 @@ def remove_trusted(*, home: Home, name: str) -> Output:
     """Trust the key of NAME no longer; packages that it signed then fail gate G5 where signatures count."""
     gone = trust.distrust(home, name)
     hit = [one.package_id for one in installed_in(home).values() if one.public_key == gone]
-    policy = config_of(home).governance.signatures
-    running = _goes_on(home) if hit and policy == "signed" else ""
-    document = {
-        "name": name, "fingerprint": signing.fingerprint(gone), "packages": hit, "signatures": policy,
-        "running_cluster": running,
-    }  # fmt: skip
+    document = {"name": name, "fingerprint": signing.fingerprint(gone), "packages": hit}
 
     def show() -> None:
-        _show_untrusted(name, gone, hit, policy)
-        if running:
-            note_coloured(running, "yellow")
+        say(styled("removed", "green"), f"  {signing.fingerprint(gone)}, which was {name}")
+        if hit:
+            said = f"{', '.join(hit)}: gate G5 fails where governance.signatures is signed"
+            note_coloured(f"{said}; {next_here(f'package remove {hit[0]}')}", "yellow")
 
     return Output(document, show)
-
-
-def _goes_on(home: Home) -> str:
-    """What a key that is gone does not change in a cluster that runs; empty where none does."""
-    if holder(home) is None:
-        return ""
-    again = f"{next_command('reload', home.root)}, or {next_command('down', home.root)}"
-    return f"the cluster that runs here goes on with their agents as it began, until they are removed, then: {again}"
-
-
-def _show_untrusted(name: str, gone: str, hit: Sequence[str], policy: str) -> None:
-    say(styled("removed", "green"), f"  {signing.fingerprint(gone)}, which was {name}")
-    if hit and policy == "signed":
-        which = ", ".join(hit)
-        note_coloured(f"{which}: gate G5 fails now, and no cluster of this home starts before it is", "red")
-        note(
-            f"next: {next_here(f'package remove {hit[0]}')}, or upgrade it to a version that somebody signed who counts"
-        )
-    elif hit:
-        note_coloured(f"{', '.join(hit)} would fail gate G5 if governance.signatures were signed", "yellow")

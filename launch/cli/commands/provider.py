@@ -13,7 +13,6 @@ import click
 
 from hobus.config.files import Layers
 from hobus.config.load import merged, settings
-from hobus.config.parse import BadText, json_value
 from hobus.config.schema import AdminConfig
 from hobus.config.sections.gateway import AnyProvider, GatewayConfig
 from hobus.gateway_service.providers.keys import key_fault
@@ -109,10 +108,10 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
 @click.argument("name")
 @click.option(
     "--kind",
-    type=click.Choice(["openai", "anthropic", "plugin"]),
+    type=click.Choice(["openai", "anthropic"]),
     default="openai",
     show_default=True,
-    help="openai: any server of chat completions; plugin: a class of an installed package.",
+    help="openai: any server of chat completions.",
 )
 @click.option("--base-url", metavar="URL", help="Address of its API; default: the vendor's own.")
 @click.option(
@@ -134,17 +133,9 @@ def check_providers(*, home: Home, names: tuple[str, ...]) -> Output:
     show_default=True,
     help="env:NAME, file:PATH, stdin (kept in a file of this user alone) or none.",
 )
-@click.option("--entry-point", metavar="NAME", help="Kind plugin: its name in the group hobus.providers.")
-@click.option(
-    "--option",
-    "options",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="Kind plugin: an option that it is given (JSON, else a text).",
-)
 @click.option("--default", "becomes_default", is_flag=True, help="Make its first model the default.")
 @with_home
-def add_provider(  # noqa: C901, PLR0913 - one per option
+def add_provider(  # noqa: PLR0913 - one per option
     *,
     home: Home,
     name: str,
@@ -155,22 +146,12 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
     sees: bool,
     context_tokens: int | None,
     key: str,
-    entry_point: str | None,
-    options: tuple[str, ...],
     becomes_default: bool,
 ) -> None:
     """Add a provider to the home's configuration.
 
     A key never stands in the configuration, only where it is.
     """
-    for flag, is_given in (("--entry-point", bool(entry_point)), ("--option", bool(options))):
-        if is_given and kind != "plugin":
-            raise UsageFault(f"{flag} is for kind plugin")
-    if kind == "plugin":
-        if base_url is not None:
-            raise UsageFault("--base-url is for kinds openai and anthropic")
-        if entry_point is None:
-            raise UsageFault("missing --entry-point", hint="hobus provider add --help")
     if not models and not any_model:
         raise UsageFault("missing --model", hint="hobus provider add --help")
     if becomes_default and not models:
@@ -182,7 +163,7 @@ def add_provider(  # noqa: C901, PLR0913 - one per option
         "key": {"stdin": f"file:{kept}", "none": None}.get(key, key),
         "models": [{**_model(text), "sees": sees, "context_tokens": context_tokens} for text in models],
         "any_model": any_model,
-        **_settings_of(kind, (base_url or ADDRESSES.get(kind, "")).rstrip("/"), entry_point or "", options),
+        **wire_settings(kind, (base_url or ADDRESSES[kind]).rstrip("/")),
     }
 
     def with_it(own: Settings) -> Settings:
@@ -238,24 +219,6 @@ def _stored(home: Home, path: Path, secret: str) -> Generator[None]:
     except BaseException:
         path.unlink(missing_ok=True)
         raise
-
-
-def _settings_of(kind: str, base_url: str, entry_point: str, options: tuple[str, ...]) -> dict[str, Any]:
-    if kind == "plugin":
-        return {"entry_point": entry_point, "options": dict(_option(text) for text in options)}
-    return wire_settings(kind, base_url)
-
-
-def _option(text: str) -> tuple[str, Any]:
-    name, separator, said = text.partition("=")
-    if not name or not separator:
-        raise UsageFault(
-            f"--option {text[:64]}: an option is NAME=VALUE", hint="--option prefix=hello, or --option depth=3"
-        )
-    try:
-        return name, json_value(said)
-    except BadText:
-        return name, said
 
 
 def _model(text: str) -> dict[str, Any]:

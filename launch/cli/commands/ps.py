@@ -39,8 +39,7 @@ _ZYGOTE = {
     "": "",
     "starting": "loads; whatever is started meanwhile waits for it",
     "ready": "forks the others; not needed once they run",
-    "backoff": "ended before it was loaded; tried again soon",
-    "failed": "ended too often (launcher.crash_budget): processes are fresh interpreters; tried again later",
+    "failed": "ended before it was loaded: processes are fresh interpreters; tried again later",
 }
 
 _HEADINGS = ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "IN FLIGHT", "LAST BEAT", "HOST", "NOTE")

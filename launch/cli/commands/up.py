@@ -47,7 +47,7 @@ def up(  # noqa: PLR0913 - one per option
     listen: str | None,
     http: str | None,
 ) -> int:
-    """Start the cluster of a home; one that is up stays as it is, and what differs is said.
+    """Start the cluster of a home; one that is up stays as it is.
 
     With APP, a Python file, the agents at its top are written into the home's config/ before.
     Without --wait or --detach it stays in the foreground: Ctrl-C drains it, a second Ctrl-C kills it.

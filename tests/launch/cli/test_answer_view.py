@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
-from hobus.launch.cli.answer_view import RESIZED, STANDS_STILL, WAITING, WHY_AGAIN, PlainView
+from hobus.launch.cli.answer_view import RESIZED, WAITING, WHY_AGAIN, PlainView
 from hobus.launch.cli.chat.live_view import LiveView
 from hobus.launch.console.output import harmless
 from hobus.launch.console.terminal import folded
@@ -31,22 +31,18 @@ FRAMES = st.lists(
 
 
 class Screen(io.StringIO):
-    """Standard output as a terminal has it."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
         self._monkeypatch = monkeypatch
         self.reset(40, 12)
 
     def reset(self, columns: int, rows: int) -> None:
-        """Another terminal, of this size."""
         self.is_narrowed_to(columns, rows)
         self._screen = pyte.HistoryScreen(columns, rows, history=1000)
         self._screen.set_mode(pyte.modes.LNM)
         self._stream = pyte.Stream(self._screen)
 
     def is_narrowed_to(self, columns: int, rows: int = 12) -> None:
-        """What the system says of the window."""
         self._monkeypatch.setenv("COLUMNS", str(columns))
         self._monkeypatch.setenv("LINES", str(rows))
 
@@ -63,7 +59,6 @@ class Screen(io.StringIO):
 
     @property
     def is_cursor_hidden(self) -> bool:
-        """As the terminal shows it now."""
         return self._screen.cursor.hidden
 
     @property
@@ -76,7 +71,6 @@ class Screen(io.StringIO):
 
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
-    """A terminal of 40 columns and 12 rows."""
     screen = Screen(monkeypatch)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -84,12 +78,10 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 
 def delta(index: int, text: str, *, attempt: int = 1) -> StreamDelta:
-    """One piece."""
     return StreamDelta(step="WO-1", attempt=attempt, index=index, text=text)
 
 
 def view_of(screen: Screen, *frames: Message) -> LiveView:
-    """A view on this terminal that was given these."""
     screen.is_stdout()
     view = LiveView()
     view.begin()
@@ -106,7 +98,6 @@ def test_any_interleaving_of_pieces_and_resets_ends_with_the_answer_shown_once(s
 
 
 def ends_with_the_answer(screen, frames, answer, columns, height):
-    """After these frames, on a screen of this size."""
     screen.reset(columns, height)
     screen.write("you>\n")
     view, told = view_of(screen), list[str]()
@@ -135,20 +126,6 @@ def test_what_is_taken_back_gives_way_to_the_reason(screen, reason):
     assert screen.seen == ["three"]
 
 
-def test_the_cursor_is_never_hidden(screen):
-    """A signal that ends this process in the middle of an answer would leave the terminal without one."""
-    view_of(screen, delta(0, "one"))
-    assert not screen.is_cursor_hidden
-
-
-def test_a_hole_shows_nothing_until_the_answer_and_a_pause_is_named(screen):
-    """Text with a piece missing is not shown as if it were whole."""
-    view = view_of(screen, delta(0, "one"), delta(2, "three"), delta(3, "four"))
-    assert screen.seen == [WAITING]
-    view.on_frame(StreamWaiting(waiting="Paused"))
-    assert screen.seen == [STANDS_STILL["Paused"]]
-
-
 def test_more_than_the_screen_holds_shows_its_end_and_then_all_of_it(screen):
     """Nothing scrolls away that may have to be taken back."""
     screen.reset(20, 5)
@@ -160,7 +137,6 @@ def test_more_than_the_screen_holds_shows_its_end_and_then_all_of_it(screen):
 
 
 def test_an_abandoned_answer_leaves_nothing(screen):
-    """Ctrl-C while it was written."""
     screen.write("you> x\n")
     view = view_of(screen, delta(0, "one two three four five six"))
     view.abandon()

@@ -26,7 +26,6 @@ NO_CLASS = {key: value for key, value in MINE.items() if key != "agent_class"}
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    """Exit code, and everything that was printed."""
     capsys.readouterr()
     code = cli.run(list(words))
     said = capsys.readouterr()
@@ -35,7 +34,6 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 
 
 def write(name: str, content: bytes | dict[str, object]) -> Callable[[Path], None]:
-    """Makes this file in a directory of agents."""
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
     return lambda agents: (agents / name).write_bytes(data) and None
 
@@ -82,39 +80,6 @@ def test_an_agent_file_with_a_fault_is_named_with_the_fix(case, tmp_path, capsys
         assert out.rstrip().endswith(f"next: fix it, then: hobus config check --home {tmp_path}")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_an_agent_file_that_may_not_be_read_is_named_with_the_fix(tmp_path, capsys):
-    """So is a directory."""
-    agents = tmp_path / "config" / "agents"
-    agents.mkdir(parents=True)
-    write("MINE.json", MINE)(agents)
-    for path in (agents / "MINE.json", agents):
-        path.chmod(0)
-        code, out = run(capsys, "config", "check", "--home", str(tmp_path))
-        path.chmod(0o700)
-        assert code == exit_codes.USAGE and f"{path}: cannot be read: Permission denied; make it readable" in out
-
-
-def test_of_two_files_with_one_agent_the_one_of_another_name_is_named(tmp_path, capsys):
-    """And the other is no fault."""
-    agents = tmp_path / "config" / "agents"
-    agents.mkdir(parents=True)
-    for name in ("MINE.json", "OTHER.json"):
-        write(name, MINE)(agents)
-    code, out = run(capsys, "config", "check", "--home", str(tmp_path))
-    assert code == exit_codes.USAGE and "OTHER.json: agent_id: is 'MINE'" in out and "1 fault" in out
-
-
-def test_a_new_agent_is_not_written_through_a_link_that_leads_nowhere(tmp_path, monkeypatch, capsys):
-    """It is refused, and the link stays."""
-    monkeypatch.chdir(tmp_path)
-    link = tmp_path / "mine.py"
-    link.symlink_to(tmp_path / "elsewhere.py")
-    code, out = run(capsys, "init", "--agent", "mine", "--home", str(tmp_path / "h"))
-    assert code == exit_codes.REFUSED and f"there already: {link}" in out
-    assert link.is_symlink() and [path.name for path in tmp_path.iterdir()] == ["mine.py"]
-
-
 @pytest.mark.parametrize("words", [("memory", "signals", "--min-count"), ("ledger", "search", "x", "--limit")])
 @pytest.mark.parametrize("number", [1 << 63, 10**23])
 def test_a_number_that_no_message_carries_is_the_callers_mistake(words, number, tmp_path, capsys):
@@ -125,17 +90,6 @@ def test_a_number_that_no_message_carries_is_the_callers_mistake(words, number, 
         and f"invalid value for '{words[-1]}': {number}: expected at most {(1 << 63) - 1}" in out
     )
     assert "invalid value" not in run(capsys, *words, str((1 << 63) - 1), "--home", str(tmp_path))[1]
-
-
-def test_half_a_character_in_a_template_is_a_fault_of_its_place(tmp_path, capsys):
-    """JSON can write it, and nobody can store it; said by both commands that look."""
-    template = json.loads((SHIPPED_ROOT / "attention" / "ATT-TURN-001.json").read_text(encoding="utf-8"))
-    (tmp_path / "config" / "attention").mkdir(parents=True)
-    (tmp_path / "config/attention/ATT-TURN-001.json").write_text(json.dumps(template | {"title": "\ud800"}))
-    for words in (["config", "check"], ["gates"]):
-        code, out = run(capsys, *words, "--home", str(tmp_path))
-        assert code == (exit_codes.USAGE if words[0] == "config" else exit_codes.OK)
-        assert "title: holds \\ud800, half of a character" in out and "write the character itself" in out
 
 
 TOOLS: dict[str, tuple[str | None, str]] = {
@@ -226,7 +180,6 @@ def test_a_record_in_another_format_is_told_with_the_fix_by_whoever_meets_it(tmp
     ],
 )
 def test_a_spool_that_nobody_reads_is_told_with_the_fix(name, content, said, tmp_path, capsys):
-    """By doctor, verify and the list of sessions."""
     segments = tmp_path / "ledger" / "segments"
     segments.mkdir(parents=True)
     (segments / segment_name(0)).touch()
@@ -238,15 +191,6 @@ def test_a_spool_that_nobody_reads_is_told_with_the_fix(name, content, said, tmp
         assert f"{path} " in out and (said in out or words[0] == "doctor"), out
         assert "move" in out
     assert path.read_bytes() == content
-
-
-def test_without_such_a_spool_nothing_is_said(tmp_path, capsys):
-    """By doctor, of a home with a record."""
-    segments = tmp_path / "ledger" / "segments"
-    segments.mkdir(parents=True)
-    (segments / segment_name(0)).touch()
-    checks = json.loads(run(capsys, "doctor", "--json", "--home", str(tmp_path))[1])["checks"]
-    assert "spool" not in [one["check"] for one in checks]
 
 
 @pytest.mark.parametrize("content", [b'{"version": 0}', b"", b"\xff\xfe", b"[]"])
@@ -263,7 +207,6 @@ def test_a_run_file_of_another_version_is_told_with_the_command_that_ends_it(con
 
 
 def test_settings_that_are_no_longer_there_are_named_all_at_once(tmp_path, capsys):
-    """With what to do; the file stays as it is."""
     path = tmp_path / "config" / "admin_config.json"
     path.parent.mkdir()
     text = json.dumps({"ho2": {"no_longer": 1}, "gone": {"x": 2}})

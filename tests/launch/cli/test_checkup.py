@@ -11,18 +11,15 @@ from hobus.bus.messages.gateway import Breaker
 from hobus.launch.cli import checkup
 from hobus.launch.cluster.home import HomeLock, home_of, prepare
 from hobus.launch.console import exit_codes, finding
-from tests.config.gates.homes import clerk
 
 SNAPSHOT = shipped_snapshot()
 
 
 def verdicts(findings):
-    """Check -> verdict."""
     return {one.check: one.verdict for one in findings}
 
 
 def test_a_home_that_is_not_there_yet_is_fine(tmp_path):
-    """Nothing is made by looking."""
     home = home_of(tmp_path / "new" / "home")
     found = checkup.place(home, SNAPSHOT, SystemClock())
     assert verdicts(found) == {"home": "ok", "disk": "ok", "sockets": "ok", "clock": "ok"}
@@ -85,7 +82,6 @@ def test_what_an_earlier_run_left_and_a_hidden_launcher(tmp_path):
     ],
 )
 def test_every_state_but_ready_is_a_line_with_its_fix(tmp_path, state, verdict, fix):
-    """And a cluster whose processes are all ready is one line."""
     rows = [("broker/1", "ready", ""), ("ho1/2", "ready", ""), ("ho1/1", state, "signal 9")]
     (finding,) = checkup.health(rows, broker_answers=True, home=home_of(tmp_path))
     assert (finding.check, finding.verdict) == ("ho1/1", verdict)
@@ -104,11 +100,6 @@ def test_a_role_without_a_ready_process_fails_and_damage_is_not_restarted(tmp_pa
     assert helped.verdict == "warn"
     (bad,) = checkup.health([("ledger/1", "failed", "x")], broker_answers=True, home=home, damaged=["ledger/1"])
     assert "ledger verify" in bad.fix and "copy" in bad.fix and "restart" not in bad.fix
-
-
-def test_this_machine_can_run_hobus():
-    """Python, libzmq with ipc, open files."""
-    assert "fail" not in verdicts(checkup.machine()).values()
 
 
 def test_a_damaged_token_is_told(tmp_path):
@@ -130,13 +121,3 @@ def test_a_model_that_is_left_alone_is_a_warning_with_the_check_of_its_provider(
     found = checkup.breakers(rows, home_of(tmp_path))
     assert verdicts(found) == {"breaker b/m": "warn", "breaker c/m": "warn"}
     assert "not called" in found[0].detail and "provider check b" in found[0].fix
-
-
-def test_what_a_gate_says_has_its_own_mend(tmp_path):
-    """File, reason and mend together, however many there are."""
-    home = home_of(tmp_path)
-    clerk(home.config, spec_id="SPEC-GHOST-001", dependencies=["PKG-GHOST-001"])
-    told = [one for one in checkup.gates(home, None, is_loaded=True) if one.check == "gate G1"]
-    assert len(told) == 3 and all(one.verdict == "fail" and "\n" not in one.detail for one in told)
-    (missing,) = [one for one in told if "there is no package PKG-GHOST-001" in one.detail]
-    assert missing.fix == "install it first, or remove it here"

@@ -1,7 +1,5 @@
 """How entries of the record are shown."""
 
-import json
-
 import pytest
 
 from hobus.bus.messages.base import pack
@@ -10,14 +8,11 @@ from hobus.bus.record.payload import pack_payload
 from hobus.bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
 from hobus.bus.record.text_parts import TextPart, body_of
 from hobus.launch.cli.entry_view import entry_document, readable
-from hobus.launch.console.output import as_json
-from hobus.ledger_service.reader import EntryFilter
 
 SESSION = "0a1b2c3d-0000-5000-8000-000000000000"
 
 
 def entry(**fields):
-    """An entry of a session's journal."""
     values = {
         "sequence": 7, "submission_id": "RunStarted:x", "origin": "ho2/1@a", "stream": f"session/{SESSION}",
         "event_type": "RunStarted", "decision": "", "reason": "", "provenance": Provenance(session_id=SESSION),
@@ -46,13 +41,6 @@ def test_a_body_is_shown_as_what_it_is(body, shown):
     assert readable(body) == shown
 
 
-def test_a_document_has_hashes_in_hexadecimal_and_bodies_only_on_demand():
-    """The shape is JSON through and through."""
-    without = json.loads(as_json(entry_document(entry())))
-    assert without["chain"] == "ff" * 32 and without["body_hashes"] == ["01"] and "bodies" not in without
-    assert entry_document(entry(bodies=[pack({"k": 1})]))["bodies"] == [{"k": 1}]
-
-
 def test_what_stands_in_a_payload_is_shown_by_name():
     """Those of the class that its kind has; one that is not as its class has it, as it is; an erased one as null."""
     sent = SentRequest(b"\1", b"\2", (SentMessage("user", (3, SentText("history", "a/1"))),))
@@ -67,25 +55,6 @@ def test_what_stands_in_a_payload_is_shown_by_name():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "is_shown"),
-    [
-        (EntryFilter(), True),
-        (EntryFilter(stream=f"session/{SESSION}"), True),
-        (EntryFilter(stream="ho1m"), False),
-        (EntryFilter(event_type="RunStarted"), True),
-        (EntryFilter(event_type="RunCompleted"), False),
-        (EntryFilter(session="SES-0a1b2c3d"), True),
-        (EntryFilter(session="0a1b"), True),
-        (EntryFilter(session="0a1c"), False),
-        (EntryFilter(session="SES-0a1b2c3d", event_type="RunCompleted"), False),
-    ],
-)
-def test_followed_entries_are_filtered_like_read_ones(wanted, is_shown):
-    """`tail` shows what `show` would."""
-    assert wanted.accepts(entry()) == is_shown
-
-
-@pytest.mark.parametrize(
     ("body", "shown"),
     [
         (pack({"agents/A.json": b"{}", "b.txt": b"\xff"}), {"agents/A.json": "{}", "b.txt": "ff"}),
@@ -94,6 +63,5 @@ def test_followed_entries_are_filtered_like_read_ones(wanted, is_shown):
     ],
 )
 def test_the_files_beside_a_configuration_are_shown_as_text(body, shown):
-    """Each under its path; what is no file of a configuration as what it is."""
     found = entry(stream="governance", event_type="CONFIG_SNAPSHOT", bodies=[pack({"config": {}}), body])
     assert entry_document(found)["bodies"] == [{"config": {}}, shown]

@@ -39,9 +39,9 @@ COMMANDS = dict(_every(cli.hobus, "", click.Context(cli.hobus)))
 STARTED = {"up", "down", "demo", "drill kill", "simulate", "worker join", "worker run", "dev", "console"}
 """They make what they need, or end it, or serve until they are ended."""
 ALONE = {
-    "init", "doctor", "gates", "registry", "agent list", "agent show", "drill list", "completion", "token list", "keys list", "keys revoke", "keys rotate",
+    "init", "doctor", "gates", "registry", "agent list", "agent show", "drill list", "token list", "keys list", "keys revoke", "keys rotate",
     "provider list", "provider check", "provider add", "config check", "config show", "config diff", "config set",
-    "config unset", "config schema", "package build", "package key", "package inspect", "package install", "package upgrade",
+    "config unset", "config schema", "package build", "package key", "package install",
     "cell add", "cell list", "cell move", "cell remove", "workers on", "package list", "package remove", "package trust add", "package trust list", "package trust remove",
 }  # fmt: skip
 """They work on a home's files, or on nothing."""
@@ -82,12 +82,10 @@ def told(err: str) -> tuple[str, str]:
 
 
 def takes_json(path: str) -> bool:
-    """Whether it has `--json`."""
     return any("--json" in parameter.opts for parameter in COMMANDS[path].params)
 
 
 def test_the_tables_of_this_test_name_every_command_once():
-    """A new command has to say what it needs."""
     named = [*STARTED, *ALONE, *OF_THE_RECORD, *OF_THE_LOGS, *OF_A_CLUSTER]
     assert sorted(named) == sorted(COMMANDS)
 
@@ -208,7 +206,6 @@ def test_what_there_is_not_and_what_is_none_is_a_mistake_of_usage(words, record,
 
 @pytest.mark.parametrize("path", OF_THE_RECORD)
 def test_a_damaged_record_has_a_code_of_its_own(path, damaged, capsys):
-    """Code 3, whoever reads it."""
     code, _out, err = run(capsys, *path.split(), *OF_THE_RECORD[path], "--home", str(damaged))
     assert code == exit_codes.INTEGRITY, err
     assert segment_name(0) in err and "Traceback" not in err
@@ -350,12 +347,10 @@ def damaged(record, tmp_path_factory):
 
 
 def files_below(directory: Path) -> dict[str, bytes]:
-    """Every file of a directory and its bytes."""
     return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
 def test_down_where_nothing_runs_is_done_already(tmp_path, capsys):
-    """Code 0 and a sentence; nothing is made."""
     home = tmp_path / "my home"
     code, out, err = run(capsys, "down", "--home", str(home))
     assert (code, err) == (exit_codes.OK, "") and f"no cluster runs in {home}" in out

@@ -9,7 +9,6 @@ from hobus.launch.sessions.history import TurnSeen
 
 
 def test_a_question_of_several_lines_is_shown_line_by_line(capsys):
-    """As its answer is; a line end is no character that cannot be shown."""
     turn = TurnSeen(
         at="2026-01-01T00:00:00.000000Z", run=1, input_id="in-1", text="one\n  two", outcome="success", reply="a\nb"
     )
@@ -44,7 +43,6 @@ def test_a_run_is_named_behind_each_form_of_its_session(given, named):
     ],
 )
 def test_how_a_turn_ended_and_why_are_told_apart(outcome, code, ended, capsys):
-    """The words of who cancelled are no part of a sentence."""
     turn = TurnSeen(at="2026-01-01T00:00:00.000000Z", run=1, input_id="in-1", text="q", outcome=outcome, code=code)
     TurnAccount(WHOLE, turn, []).show()
     assert f"  {ended}; 0 model calls" in capsys.readouterr().out

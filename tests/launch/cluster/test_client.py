@@ -36,19 +36,6 @@ def home(tmp_path, monkeypatch):
     return home
 
 
-def test_a_full_disk_is_said_with_its_path_and_with_what_still_works(home):
-    """A command cannot prove who it is; `down` needs no proof, and its line can be pasted."""
-
-    async def connect():
-        async with connected(Place(home=home, sockets=home.run, snapshot=shipped_snapshot()), "operator"):
-            pass
-
-    with pytest.raises(CommandError, match="No space left on device") as caught:
-        asyncio.run(connect())
-    assert str(home.run) in caught.value.message
-    assert f"hobus down --home '{home.root}'" in caught.value.hint and "free some space" in caught.value.hint
-
-
 def test_two_threads_that_connect_at_once_have_two_names(home, monkeypatch):
     """A name belongs to one connection at a time: the second one's token would end the first one's."""
     named = []
@@ -75,7 +62,6 @@ def test_two_threads_that_connect_at_once_have_two_names(home, monkeypatch):
 
 
 def test_ps_does_without_the_bus_on_a_full_disk(home):
-    """It lists what the run file says."""
     assert asyncio.run(ps.peers_of(home, RUN)) is None
 
 

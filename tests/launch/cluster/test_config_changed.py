@@ -7,7 +7,6 @@ import json
 import pytest
 
 from hobus.bus.errors import ConfigError
-from hobus.config.files import SHIPPED_ROOT
 from hobus.launch.cluster.config_changed import changed_since as looked_for
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.cluster.run_file import RunFile
@@ -16,13 +15,11 @@ from hobus.launch.launcher.plan import make_plan
 
 
 def changed_since(home, run, config_file=None):
-    """What is said; nothing where nothing differs."""
     found = looked_for(home, run, config_file)
     return "" if found is None else found.said
 
 
 def mend_of(home, run, config_file=None):
-    """The command that brings it in force."""
     found = looked_for(home, run, config_file)
     assert found is not None
     return found.mend
@@ -47,7 +44,6 @@ def begun(tmp_path):
 
 
 def say(file, **settings):
-    """The file holds these settings."""
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(settings))
 
@@ -72,17 +68,6 @@ def test_what_was_changed_since_is_named_with_both_values(begun):
     assert mend_of(home, run) == f"hobus down --home {home.root}, then hobus up --home {home.root}"
 
 
-def test_what_became_of_a_file_is_said(begun):
-    """Added, altered or removed: its name alone would not tell."""
-    home, run = begun()
-    (home.config / "agents").mkdir(parents=True)
-    agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text())
-    say(home.config / "agents/CLERK.json", **(agent | {"agent_id": "CLERK"}))
-    assert changed_since(home, run).endswith("agent CLERK (added)")
-    say(home.config / "agents/ADMIN.json", **(agent | {"system_prompt": "You are another one."}))
-    assert "agent ADMIN (altered); agent CLERK (added)" in changed_since(home, run)
-
-
 def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path, monkeypatch):
     """Wherever whoever asks stands; a start with another one would differ by that."""
     monkeypatch.chdir(tmp_path)
@@ -100,7 +85,6 @@ def test_the_file_that_a_start_was_given_is_the_one_that_counts(begun, tmp_path,
 
 
 def test_one_with_faults_is_no_configuration(begun):
-    """Its fault is said by whoever asks."""
     home, run = begun()
     say(home.config / "admin_config.json", ho1={"orders_max": "many"})
     with pytest.raises(ConfigError):

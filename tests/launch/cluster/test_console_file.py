@@ -14,18 +14,14 @@ from hobus.launch.limits import LINK_S
 
 
 class _Hand(SystemClock):
-    """A clock that a test sets."""
-
     at = 1e9
 
     def now(self) -> float:
-        """As it was set."""
         return self.at
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """Of a cluster that offers a console."""
     made = home_of(tmp_path / "home")
     made.run.mkdir(parents=True, mode=0o700)
     made.offered_console.write_text("127.0.0.1:7")
@@ -33,7 +29,6 @@ def home(tmp_path: Path) -> Home:
 
 
 def word_in(link: str) -> str:
-    """What signs in."""
     address, _, word = link.partition("/sign-in?word=")
     assert address == "http://127.0.0.1:7"
     return word
@@ -51,7 +46,6 @@ def test_a_link_signs_in_once(home: Home) -> None:
 
 
 def test_a_link_that_is_too_old_signs_nobody_in_and_goes_with_the_next_one(home: Home) -> None:
-    """Nothing of it stays for long where nobody follows it."""
     clock = _Hand()
     word = word_in(link_for(home, clock, ConsoleLink("ada", "operator")))
     clock.at += LINK_S
@@ -71,7 +65,6 @@ def test_no_other_word_signs_in(home: Home, word: str) -> None:
 
 
 def test_a_console_that_somebody_began_is_told_before_the_one_that_is_offered(home: Home) -> None:
-    """As long as its process lives."""
     assert console_file.told(home) == "127.0.0.1:7"
     console_file.tell(home, "127.0.0.1:8")
     assert console_file.told(home) == "127.0.0.1:8"

@@ -3,7 +3,6 @@
 import os
 import shutil
 import stat
-import subprocess
 
 import pytest
 
@@ -13,7 +12,6 @@ from hobus.launch.cluster.home import (
     claim,
     holder,
     home_of,
-    make_private,
     prepare,
     remove_run,
     sockets_directory,
@@ -84,7 +82,6 @@ def test_a_copy_beside_its_original_is_another_home(tmp_path):
 
 
 def test_sockets_lie_in_the_home_when_their_path_fits(tmp_path):
-    """A path of exactly the limit is still used."""
     name = "/run/gateway.sock"
     room = IPC_PATH_MAX_BYTES - len(os.fsencode(tmp_path)) - len(name) - 1
     fits, too_long = home_of(tmp_path / ("x" * room)), home_of(tmp_path / ("x" * (room + 1)))
@@ -116,22 +113,3 @@ def test_a_swept_home_keeps_record_logs_and_the_held_lock(tmp_path):
     remove_run(home)
     lock.release()
     assert not home.run.exists()
-
-
-def test_a_new_home_keeps_all_but_its_configuration_out_of_version_control(tmp_path):
-    """As git itself says; a directory that was there before is left as it is."""
-    home = home_of(tmp_path / "repository" / "agent")
-    prepare(home)
-    make_private(home.config)
-    (home.config / "admin_config.json").write_text("{}")
-    (home.config / ".admin_config.lock").write_text("")
-    (home.ledger / "x").write_text("")
-    subprocess.run(["git", "init", "-q", home.root.parent], check=True)
-    told = subprocess.run(
-        ["git", "-C", home.root.parent, "status", "--porcelain", "-uall"], check=True, capture_output=True, text=True
-    )
-    assert told.stdout == "?? agent/config/admin_config.json\n"
-    old = home_of(tmp_path / "old")
-    old.root.mkdir()
-    prepare(old)
-    assert not (old.root / ".gitignore").exists()

@@ -9,7 +9,6 @@ from hobus.launch.cluster.identity import end, is_alive, is_stopped, start_mark
 
 
 def test_a_living_process_has_one_unchanging_mark():
-    """The mark of this very process is the same at every look."""
     mark = start_mark(os.getpid())
     assert mark is not None and mark == start_mark(os.getpid())
     assert is_alive(os.getpid(), mark)
@@ -29,7 +28,6 @@ def test_no_process_has_no_mark():
 
 
 def test_who_stands_still_after_a_sigstop_is_told_apart():
-    """From one that waits, from one that goes on again, and from one that is gone."""
     process = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
     try:
         assert not is_stopped(process.pid)

@@ -13,17 +13,9 @@ ONE, TWO = "PKG-A-001-1.0.0-0123456789abcdef", "PKG-B-1.2.3-fedcba9876543210"
 
 @pytest.fixture
 def home(tmp_path):
-    """A home whose directory of packages is there."""
     home = home_of(tmp_path)
     home.packages.mkdir()
     return home
-
-
-def test_without_a_pointer_nothing_is_installed_whatever_lies_there(home):
-    """A directory that an install left half done counts for nothing."""
-    (home.packages / ONE).mkdir()
-    assert in_force(home) == () and layers_of(home).packages == ()
-    assert layers_of(home).own is None
 
 
 def test_the_pointer_names_what_is_in_force(home, tmp_path):

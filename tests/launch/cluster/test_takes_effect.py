@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.config.difference import NOT_THERE, Difference
 from hobus.config.own_settings import settings_in
-from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
+from hobus.launch.cluster.takes_effect import RULES, rule_of
 
 
 @pytest.mark.parametrize(
@@ -34,7 +33,6 @@ from hobus.launch.cluster.takes_effect import RULES, effects_of, rule_of
     ],
 )
 def test_the_longest_path_that_a_setting_begins_with_decides(path, how, roles):
-    """Whole steps of a path count, not letters."""
     rule = rule_of(path)
     assert (rule.how, rule.roles) == (how, roles)
 
@@ -45,22 +43,3 @@ def test_every_path_of_the_table_is_one_of_the_configuration_and_has_its_reason(
     for rule in RULES[1:]:
         assert any(path == rule.path or path.startswith(f"{rule.path}.") for path in known), rule.path
         assert rule.why or rule.how in ("scale", "at once"), rule.path
-
-
-def test_what_follows_from_several_changes():
-    """Each is in one place; roles in the order in which they are started anew; an asset counts at once."""
-    found = effects_of(
-        [
-            Difference("agent CLERK"), Difference("budget.turn_limit", 1, 2), Difference("http.hosts", [], ["a"]),
-            Difference("ho3.gate_high", 1, 2), Difference("tools.children", 1, 2),
-            Difference("ho1.count", 1, 3), Difference("bus.attempts_max", 1, 2),
-            Difference("tools.mcp_servers.files.url", NOT_THERE, "http://h"),
-        ]
-    )  # fmt: skip
-    assert found.at_once == ["agent CLERK", "budget.turn_limit"]
-    assert found.restarts == ["http.hosts", "ho3.gate_high", "tools.children", "tools.mcp_servers.files.url"]
-    assert found.roles == ("ho3", "ho1", "ho2", "http")
-    assert found.scaled == {"ho1.count": ("ho1", 3)}
-    assert list(found.refused) == ["bus.attempts_max"]
-    nothing = effects_of([])
-    assert not any(nothing)

@@ -11,7 +11,6 @@ from hobus.launch.cluster.tool_code import files_of, with_imported
 
 
 def written(directory: Path, **files: str) -> Path:
-    """Modules with these texts; the directory."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (directory / f"{name}.py").write_text(text)
@@ -19,7 +18,6 @@ def written(directory: Path, **files: str) -> Path:
 
 
 def names(files: object) -> set[str]:
-    """The names of those that are there."""
     return {file.name for file in files if file.is_file()}
 
 
@@ -37,13 +35,11 @@ def test_what_a_file_imports_from_beside_it_belongs_to_it_however_far(tmp_path: 
 
 
 def test_beside_an_installed_module_lies_nothing_of_its_own(tmp_path: Path) -> None:
-    """Other distributions are not looked through."""
     directory = written(tmp_path / "site-packages", tools="import requests_like\n", requests_like="")
     assert names(with_imported([directory / "tools.py"], beside=directory)) == {"tools.py"}
 
 
 def test_a_package_s_helper_beside_it_belongs_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By an entry point, as of a package that is installed for editing."""
     written(tmp_path / "clerk_tools", __init__="from clerk_helper import x\n")
     written(tmp_path, clerk_helper="x = 1\n")
     info = tmp_path / "clerk-1.dist-info"

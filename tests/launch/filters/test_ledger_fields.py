@@ -25,7 +25,6 @@ def entry(**fields) -> Entry:
 
 
 def accepts(text: str, **fields) -> bool:
-    """Whether an entry with these fields is meant."""
     return ledger_filter((text,)).accepts(LedgerRow(entry(**fields), now=160.0))
 
 
@@ -56,17 +55,7 @@ def accepts(text: str, **fields) -> bool:
     ],
 )
 def test_an_entry_is_meant(text, is_meant):
-    """Every field."""
     assert accepts(text) == is_meant
-
-
-def test_an_entry_of_a_sessions_stream_is_of_that_session():
-    """Also where its provenance names none; `stream=session` is all of those streams."""
-    fields = {"stream": f"session/{SESSION}", "provenance": Provenance()}
-    assert accepts("session=1a2b3c4d", **fields)
-    assert accepts("stream=session", **fields)
-    assert accepts(f"stream=session/{SESSION}", **fields)
-    assert accepts("session=", provenance=Provenance())
 
 
 OTHERS = {"type": "WO_LATE", "event": "WO_LATE", "actor": "ho3", "origin": "ho3"}
@@ -77,13 +66,11 @@ OTHERS = {"type": "WO_LATE", "event": "WO_LATE", "actor": "ho3", "origin": "ho3"
     "text", ["type=WO_COMPLETE", "event=", "type!=X*", "actor=ho9", "origin=", "turn=SES-1", "turn=a"]
 )
 def test_what_no_entry_can_have_is_refused(text):
-    """A misspelt name is no empty listing."""
     with pytest.raises(FilterError):
         ledger_filter((text,))
 
 
 def test_every_field_answers_for_every_entry():
-    """No field of the language fails on an entry that has nothing of it."""
     for name, field in FIELDS.items():
         value = "1" if "Number" in type(field).__name__ else OTHERS.get(name, SESSION)
         assert accepts(f"{name}!={value}", provenance=Provenance(), submission_id="s", parents=[], body_lengths=[]), (

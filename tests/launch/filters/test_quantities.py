@@ -9,18 +9,6 @@ from tests.launch.cli.test_every_command import COMMANDS
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90", 90.0), ("0.5", 0.5), ("500ms", 0.5), ("20us", 0.000_02), ("90s", 90.0), ("1.5h", 5400.0), ("1h30m", 5400.0),
-        ("1m1.5s", 61.5), ("2d", 172_800.0), ("1d2h3m4s5ms", 93_784.005), (" 10m ", 600.0), ("0", 0.0),
-    ],
-)  # fmt: skip
-def test_a_number_alone_is_seconds_and_units_follow_each_other_from_the_largest(text, seconds):
-    """Each unit once."""
-    assert duration_of(text) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
     "text",
     [
         "",
@@ -42,7 +30,6 @@ def test_a_number_alone_is_seconds_and_units_follow_each_other_from_the_largest(
     ],
 )
 def test_anything_else_is_refused_with_what_is_expected(text):
-    """Not guessed."""
     with pytest.raises(ValueError, match=r"expected a duration such as 90 \(seconds\), 500ms, 1.5h or 1h30m"):
         duration_of(text)
 
@@ -52,7 +39,6 @@ BY_ITSELF = {"token create --ttl", "cost --since"}
 
 
 def test_every_option_that_takes_a_length_of_time_has_this_grammar():
-    """By their names."""
     found = {
         f"{path} {option}": parameter.type
         for path, command in COMMANDS.items()

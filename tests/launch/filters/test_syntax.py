@@ -37,12 +37,10 @@ TREES = st.recursive(
 
 
 def compare(name: str, operator, text: str) -> Compare:
-    """A comparison with a bare value."""
     return Compare(name, operator, Value(text))
 
 
 def parsed(text: str):
-    """The tree, or what is said instead."""
     try:
         return parse(text)
     except FilterError as error:
@@ -63,12 +61,10 @@ def printed(node: Node) -> str:
 
 
 def grouped(node: Node, kinds: tuple[type, ...]) -> str:
-    """In parentheses where that is of one of these kinds."""
     return f"({printed(node)})" if isinstance(node, kinds) else printed(node)
 
 
 def printed_value(value: Value) -> str:
-    """In quotes where nothing in it is a wildcard."""
     if not value.is_literal:
         return value.text
     escaped = value.text.replace("\\", "\\\\").replace('"', '\\"')
@@ -144,7 +140,6 @@ def test_deep_nesting_is_refused_and_not_a_crash():
 
 
 def test_comparisons_come_from_left_to_right():
-    """All of them, however deep."""
     found = comparisons(parse("a=1 & !(b=2 | !c=3)"))
     assert [one.name for one in found] == ["a", "b", "c"]
     assert [one.at for one in found] == [0, 8, 15]

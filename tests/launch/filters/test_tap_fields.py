@@ -13,7 +13,6 @@ from tests.launch.filters.frames import SESSION, frame
 
 
 def accepts(*texts: str, now: float = 160.0, **fields) -> bool:
-    """Whether a frame with these fields is meant."""
     record = frame(**fields)
     return tap_filter(texts).accepts(Frame(record, TurnBook(None).turn_of(record), now))
 
@@ -60,7 +59,6 @@ def accepts(*texts: str, now: float = 160.0, **fields) -> bool:
     ],
 )
 def test_a_frame_is_meant(texts, is_meant):
-    """Every field, and the example of the specification."""
     assert accepts(*texts) == is_meant
 
 
@@ -106,7 +104,6 @@ def test_what_no_frame_can_have_is_refused_with_what_is_like_it(text, said):
 
 
 def test_every_field_answers_for_every_frame():
-    """No field of the language fails on a frame that has nothing of it."""
     bare = {"message_id": "", "causation_id": "", "sender": "", "destination": "", "worker": "", "deadline_ms": 0}
     for name, field in FIELDS.items():
         value = "1" if "Number" in type(field).__name__ else OTHERS.get(name, SESSION)

@@ -28,12 +28,10 @@ TURN = TurnRef(SESSION, 2, "in-7")
     ],
 )
 def test_a_session_is_named_by_id_prefix_or_shown_form(text, fits):
-    """As people see it, and as it is stored."""
     assert session_matches(Value(text))(SESSION) == fits
 
 
 def test_no_session_is_asked_for_by_the_empty_value():
-    """What belongs to no session: `session=`."""
     assert session_matches(Value(""))("")
     assert not session_matches(Value("1a2b"))("")
 

@@ -33,7 +33,6 @@ KILL = Kill("ho2/1", "ho2/1@a", 41, 1000.010, "ho1/1")
 
 
 def entry(sequence, event_type, at_ms, about="", *, once=None, bodies=()):
-    """One entry, as far as the account looks at it."""
     return SimpleNamespace(
         stream="ho1m", bodies=list(bodies),
         sequence=sequence, event_type=event_type, ledger_at_us=1_000_000_000 + at_ms * 1000, origin="ho2/1@a",
@@ -42,13 +41,11 @@ def entry(sequence, event_type, at_ms, about="", *, once=None, bodies=()):
 
 
 def delivery(sequence, worker, at_ms, attempt, **changed):
-    """One tapped frame."""
     fields = {"type": "wo.execute", "message_id": WO, "verdict": "delivered", "kind": "request", "epoch": "e"} | changed
     return SimpleNamespace(sequence=sequence, worker=worker, at=1000 + at_ms / 1000, attempt=attempt, **fields)
 
 
 def ended(sequence, event, at_ms, name, *bodies, once):
-    """The entry of an event that ends the input, as its writer packs it."""
     run_id = RunId(session_id=SESSION, run_seq=1)
     said = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event, run_id=run_id)
     made = entry(sequence, event.kind, at_ms, name, once=once, bodies=[b"", *bodies])
@@ -104,11 +101,6 @@ def test_a_frame_that_was_seen_twice_is_counted_once():
     assert found == (1, 1, 1, 1, 1)
 
 
-def test_what_is_as_promised_holds():
-    """Every guarantee is judged."""
-    assert all(is_so for _, is_so in judged(EVIDENCE, record_fault="", left=[]))
-
-
 @pytest.mark.parametrize(
     ("changed", "what"),
     [
@@ -130,13 +122,11 @@ def test_what_is_as_promised_holds():
     ],
 )
 def test_what_is_not_so_is_called_broken(changed, what):
-    """One guarantee at a time, and no other one with it."""
     checks = judged(replace(EVIDENCE, **changed), record_fault="", left=[])
     assert [text for text, is_so in checks if not is_so and what in text], checks
 
 
 def test_a_tool_that_may_run_twice_may_begin_again_until_its_order_has_ended():
-    """An executor died under it: that is no fault."""
     again = entry(5, "TOOL_STARTED", 7, bodies=[pack_payload(ToolStarted("t", idempotent=True, number=1))])
     checks = judged(replace(EVIDENCE, entries=[*ENTRIES[:5], again, *ENTRIES[5:]]), record_fault="", left=[])
     assert all(is_so for _, is_so in checks), checks
@@ -154,7 +144,6 @@ def test_what_the_host_delivered_is_what_the_client_was_told():
 
 
 def test_a_damaged_record_and_a_process_left_behind_are_named():
-    """With where and who."""
     checks = judged(EVIDENCE, record_fault="00.seg, byte 7: torn", left=["ho1/1"])
     broken = [text for text, is_so in checks if not is_so]
     assert broken == ["the record verifies: 00.seg, byte 7: torn", "nothing is left running: ho1/1"]
@@ -172,7 +161,6 @@ def test_only_orders_that_were_handed_over_count():
 
 
 def ended_by(worker, sequence=7):
-    """The end of the order in its journal."""
     receipt = {"state": "completed", "cost": {}, "executed_by": worker, "completed_at": AT}
     return ended(sequence, OrderEnded(wo_id=WO, receipt=receipt, at=AT), 40, WO, once=None)
 
@@ -199,6 +187,5 @@ def test_an_order_that_was_delivered_again_and_ended_once_is_said_to_be():
     ids=["no answer", "two answers", "two ends", "never redelivered", "ended by the dead"],
 )
 def test_what_the_evidence_does_not_show_is_not_claimed(changed):
-    """The demo fails instead."""
     with pytest.raises(Unproved):
         outcome_of_order(WO, replace(ORDER, **changed))

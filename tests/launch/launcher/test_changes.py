@@ -10,7 +10,6 @@ MEMBER = Member(actor="ho1/1", role="ho1", instance="ho1/1@a", pid=7, ready_afte
 
 
 def change(was, now, about="", **fields):
-    """The word for a change at 100 s."""
     row = MEMBER.row().model_copy(update={"state": now, **fields})
     return StateChanged(at=100.0, was=was, row=row, about=about)
 
@@ -33,7 +32,6 @@ def change(was, now, about="", **fields):
     ],
 )  # fmt: skip
 def test_each_change_is_a_sentence(word, said):
-    """With its reason, and what follows from it."""
     assert became(word) == said
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from hobus.bus.errors import ConfigError
 from hobus.launch.app.agent import Agent
 from hobus.launch.cluster.home import Home, home_of
 from hobus.launch.console import exit_codes
@@ -19,17 +18,14 @@ from tests.config.gates.homes import clerk, package, write
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """An empty one."""
     return home_of(tmp_path)
 
 
 def start(home: Home) -> list[str]:
-    """What is said of a start that passes."""
     return list(gates.start_plan(home, StartOptions(), {}).warnings)
 
 
 def test_what_a_cluster_that_runs_cannot_go_over_to_changes_nothing(home: Home) -> None:
-    """And is no start: the message says under what it goes on."""
     clerk(home.config)
     package(home.config, spec_id="SPEC-GHOST-001")
     with pytest.raises(CommandError) as refused:
@@ -62,25 +58,3 @@ def test_a_key_that_is_not_set_is_told_at_the_start(home: Home, monkeypatch: pyt
     assert [one for one in start(home) if one.startswith(said)]
     monkeypatch.setenv("OPENAI_API_KEY", "sk")
     assert not [one for one in start(home) if "OPENAI_API_KEY" in one]
-
-
-def test_a_configuration_that_does_not_load_is_refused_for_all_of_it(home: Home) -> None:
-    """What a gate forbids beside a wrong setting makes it a matter of integrity."""
-    clerk(home.config, dependencies=["PKG-GHOST-001"])
-    write(home.config, "admin_config.json", '{"ho2": {"history_turns_max": -1}}')
-    with pytest.raises(CommandError) as refused:
-        start(home)
-    assert "PKG-GHOST-001" in refused.value.message and "ho2.history_turns_max" in refused.value.message
-
-
-def test_an_installed_package_that_is_gone_is_a_matter_of_integrity(home: Home) -> None:
-    """Of the home's own files a stray one is a mistake; what was installed was whole once."""
-    name = "PKG-CLERK-001-1.0.0-0123456789abcdef"
-    write(home.packages, "installed.json", json.dumps({"format": 1, "directories": [name]}))
-    with pytest.raises(CommandError) as refused:
-        start(home)
-    assert refused.value.exit_code == exit_codes.INTEGRITY and f"G0  {home.packages / name}" in refused.value.message
-    write(home.packages, "installed.json", json.dumps({"format": 1, "directories": []}))
-    write(home.config, "agents/CLERK.txt", "x")
-    with pytest.raises(ConfigError, match="no governed file has this place"):
-        start(home)

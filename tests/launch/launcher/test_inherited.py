@@ -21,7 +21,6 @@ SERVER = {
 
 
 def with_tools(**fields: object) -> AdminConfig:
-    """The shipped configuration with other tools."""
     tools = CONFIG.tools.model_dump(mode="json") | fields
     return AdminConfig.model_validate(CONFIG.model_dump(mode="json") | {"tools": tools})
 
@@ -71,7 +70,6 @@ def test_more_than_a_pipe_takes_is_refused():
     "text", ["", "[]", '{"launcher": {}}', '{"launcher": {"environment": [1]}}', "{", "[" * 100_000]
 )
 def test_names_are_the_shipped_ones_where_a_file_has_none(tmp_path, text):
-    """What is wrong with the file is told by who checks it."""
     file = tmp_path / "admin_config.json"
     file.write_text(text)
     assert inherited.names_of(file) == CONFIG.launcher.environment

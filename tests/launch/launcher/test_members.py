@@ -52,11 +52,9 @@ class Rig:
         return SimpleNamespace(signal=lambda _: None, kill_group=lambda: None)
 
     def begin(self):
-        """As the launcher does."""
         self.crew.begin(member.actor for member in self.crew)
 
     async def ready(self, actor):
-        """The broker says so."""
         member = self.crew.members[actor]
         row = PeerRow(
             instance=member.instance, role=member.role, offers=[], state="ready", slots=0, in_flight=0, keys=0,

@@ -14,12 +14,10 @@ from hobus.launch.launcher import operate
 
 
 def row(actor: str) -> SimpleNamespace:
-    """A process as the launcher lists it."""
     return SimpleNamespace(actor=actor, role=actor.split("/", maxsplit=1)[0])
 
 
 def test_a_role_of_one_process_names_it_and_one_of_several_names_them(monkeypatch, tmp_path):
-    """Never a guess between two."""
     run = SimpleNamespace(children=[row("ho3/1"), row("ho1/1"), row("ho1/2")])
     monkeypatch.setattr(operate, "running", lambda _home: run)
     home = home_of(tmp_path)
@@ -39,7 +37,6 @@ def test_a_role_of_one_process_names_it_and_one_of_several_names_them(monkeypatc
     ],
 )
 def test_of_what_ps_shows_besides_it_is_said_what_to_do_instead(monkeypatch, tmp_path, given, said, next_one):
-    """A name that is listed is never unknown."""
     monkeypatch.setattr(operate, "running", lambda _home: SimpleNamespace(children=[row("ho1/1")]))
     with pytest.raises(CommandError, match=said) as caught:
         operate.known(home_of(tmp_path), given)

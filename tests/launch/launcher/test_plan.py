@@ -19,12 +19,6 @@ from hobus.launch.launcher.supervision import START_ORDER, size_of
 from hobus.launch.launcher.supervision import plan as members_of
 
 
-def test_scale_overrides_the_configured_counts(tmp_path):
-    """Roles that are not named keep their configured number."""
-    plan = make_plan(home_of(tmp_path), StartOptions(scale=["ho1=3"]))
-    assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count, "ho3": 1, "http": 0}
-
-
 @pytest.mark.parametrize("how", ["null", "disabled"])
 def test_without_memory_there_is_no_memory_process(tmp_path, how):
     """A section that is `null` and a disabled one mean the same."""
@@ -38,14 +32,6 @@ def test_without_memory_there_is_no_memory_process(tmp_path, how):
     counts = make_plan(home_of(tmp_path), StartOptions(config_file=file)).counts
     assert "ho3/1" not in [member.actor for member in members_of(counts)]
     assert len(members_of(counts)) == len(START_ORDER) - 2  # nor is there an HTTP door
-
-
-@pytest.mark.parametrize("item", ["ho1", "ho1=0", "ho1=-1", "ledger=2", "ho1=x", "ho1=1000000000", "=3", ""])
-def test_a_scale_that_makes_no_sense_is_refused(item):
-    """Only executors, supervisors and HTTP doors scale."""
-    with pytest.raises(CommandError, match="--scale") as caught:
-        parse_scale([item])
-    assert caught.value.exit_code == exit_codes.USAGE
 
 
 def test_more_processes_than_are_allowed_are_refused_with_the_setting(tmp_path):
@@ -67,16 +53,8 @@ def test_more_processes_than_are_allowed_are_refused_with_the_setting(tmp_path):
 
 
 def test_a_role_that_is_named_twice_is_refused():
-    """Never the last one silently."""
     with pytest.raises(CommandError, match="ho1 is named twice") as caught:
         parse_scale(["ho1=2", "ho1=3"])
-    assert caught.value.exit_code == exit_codes.USAGE
-
-
-def test_a_missing_configuration_file_is_named(tmp_path):
-    """The path that was given stands in the message."""
-    with pytest.raises(CommandError, match=r"nowhere\.json") as caught:
-        make_plan(home_of(tmp_path), StartOptions(config_file=tmp_path / "nowhere.json"))
     assert caught.value.exit_code == exit_codes.USAGE
 
 
@@ -119,32 +97,3 @@ def test_a_process_that_dies_over_the_plan_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("hobus.launch.launcher.plan_apart.start_plan", lambda *_, **__: os.kill(os.getpid(), 9))
     with pytest.raises(CommandError, match=r"ended \(-9\)"):
         PlanApart(home_of(tmp_path), StartOptions(), handed=None).made()
-
-
-def test_what_ended_the_making_of_a_plan_is_told(tmp_path, monkeypatch, capfd):
-    """By its own words, where no sentence was foreseen."""
-
-    def broken(*_args, **_fields):
-        raise RecursionError("too deep")
-
-    monkeypatch.setattr("hobus.launch.launcher.plan_apart.start_plan", broken)
-    with pytest.raises(CommandError, match=r"ended \(1\): RecursionError: too deep"):
-        PlanApart(home_of(tmp_path), StartOptions(), handed=None).made()
-    assert "Traceback" in capfd.readouterr().err
-
-
-def test_a_configuration_that_is_no_file_is_called_what_it_is(tmp_path):
-    """It is there, and cannot be taken."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    for path, said in ((pipe, "is no plain file"), (tmp_path, "is a directory"), (tmp_path / "gone", "no such file")):
-        with pytest.raises(CommandError, match=said):
-            make_plan(home_of(tmp_path), StartOptions(config_file=path))
-
-
-def test_a_plan_that_nobody_waits_for_any_more_ends(tmp_path, capfd):
-    """As Ctrl-C to the launcher alone leaves it: the process that makes it has nobody to write to, and says nothing."""
-    apart = PlanApart(home_of(tmp_path), StartOptions(), handed=None)
-    apart._answer.close()
-    assert os.waitpid(apart._pid, 0)[0] == apart._pid
-    assert capfd.readouterr().err == ""

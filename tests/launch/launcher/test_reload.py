@@ -68,7 +68,6 @@ def test_one_that_is_under_way_is_waited_for(others, tmp_path):
 
 
 def test_not_longer_than_a_process_may_take_to_finish(others, tmp_path):
-    """Then it is said as it is."""
     others(looks=1_000_000, finish_ms=30)
     with pytest.raises(UnderWay):
         reload_in_turn(home_of(tmp_path))

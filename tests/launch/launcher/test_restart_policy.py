@@ -4,8 +4,6 @@ import errno
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bench.builders import shipped_snapshot
 from hobus.config.sections.processes import LauncherConfig
@@ -22,35 +20,11 @@ CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
 )
 
 
-def test_the_first_restart_waits_for_nothing():
-    """A process that was healthy is back at once; the second in a row waits half a step or more."""
-    first = after_crash(CrashHistory(), started_at=0, now=1, draw=0.9, config=CONFIG)
-    assert first.delay_s == 0.0
-    second = after_crash(first.history, started_at=1, now=2, draw=0.0, config=CONFIG)
-    assert second.delay_s == 0.025
-    assert backoff_s(2, draw=0.999, config=CONFIG) < 0.05
-
-
 def test_back_off_doubles_and_is_capped():
     """Each crash in a row doubles the step until the cap."""
     steps = [backoff_s(streak, draw=0.0, config=CONFIG) * 2 for streak in range(2, 13)]
     assert steps[:4] == [0.05, 0.1, 0.2, 0.4]
     assert steps[-1] == 5.0
-
-
-@given(streak=st.integers(2, 10_000), draw=st.floats(0, 1, exclude_max=True))
-def test_back_off_is_never_zero_and_never_over_the_cap(streak, draw):
-    """Whatever the streak and the draw, the wait is inside its bounds."""
-    assert 0.025 <= backoff_s(streak, draw=draw, config=CONFIG) <= 5.0
-
-
-def test_a_healthy_life_starts_the_back_off_anew():
-    """A process that lived exactly healthy_after_ms counts as healthy."""
-    tired = CrashHistory(crashes=(), streak=6)
-    healthy = after_crash(tired, started_at=0.0, now=60.0, draw=0.0, config=CONFIG)
-    assert (healthy.history.streak, healthy.delay_s) == (1, 0.0)
-    short = after_crash(tired, started_at=0.0, now=59.999, draw=0.0, config=CONFIG)
-    assert short.history.streak == 7
 
 
 def test_the_crash_budget_ends_in_giving_up():
@@ -88,11 +62,3 @@ def test_what_ends_for_want_of_room_is_never_given_up_and_does_not_count(reason)
         history = decision.history
         delays.append(decision.delay_s)
     assert delays[1] is not None and delays[2] is None
-
-
-def test_crashes_outside_the_window_are_forgotten():
-    """A crash exactly one window ago no longer counts."""
-    history = CrashHistory(crashes=(1.0, 2.0), streak=2)
-    decision = after_crash(history, started_at=11.9, now=12.0, draw=0.0, config=CONFIG)
-    assert decision.history.crashes == (12.0,)
-    assert decision.delay_s is not None

@@ -19,12 +19,11 @@ from hobus.launch.launcher.control import ReloadCommand
 from hobus.launch.launcher.listening import DoorSocket
 from hobus.launch.launcher.members import Crew
 from hobus.launch.launcher.recording import ClusterRun
-from hobus.launch.launcher.rolling import Rolling, named_in
+from hobus.launch.launcher.rolling import Rolling
 from hobus.launch.launcher.supervision import Seen, plan
 
 
 def real(snapshot: Snapshot) -> Snapshot:
-    """With the digest of what it holds."""
     return Snapshot.from_bytes(snapshot.to_bytes())
 
 
@@ -62,7 +61,6 @@ class Rig:
         return 1.0
 
     async def request(self, service: str, message: Any, **_: Any) -> Any:
-        """The record and the broker."""
         if isinstance(message, Write):
             self.steps.append("record")
             if self.record is not None:
@@ -83,7 +81,6 @@ class Rig:
         return Peers(epoch="e", peers=rows)
 
     def all_ready(self) -> None:
-        """As the broker says."""
         self.crew.begin(one.actor for one in self.crew)
         for one in self.crew:
             row = PeerRow(
@@ -94,12 +91,10 @@ class Rig:
         self.steps.clear()
 
     def offer(self, snapshot: Snapshot) -> None:
-        """As the command does."""
         self.home.offered(snapshot.digest).write_bytes(snapshot.with_contents())
         self.rolling.take(ReloadCommand(digest=snapshot.digest, origin="mine"))
 
     async def done(self) -> Any:
-        """The row of the reload that was taken."""
         while self.board.reload.state == "going":
             await asyncio.sleep(0.001)
         await asyncio.sleep(0)
@@ -176,9 +171,3 @@ async def test_while_the_configuration_changes_places_come_and_go_by_that_alone(
         await asyncio.sleep(0.001)
     assert rig.steps == ["record", "use", "tell", "start ho1/3"]
     await rig.rolling.close()
-
-
-def test_variables_that_a_configuration_names():
-    """References and names; a pattern names none."""
-    config = shipped_with(("tools.environment", ("CLERK_KEY", "LC_*"))).config
-    assert named_in(config) == {"gateway": [], "ho1": ["CLERK_KEY"]}

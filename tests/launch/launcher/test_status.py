@@ -13,7 +13,6 @@ from hobus.launch.launcher.restart_policy import CrashHistory
 from hobus.launch.launcher.starting import show
 from hobus.launch.launcher.status import Board, shown
 from hobus.launch.launcher.supervision import Member
-from hobus.launch.limits import LOG_TAIL_LINES
 
 READY = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a", pid=7, mark="m")
 STARTING = replace(READY, actor="ho1/2", state="starting")
@@ -21,13 +20,11 @@ STARTING = replace(READY, actor="ho1/2", state="starting")
 
 @pytest.fixture
 def words():
-    """What was reported."""
     return []
 
 
 @pytest.fixture
 def board(tmp_path, words):
-    """A board over a fresh home, started at 100 s."""
     home = home_of(tmp_path)
     prepare(home)
     plan = make_plan(home, StartOptions())
@@ -44,29 +41,6 @@ def test_readiness_is_reported_once_when_everybody_is_ready(board, words, tmp_pa
     written = run_file.read(tmp_path / "run" / "run.json")
     assert written is not None and written.directory_mark and written.phase == "running"
     assert written.model_copy(update={"directory_mark": ""}) == words[0].run
-
-
-def test_who_is_late_is_named_with_the_end_of_its_log(board, words, tmp_path):
-    """Exactly at the limit there is still time."""
-    (tmp_path / "logs" / "ho1-2.log").write_text("".join(f"line {number}\n" for number in range(100)))
-    limit_s = board._config.ready_timeout_ms / 1000
-    board.report_readiness([READY, STARTING], 100.0 + limit_s)
-    assert words == []
-    board.report_readiness([READY, STARTING], 100.1 + limit_s)
-    (word,) = words
-    assert not word.is_ready
-    assert list(word.tails) == ["ho1/2"]
-    assert word.tails["ho1/2"][-1] == "line 99" and len(word.tails["ho1/2"]) == LOG_TAIL_LINES
-
-
-def test_who_failed_is_shown_with_this_runs_log_alone(board, words, tmp_path):
-    """Neither the lines of an earlier run, nor the logs of those who only wait for it."""
-    log = tmp_path / "logs" / "ledger-1.log"
-    log.write_text("earlier\nnow\n")
-    board.logs_begin_at["ledger/1"] = len("earlier\n")
-    ledger = replace(READY, actor="ledger/1", role="ledger", state="failed", note="exit 1: disk_full: 5")
-    board.report_readiness([ledger, STARTING], 100.5)
-    assert words[0].tails == {"ledger/1": ["now"]} and words[0].damaged == ""
 
 
 def test_damage_is_one_sentence_and_an_exit_code_of_its_own(board, words, capsys, tmp_path):
@@ -101,23 +75,6 @@ def test_a_full_disk_does_not_end_the_cluster(board, tmp_path):
     assert written is not None and written.children == [READY.row()] and written.phase == "running"
 
 
-@pytest.mark.parametrize("text", [None, "", "{}", "x" * 5000])
-def test_a_run_file_that_is_not_its_own_is_written_anew(board, tmp_path, text):
-    """Somebody removed or changed it: the next look repairs it, though nothing else happened."""
-    path = tmp_path / "run" / "run.json"
-    written = board.write([READY], "running")
-    untouched = path.stat().st_mtime_ns
-    board.write([READY])
-    assert path.stat().st_mtime_ns == untouched
-    if text is None:
-        path.unlink()
-    else:
-        path.write_text(text)
-    board.write([READY])
-    found = run_file.read(path)
-    assert found is not None and found.model_copy(update={"directory_mark": ""}) == written
-
-
 @pytest.mark.parametrize(
     ("broker", "seen"), [("ready", ("ready", "")), ("backoff", ("degraded", "the broker is not ready"))]
 )
@@ -126,18 +83,6 @@ def test_each_is_shown_as_it_says_itself_while_there_is_a_broker_to_tell(broker,
     stopped = replace(READY, actor="ho1/2", state="stopped", note="drained")
     rows = shown([Member(actor="broker/1", role="broker", state=broker), READY, stopped])
     assert [(row.state, row.note) for row in rows] == [(broker, ""), seen, ("stopped", "drained")]
-
-
-def test_a_start_is_late_when_whoever_waits_for_it_says_so(tmp_path, words):
-    """`hobus up --wait-timeout`: not when the configuration says."""
-    home = home_of(tmp_path)
-    prepare(home)
-    plan = make_plan(home, StartOptions())
-    board = Board(home=home, plan=plan, started_at=100.0, report=words.append, ready_within_s=0.5)
-    board.report_readiness([READY, STARTING], 100.5)
-    assert words == []
-    board.report_readiness([READY, STARTING], 100.6)
-    assert list(words[0].tails) == ["ho1/2"]
 
 
 def test_a_change_is_told_with_what_the_process_works_with(board, words, tmp_path):

@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from bench.builders import shipped_snapshot
 from hobus.bus.messages.control import PeerRow
 from hobus.launch.cluster.run_file import State
-from hobus.launch.console.errors import CommandError
-from hobus.launch.launcher.options import parse_scale
 from hobus.launch.launcher.supervision import (
-    RUNNING,
-    START_ORDER,
-    STOP_ORDER,
-    TRANSITIONS,
     Born,
     DrainAsked,
     Effect,
@@ -24,7 +18,6 @@ from hobus.launch.launcher.supervision import (
     LeaveAsked,
     Member,
     RetryDue,
-    ScaleChange,
     Seen,
     Spawned,
     SpawnFailed,
@@ -35,7 +28,6 @@ from hobus.launch.launcher.supervision import (
     given_up_services,
     next_state,
     number_of,
-    plan,
 )  # fmt: skip
 from hobus.launch.limits import WATCH_INTERVAL_MS
 
@@ -55,7 +47,6 @@ CONFIG = shipped_snapshot().config.launcher.model_copy(
 
 
 def row(instance="ho1/1@a", state="ready", last_beat_ms=0, reason="", in_flight=0):
-    """What a broker says of a peer."""
     return PeerRow(
         instance=instance, role="ho1", offers=["ho1"], state=state, reason=reason, slots=4, in_flight=in_flight, keys=0,
         last_beat_ms=last_beat_ms, connected_ms=0,
@@ -63,7 +54,6 @@ def row(instance="ho1/1@a", state="ready", last_beat_ms=0, reason="", in_flight=
 
 
 def after(member, *events):
-    """The member and the effects of the last event."""
     effects = []
     for event in events:
         member, effects = apply(member, event, CONFIG)
@@ -73,27 +63,6 @@ def after(member, *events):
 FRESH = Member(actor="ho1/1", role="ho1")
 STARTED = after(FRESH, Spawned("ho1/1@a", 100.0), Born("ho1/1@a", 41, "m"))[0]
 READY = after(STARTED, Seen(row(), 100.5))[0]
-
-
-def test_a_started_process_becomes_ready_by_the_brokers_word():
-    """Readiness is the peer's own word, and how long it took is kept."""
-    assert STARTED.state == "starting" and STARTED.restarts == 0
-    assert READY.state == "ready" and READY.ready_after_ms == 500
-
-
-def test_a_degraded_process_says_why():
-    """The reason that a peer gives is its note, and is gone when it is ready again."""
-    degraded, _ = after(READY, Seen(row(state="degraded", reason="no ledger"), 101.0))
-    assert (degraded.state, degraded.note) == ("degraded", "no ledger")
-    again, _ = after(degraded, Seen(row(), 102.0))
-    assert (again.state, again.note, again.ready_after_ms) == ("ready", "", 500)
-
-
-def test_a_process_that_starts_says_how_far_it_is():
-    """Its word is its note as long as it starts, and gone when it is ready."""
-    starting, _ = after(STARTED, Seen(row(state="starting", reason="1 of 3"), 100.2))
-    assert (starting.state, starting.note) == ("starting", "1 of 3")
-    assert after(starting, Seen(row(), 100.5))[0].note == ""
 
 
 def test_a_crash_is_told_to_the_broker_before_the_restart_is_planned():
@@ -113,7 +82,6 @@ def test_exit_zero_without_being_asked_is_a_crash():
 
 
 def test_a_restart_counts_and_forgets_the_old_incarnation():
-    """The new incarnation starts with no readiness of its own."""
     member, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0), Spawned("ho1/1@b", 111.0))
     assert (member.state, member.restarts, member.ready_after_ms, member.instance) == ("starting", 1, 0, "ho1/1@b")
 
@@ -232,16 +200,7 @@ def test_a_drained_member_in_back_off_is_not_started_any_more():
     assert after(stopped, RetryDue())[1] == []
 
 
-def test_the_plan_has_every_role_in_order():
-    """One of each, and as many executors and supervisors as asked for."""
-    actors = [member.actor for member in plan({"ho1": 2, "ho2": 1})]
-    assert actors == ["broker/1", "ledger/1", "gateway/1", "ho3/1", "ho1/1", "ho1/2", "ho2/1", "host/1"]
-    assert sorted(START_ORDER) == sorted(STOP_ORDER)
-    assert "ho3/1" not in [member.actor for member in plan({"ho3": 0})]
-
-
 def test_a_service_is_given_up_when_its_last_member_failed():
-    """One living executor keeps the service."""
     failed, alive = Member(actor="ho1/1", role="ho1", state="failed"), Member(actor="ho1/2", role="ho1", state="ready")
     assert given_up_services([failed, alive]) == []
     assert given_up_services([failed]) == ["ho1"]
@@ -364,28 +323,16 @@ def test_every_pair_of_state_and_event_is_decided():
 
 
 def decided(state, event):
-    """The state behind it, or that it is refused by its name."""
     try:
         return next_state(state, event)
     except ValueError as refused:
         return "refused" if event in str(refused) else refused
 
 
-def test_every_state_can_be_told_to_drain():
-    """Taking a cluster down never meets a state that does not know how."""
-    assert all("drain" in events for events in TRANSITIONS.values())
-
-
-def test_only_a_process_can_be_running():
-    """States without a process are not counted as running."""
-    assert {"starting", "ready", "degraded", "draining"} == RUNNING
-
-
 # --- scaling --------------------------------------------------------------------------------------------------------
 
 
 def executors(*numbers, leaving=()):
-    """Members with these numbers, beside one supervisor."""
     made = [
         Member(actor=f"ho1/{n}", role="ho1", state="ready", then="remove" if n in leaving else "stay",
                resting_since=1.0 if n in leaving else 0.0)
@@ -394,44 +341,11 @@ def executors(*numbers, leaving=()):
     return [*made, Member(actor="ho2/1", role="ho2", state="ready")]
 
 
-def test_more_and_fewer():
-    """Missing numbers are made, the highest leave, and the right number changes nothing."""
-    assert change_to(executors(1, 2), "ho1", 4) == ScaleChange(new=["ho1/3", "ho1/4"], back=[], leaving=[])
-    assert change_to(executors(1, 2, 10, 11), "ho1", 2) == ScaleChange(new=[], back=[], leaving=["ho1/10", "ho1/11"])
-    assert change_to(executors(1, 2), "ho1", 2) == ScaleChange(new=[], back=[], leaving=[])
-
-
-def test_whoever_is_leaving_comes_back_when_it_is_wanted():
-    """Scaled down and up again before it was done: no second process takes its place."""
-    assert change_to(executors(1, 2, 3, leaving=(2, 3)), "ho1", 2) == ScaleChange(
-        new=[], back=["ho1/2"], leaving=["ho1/3"]
-    )
-
-
-def test_whoever_was_drained_is_started_again():
-    """A number of processes means running ones; one that is being started anew is not asked twice."""
-    drained = Member(actor="ho1/1", role="ho1", state="stopped")
-    resting = Member(actor="ho1/2", role="ho1", state="draining", resting_since=1.0)
-    anew = Member(actor="ho1/3", role="ho1", state="draining", resting_since=1.0, then="start")
-    assert change_to([drained, resting, anew], "ho1", 3) == ScaleChange(new=[], back=["ho1/1", "ho1/2"], leaving=[])
-
-
 @given(numbers=st.sets(st.integers(1, 30)), count=st.integers(1, 30))
 def test_afterwards_there_are_exactly_the_numbers_up_to_the_count(numbers, count):
-    """Whatever was there."""
     change = change_to(executors(*sorted(numbers)), "ho1", count)
     left = numbers - {number_of(actor) for actor in change.leaving}
     assert left | {number_of(actor) for actor in change.new} == set(range(1, count + 1))
-
-
-@pytest.mark.parametrize(
-    "item", ["ho1=0", "ho1=-1", "ho1=1000000000", "ledger=2", "ho9=1", "ho1", "ho1=", "=2", "ho1=2x"]
-)
-def test_what_is_no_number_of_a_scalable_role_is_refused(item):
-    """The form, the roles and the bounds are named."""
-    with pytest.raises(CommandError, match="one of ho1, ho2, http and N at least 1") as caught:
-        parse_scale([item], option="")
-    assert caught.value.exit_code == 2 and caught.value.message.startswith(f"{item}: ")
 
 
 def test_who_is_not_heard_any_more_is_known_since_its_last_beat():

@@ -9,12 +9,10 @@ from hobus.launch.logs.writing import LossyLines
 
 
 def record(number, at=0):
-    """One line, made at second `at`."""
     return json.dumps({"event": "e", "n": number, "at": f"2026-11-22T01:02:{at:02}.000000Z"}) + "\n"
 
 
 def numbers(lines):
-    """The numbers of these records, in order."""
     return [line.record.get("n", line.text) for line in lines]
 
 
@@ -52,16 +50,4 @@ def test_a_file_is_moved_aside_and_the_reader_loses_nothing(tmp_path):
     assert numbers(LogFiles(tmp_path).older()) == [4, 5, 6]
     assert path.stat().st_size == 2 * len(record(1))
     assert len(tail(path, 10, start=10**6)) == 2
-    os.close(fd)
-
-
-def test_a_file_that_was_large_before_is_moved_aside_at_the_first_line(tmp_path):
-    """What earlier runs left counts."""
-    path = tmp_path / "a.log"
-    path.write_text("x" * 100)
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND)
-    lines = LossyLines(fd)
-    lines.limit(path, 50)
-    lines.write("new\n")
-    assert path.read_text() == "new\n" and (tmp_path / "a.log.1").read_text() == "x" * 100
     os.close(fd)

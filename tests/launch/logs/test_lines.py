@@ -2,13 +2,12 @@
 
 import json
 
-from hobus.launch.logs.lines import LEVEL_COLOURS, actor_colour, as_json, of_actor, of_turn, read_line, shown
+from hobus.launch.logs.lines import LEVEL_COLOURS, as_json, of_actor, of_turn, read_line, shown
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 
 
 def line(actor="ho1/1", at="2026-11-22T01:02:03.500000Z", **fields):
-    """One record as a process logs it, read again."""
     record = {"event": "process_started", "level": "info", "actor": actor, "at": at, "pid": 7} | fields
     return read_line(json.dumps(record), actor="file", earlier_at=0.0)
 
@@ -58,12 +57,3 @@ def test_no_value_of_a_line_forges_another_line_or_commands_a_terminal():
     assert told.splitlines() == [told] and not [char for char in told if not char.isprintable()]
     plain = read_line("\x1b]0;owned\x07", actor="ho1/1", earlier_at=0.0)
     assert shown(plain, lambda at: "T", lambda text, _colour: text) == "T  ho1/1      \\u001b]0;owned\\u0007"
-
-
-def test_a_process_has_its_colour_by_its_name_and_never_an_error_s():
-    """The same at all times; those that run side by side have others."""
-    names = ["launcher", "zygote", "broker/1", "ledger/1", "gateway/1", "ho3/1", "ho1/1", "ho2/1", "host/1", "http/1"]
-    assert len({actor_colour(name) for name in names}) == len(names)
-    assert actor_colour("ho1/1") == actor_colour("ho1/1") != actor_colour("ho1/2")
-    others = ["ho1/remote-1", "worker", "ho1/12345678", "x" * 90]
-    assert not [name for name in (*names, *others) if actor_colour(name) in ("red", "bright_red", "")]

@@ -31,7 +31,6 @@ def logs(tmp_path, capsys):
 
 
 def test_where_no_line_is_that_new_the_last_one_is_named(logs):
-    """That is no mistake: of everybody, of a role, of one process."""
     for words in ((), ("ho1",), ("ho1/1",)):
         code, out, err = logs(*words, "--since", "1s")
         assert (code, out) == (exit_codes.OK, "") and "no line is that new; the last one is of ho1/1, at " in err, err
@@ -39,13 +38,11 @@ def test_where_no_line_is_that_new_the_last_one_is_named(logs):
 
 
 def test_who_logged_nothing_is_told_who_did(logs):
-    """By the names that are typed."""
     for words in (("ho2",), ("ho2", "--since", "1s")):
         code, out, err = logs(*words)
         assert (code, out) == (exit_codes.USAGE, "") and "no line of ho2; there are logs of ho1/1" in err, err
 
 
 def test_an_empty_turn_is_none(logs):
-    """It used to be everybody's lines."""
     code, out, err = logs("--turn", "")
     assert (code, out) == (exit_codes.USAGE, "") and "names no turn" in err

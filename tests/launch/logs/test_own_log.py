@@ -16,7 +16,6 @@ from hobus.launch.console.output import as_asked
 
 @pytest.fixture(autouse=True)
 def _defaults() -> Iterator[None]:
-    """As in a process that has configured nothing, before and after."""
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()
@@ -24,8 +23,6 @@ def _defaults() -> Iterator[None]:
 
 
 async def logged(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command connects, and its connection has something to log."""
-
     def no_disk(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 

@@ -9,20 +9,17 @@ from hobus.launch.logs.tail import of_incarnation, reason, size, tail
 
 
 def line(**fields):
-    """One record, as a process logs it."""
     return json.dumps({"event": "process_failed", "level": "error"} | fields) + "\n"
 
 
 @pytest.fixture
 def log(tmp_path):
-    """A log with the last words of an earlier run."""
     path = tmp_path / "ledger-1.log"
     path.write_text(line(reason="of an earlier run"))
     return path
 
 
 def append(path, text):
-    """Something more is logged; where it begins."""
     begins_at = size(path)
     path.write_text(path.read_text() + text)
     return begins_at
@@ -53,17 +50,6 @@ def test_only_lines_of_this_run_are_shown(log):
 def test_a_process_says_why_it_ended(log, text, said):
     """Its last error record, or the last line of a traceback; never the words of an earlier run."""
     assert reason(log, start=append(log, text)) == said
-
-
-def test_a_long_reason_is_cut(log):
-    """It has to fit into a table."""
-    assert len(reason(log, start=append(log, line(reason="x" * 5000)))) == 300
-
-
-def test_no_log_is_no_reason(tmp_path):
-    """Nothing was written yet."""
-    gone = tmp_path / "gone.log"
-    assert (size(gone), tail(gone, 5), reason(gone, start=0)) == (0, [], "")
 
 
 def test_only_this_incarnations_lines_in_the_form_for_people(tmp_path):

@@ -11,33 +11,26 @@ from hobus.bus.disk import RealDisk, RealFile
 
 
 class Failpoint:
-    """What happens at the `at`-th operation; 0: nothing ever."""
-
     def __init__(self, at: int = 0, strike: Callable[[str], None] = lambda _what: None) -> None:
         self.seen: list[str] = []
         self._at = at
         self._strike = strike
 
     def passed(self, what: str) -> None:
-        """One operation more begins."""
         self.seen.append(what)
         if len(self.seen) == self._at:
             self._strike(what)
 
 
 def full_disk(what: str) -> None:
-    """As if nothing were left on it."""
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), what)
 
 
 def kill(_what: str) -> None:
-    """Nobody may do anything after that."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def disk_with(point: Failpoint) -> type[RealDisk]:
-    """The real disk, behind this point."""
-
     class PointedFile(RealFile):
         def write_at(self, offset: int, data: bytes | bytearray) -> None:
             half = len(data) // 2

@@ -13,10 +13,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.builders import shipped_snapshot
 from hobus.launch.cluster.home import home_of
 from hobus.launch.packages import installing
-from hobus.launch.packages.installing import install, installed_in, remove, upgrade
+from hobus.launch.packages.installing import install, installed_in, remove
 from hobus.launch.packages.judging import LayerJudgement
 from tests.launch.packages import parts
 from tests.launch.packages.injected import Failpoint, disk_with, kill
@@ -27,12 +26,12 @@ def main(directory: Path, name: str) -> None:
     one, two, boss = parts.clerk(directory), parts.clerk(directory, "2.0.0"), parts.other(directory, "BOSS", 300)
     third = parts.other(directory, "THIRD", 400)
     # What gates say is tested elsewhere; here a command is its operations.
-    nothing = LayerJudgement([], shipped_snapshot().config)
+    nothing = LayerJudgement([])
     installing.refusals = lambda *_: ([], nothing)  # type: ignore[assignment]
     installing.judged = lambda *_: nothing  # type: ignore[assignment]
     begin = home_of(directory / "begin")
     install(begin, one)
-    commands = {"install": (install, boss), "upgrade": (upgrade, two), "remove": (remove, "PKG-CLERK-001")}
+    commands = {"install": (install, boss), "upgrade": (install, two), "remove": (remove, "PKG-CLERK-001")}
     command, what = commands[name]
     at = 0
     while True:
@@ -52,7 +51,6 @@ def main(directory: Path, name: str) -> None:
 
 
 def _is_killed(body: Callable[[], object]) -> bool:
-    """Whether a child that does this is killed by it."""
     pid = os.fork()
     if pid == 0:
         try:

@@ -18,13 +18,11 @@ SIGNED = LIMITS.model_copy(update={"signatures": "signed"})
 
 
 def agent(agent_id: str, prompt: str = "You are a clerk.") -> dict[str, Any]:
-    """An agent like the one that is shipped."""
     shipped = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8"))
     return shipped | {"agent_id": agent_id, "agent_class": "RESIDENT", "system_prompt": prompt}
 
 
 def manifest(package_id: str = "PKG-CLERK-001", version: str = "1.0.0", **fields: Any) -> dict[str, Any]:
-    """A draft's manifest, without assets."""
     return {
         "package_id": package_id, "version": version, "schema_version": "1.2", "title": "A clerk",
         "description": "Brings one agent.", "spec_id": "SPEC-CLERK-001", "framework_id": "FMWK-200", "plane_id": "hot",
@@ -33,7 +31,6 @@ def manifest(package_id: str = "PKG-CLERK-001", version: str = "1.0.0", **fields
 
 
 def text(value: Any) -> bytes:
-    """As governed files are written."""
     return f"{json.dumps(value, indent=2)}\n".encode()
 
 
@@ -60,7 +57,6 @@ def with_contract(files: dict[str, bytes], agent_id: str = "CLERK", number: int 
 
 
 def files_of(agent_id: str = "CLERK", number: int = 200, prompt: str = "You are a clerk.") -> dict[str, bytes]:
-    """An agent, the framework that it stands under, and its spec."""
     framework, folder, spec = f"FMWK-{number}", f"frameworks/FMWK-{number}_{agent_id}", f"SPEC-{agent_id}-001"
     rules = {
         "framework_id": framework, "title": agent_id, "version": "1.0.0", "status": "active", "ring": "resident",
@@ -95,7 +91,6 @@ def draft(root: Path, files: dict[str, bytes] | None = None, **fields: Any) -> P
 
 
 def key(directory: Path, name: str = "maker.key") -> Path:
-    """A private key; made where it is not there yet."""
     file = directory / name
     if not file.exists():
         directory.mkdir(parents=True, exist_ok=True)
@@ -116,13 +111,11 @@ def bundle(key_file: Path, files: dict[str, bytes] | None = None, **fields: Any)
 
 
 def file_of(target: Path, made: Bundle) -> Path:
-    """The bundle as a file."""
     target.write_bytes(encode(made))
     return target
 
 
 def clerk(directory: Path, version: str = "1.0.0", *, key_file: Path | None = None, **fields: Any) -> Path:
-    """A bundle of the clerk in this version, whose prompt names it."""
     files = files_of(prompt=f"You are a clerk, version {version}.")
     made = bundle(key_file or key(directory), files, version=version, **fields)
     return file_of(directory / f"clerk-{version}.hobus-package", made)

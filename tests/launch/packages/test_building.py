@@ -20,7 +20,6 @@ from tests.launch.packages import parts
 
 @pytest.fixture
 def home(tmp_path):
-    """A home with nothing in it."""
     return home_of(tmp_path / "home")
 
 
@@ -60,7 +59,6 @@ def test_a_draft_becomes_a_bundle_with_every_hash_and_stays_as_it_is(make, tmp_p
 
 
 def test_no_bundle_is_written_over_another_file(make, tmp_path):
-    """Nor is anything left of one that could not be made."""
     make()
     with pytest.raises(UsageFault, match="nothing is overwritten"):
         make()
@@ -112,7 +110,6 @@ def test_a_name_that_cannot_travel_is_told_and_no_defect(make, tmp_path):
 
 
 def test_too_many_files_are_refused_before_they_are_read(make, tmp_path):
-    """With the limit's name."""
     source = parts.draft(tmp_path / "draft")
     for number in range(limits.FILES_MAX):
         (source / f"agents/A{number}.json").write_text("{}")
@@ -181,25 +178,6 @@ def test_what_no_home_would_take_is_not_built(make, tmp_path, home):
     assert [(one.gate, one.mend) for one in told] == [("G0", "give yours another name")], "once"
     assert all(one.file.startswith("PKG-CLERK-001/") for one in caught.value.findings), "and of nobody else"
     assert "its maker" not in caught.value.message
-
-
-def test_a_maker_need_not_trust_the_own_key_to_build(make, home):
-    """Whom the maker's home believes is nothing that the package is about."""
-    home.config.mkdir(parents=True)
-    (home.config / "admin_config.json").write_text('{"governance": {"signatures": "signed"}}')
-    made = make()
-    with pytest.raises(PackageRefused) as caught:
-        install(home, made.path)
-    assert [(one.gate, one.file) for one in caught.value.findings] == [("G5", "PKG-CLERK-001")]
-    assert "hobus package trust add NAME KEY" in caught.value.findings[0].mend
-
-
-def test_the_makers_own_files_of_the_home_may_be_those_of_the_package(make, home):
-    """Whoever tried an agent in a home packs the same files, without moving them away first."""
-    for name, data in parts.files_of().items():
-        (home.config / name).parent.mkdir(parents=True, exist_ok=True)
-        (home.config / name).write_bytes(data)
-    assert make().path.exists()
 
 
 def test_a_package_whose_id_begins_alike_is_another_one(make, home, tmp_path):

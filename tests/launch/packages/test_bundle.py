@@ -18,7 +18,6 @@ NAMES = st.sampled_from([f"agents/A{n}.json" for n in range(9)] + [f"prompt_pack
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory):
-    """Whoever makes the packages of this file."""
     return parts.key(tmp_path_factory.mktemp("keys"))
 
 
@@ -139,6 +138,5 @@ def test_a_manifest_that_is_none_is_refused_with_the_field(key, fields, said):
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"null", b'{"a": 1, "a": 2}', b"[" * 100_000])
 def test_a_manifest_that_is_no_object_is_refused(data):
-    """With the place, where there is one."""
     with pytest.raises(NoPackage, match="its manifest"):
         package_in(Bundle(data, b"", {}))

@@ -10,7 +10,7 @@ from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError, RefusedFault
 from hobus.launch.packages import installing
-from hobus.launch.packages.installing import install, installed_in, remove, upgrade
+from hobus.launch.packages.installing import install, installed_in, remove
 from hobus.launch.packages.judging import LayerJudgement
 from hobus.launch.packages.store import changing
 from tests.launch.packages import parts
@@ -20,9 +20,7 @@ from tests.launch.packages.injected import Failpoint, disk_with, full_disk
 @pytest.fixture
 def unjudged(monkeypatch):
     """What gates say is tested elsewhere; here a command is its operations."""
-    from bench.builders import shipped_snapshot  # noqa: PLC0415 - of this fixture alone
-
-    nothing = LayerJudgement([], shipped_snapshot().config)
+    nothing = LayerJudgement([])
     monkeypatch.setattr(installing, "refusals", lambda *_: ([], nothing))
     monkeypatch.setattr(installing, "judged", lambda *_: nothing)
 
@@ -39,11 +37,10 @@ def begun(memory_path, unjudged):
         shutil.copytree(origin.root, memory_path / "home")
         return home_of(memory_path / "home")
 
-    return copy, {"install": (install, boss), "upgrade": (upgrade, two), "remove": (remove, "PKG-CLERK-001")}
+    return copy, {"install": (install, boss), "upgrade": (install, two), "remove": (remove, "PKG-CLERK-001")}
 
 
 def state(home):
-    """What is in force, by id and version."""
     return {one.package_id: one.version for one in installed_in(home).values()}
 
 

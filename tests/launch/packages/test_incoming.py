@@ -17,7 +17,6 @@ STRIDES = pytest.mark.parametrize("stride", [41, pytest.param(7, marks=pytest.ma
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The bytes of a bundle that is what its maker signed."""
     return parts.clerk(tmp_path_factory.mktemp("made")).read_bytes()
 
 

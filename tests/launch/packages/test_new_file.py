@@ -8,7 +8,6 @@ from hobus.launch.packages.signing import write_new
 
 
 def test_it_is_there_with_its_mode_and_never_in_place_of_another_one(tmp_path):
-    """Nor through a link, wherever it leads."""
     file = tmp_path / "a"
     write_new(file, b"1", mode=0o600)
     assert file.read_bytes() == b"1" and file.stat().st_mode & 0o777 == 0o600
@@ -20,8 +19,6 @@ def test_it_is_there_with_its_mode_and_never_in_place_of_another_one(tmp_path):
 
 
 def test_of_one_that_cannot_be_finished_nothing_is_left(tmp_path, monkeypatch):
-    """As where the disk is full."""
-
     def full(_descriptor):
         raise OSError(28, "No space left on device")
 

@@ -19,7 +19,6 @@ MANIFEST = b'{"package_id": "PKG-A"}\n'
 
 @pytest.fixture
 def key(tmp_path):
-    """A private key of one's own."""
     make_key(tmp_path / "key")
     return tmp_path / "key"
 
@@ -34,12 +33,6 @@ def test_a_key_is_made_for_its_owner_alone_and_never_over_another(tmp_path):
         make_key(file)
     assert file.read_bytes() == before and make_key(tmp_path / "other") != public
     assert fingerprint(public).startswith("key:") and len(fingerprint(public)) == len("key:") + 16
-
-
-def test_what_was_signed_verifies_and_says_by_whom(key):
-    """The same bytes each time: Ed25519 draws nothing."""
-    made = signed(MANIFEST, key)
-    assert checked_signature(made.to_bytes(), MANIFEST) == made == signed(MANIFEST, key)
 
 
 @pytest.mark.parametrize("bits", [2, pytest.param(8, marks=pytest.mark.slow)])
@@ -57,7 +50,6 @@ def test_no_bit_of_manifest_or_signature_can_be_another_one(key, bits):
 
 
 def test_a_signature_of_other_bytes_with_the_same_key_is_none_of_a_manifest(key):
-    """What the key signs elsewhere does not count here."""
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - loaded where it is used
 
     private = serialization.load_pem_private_key(key.read_bytes(), password=None)
@@ -66,17 +58,7 @@ def test_a_signature_of_other_bytes_with_the_same_key_is_none_of_a_manifest(key)
         checked_signature(elsewhere.to_bytes(), MANIFEST)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"format": 1, "public_key": 7}']
-)
-def test_what_is_no_signature_is_refused(data):
-    """With one sentence."""
-    with pytest.raises(BadSignature, match="not as they are made"):
-        checked_signature(data, MANIFEST)
-
-
 def test_a_signature_in_another_form_is_refused(key):
-    """Capitals, spaces, another format: one signature has one form."""
     made = signed(MANIFEST, key)
     value = json.loads(made.to_bytes())
     for changed in (
@@ -88,7 +70,6 @@ def test_a_signature_in_another_form_is_refused(key):
 
 
 def test_a_key_that_others_may_read_is_not_used(key):
-    """With the mend."""
     key.chmod(0o640)
     with pytest.raises(CommandError, match="others than its owner may read it") as caught:
         signed(MANIFEST, key)
@@ -97,7 +78,6 @@ def test_a_key_that_others_may_read_is_not_used(key):
 
 @pytest.mark.parametrize("data", [b"", b"x", PEM])
 def test_a_file_that_is_no_key_is_refused(tmp_path, data):
-    """As is one that is not there, and a directory."""
     file = tmp_path / "bad"
     file.write_bytes(data)
     file.chmod(0o600)
@@ -110,7 +90,6 @@ def test_a_file_that_is_no_key_is_refused(tmp_path, data):
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
 @pytest.mark.parametrize(("algorithm", "is_taken"), [("ed25519", True), ("x25519", False)])
 def test_a_key_that_openssl_made_is_taken_if_it_is_of_the_kind(tmp_path, algorithm, is_taken):
-    """The file's form is a standard one."""
     file = tmp_path / "key.pem"
     subprocess.run(["openssl", "genpkey", "-algorithm", algorithm, "-out", file], check=True, capture_output=True)
     file.chmod(0o600)

@@ -17,19 +17,7 @@ from tests.launch.packages.parts import LIMITS, SIGNED
 ONE, TWO = f"ed25519:{'1' * 64}", f"ed25519:{'2' * 64}"
 
 
-def test_keys_are_kept_by_the_names_that_people_gave_them(tmp_path):
-    """None where there is no file."""
-    home = home_of(tmp_path)
-    assert trust.trusted(home) == {}
-    home.packages.mkdir()
-    keys = trust.with_key(trust.with_key({}, "zoe", ONE), "adam@example.org", TWO)
-    trust.file_of(home).write_bytes(trust.text_of(keys))
-    assert list(trust.trusted(home).items()) == [("adam@example.org", TWO), ("zoe", ONE)]
-    assert trust.with_key(keys, "zoe", ONE) == keys, "once more is no change"
-
-
 def test_what_is_no_plain_file_holds_no_keys(tmp_path):
-    """A pipe that nobody writes is not waited for."""
     home = home_of(tmp_path)
     home.packages.mkdir()
     os.mkfifo(trust.file_of(home))
@@ -54,7 +42,6 @@ def test_a_key_or_a_name_that_is_none_is_refused(name, key, said):
 
 
 def test_not_more_keys_than_are_allowed_are_trusted(monkeypatch):
-    """The limit is named."""
     monkeypatch.setattr(limits, "TRUSTED_MAX", 1)
     with pytest.raises(UsageFault, match=r"1 keys are trusted already"):
         trust.with_key({"zoe": ONE}, "adam", TWO)

@@ -3,8 +3,6 @@
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.bus.catalog import row_of
-from hobus.bus.messages.control import ReadPeers
 from hobus.bus.sim.world import World
 from hobus.launch.launcher.supervision import STOP_ORDER
 from hobus.launch.limits import ORPHAN_POLL_MS
@@ -84,10 +82,3 @@ def test_it_ends_although_it_is_needed_when_its_patience_is_over():
     elapsed, left = waited_s("ho1", present)
     assert elapsed == pytest.approx(patience_s("ho1", CONFIG), abs=ORPHAN_POLL_MS / 1000)
     assert left == 0.0
-
-
-@pytest.mark.parametrize("role", sorted(set(STAGES) - {"broker", "ledger"}))
-def test_every_role_may_ask_the_broker_who_still_needs_it(role):
-    """Who is refused would take it for nobody and end at once; the ledger looks at its own lane instead."""
-    row = row_of("broker", ReadPeers.TYPE)
-    assert row is not None and role in row.senders

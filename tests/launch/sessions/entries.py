@@ -32,7 +32,6 @@ class Written:
         )  # fmt: skip
 
     def add(self, event: SessionFact, *bodies: bytes, origin: str = "ho2/1@a") -> Written:
-        """One more entry, taken by the reducer or rejected by it."""
         one = envelope(self.state, event)
         outcome = reduce(self.state, one)
         if outcome.rejection is None:
@@ -54,7 +53,6 @@ class Written:
         return self
 
     def run(self, input_id: str = "in-1", text: str = "hello") -> Written:
-        """A run begins."""
         ref = body_ref(f"RunRequested:{self.state.session_id}/{input_id}", 1)
         self.add(
             events.RunRequested(
@@ -70,7 +68,6 @@ class Written:
         return self.add(events.RunStarted(at=AT))
 
     def command(self, command: Command, command_id: str, *bodies: bytes, reason: str = "") -> Written:
-        """Received, then applied or, with a reason, rejected."""
         sent = HostCommand(command_id=command_id, issued_at=AT, command=command)
         self.add(events.HostCommandReceived(command=sent, at=AT), *bodies)
         if reason:
@@ -78,5 +75,4 @@ class Written:
         return self.add(events.HostCommandApplied(command_id=command_id, at=AT))
 
     def failed(self, input_id: str = "in-1") -> Written:
-        """The run ends without an answer."""
         return self.add(events.RunFailed(input_id=input_id, code="execution_error", at=AT))

@@ -8,7 +8,6 @@ from hobus.bus.messages.ledger import Entry, Provenance
 from hobus.bus.messages.work_order import Cost, ToolCall
 from hobus.bus.record import session_facts as events
 from hobus.bus.record.payload import pack_payload
-from hobus.bus.record.payloads.memory import SignalLogged
 from hobus.bus.record.payloads.orders import OrderEnd, SignalsNamed, ToolStarted
 from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptSent
 from hobus.launch.sessions.account import account_of, entries_of_turn, moments_in, restarts_in, short, totals_of
@@ -20,7 +19,6 @@ USED = Cost(input_tokens=10, output_tokens=2, total_tokens=12, llm_calls=1, elap
 
 
 def beside(event_type: str, *bodies: bytes, **changed: object) -> Entry:
-    """An entry beside the journal, of run 1."""
     number = 100 + len(bodies)
     values: dict[str, object] = {
         "sequence": number, "submission_id": f"{event_type}:{WO}#1/1", "origin": "ho1/1@a", "stream": "ho1m",
@@ -38,26 +36,7 @@ FAILED = PromptFailed("mine", "tiny", "the provider hung up", retryable=True, to
 
 
 def told(*entries: Entry) -> list[str]:
-    """The sentences."""
     return [one.what for one in moments_in(entries)]
-
-
-def test_a_prompt_is_told_with_its_model_its_tokens_and_its_cost():
-    """And which attempt it is, from the second on; one that failed says why."""
-    assert told(beside("PROMPT_SENT", pack_payload(SENT), stream="prompts", origin="gateway/1@a")) == [
-        "gateway/1 records a prompt for 1.2.1, then calls the model: mine/tiny, 1,500 tokens reserved (#101)"
-    ]
-    again = beside("PROMPT_SENT", pack_payload(SENT), stream="prompts", submission_id=f"PROMPT_SENT:{WO}#1/2")
-    assert "1,500 tokens reserved, attempt 2 (#101)" in told(again)[0]
-    assert (
-        "recorded: 900 + 12 tokens, $0.2500, 40 ms, stop (#101)"
-        in told(beside("PROMPT_RECEIVED", pack_payload(RECEIVED), stream="prompts"))[0]
-    )
-    failed = beside("PROMPT_FAILED", pack_payload(FAILED), stream="prompts", reason="UNKNOWN_OUTCOME")
-    assert told(failed)[0] == (
-        "a prompt of 1.2.1 is closed without an answer: UNKNOWN_OUTCOME: the provider hung up; "
-        "900 tokens, price unknown (#101)"
-    )
 
 
 def test_a_tool_is_told_with_its_arguments_and_its_result_cut():
@@ -74,19 +53,6 @@ def test_a_tool_is_told_with_its_arguments_and_its_result_cut():
     long = beside("WO_COMPLETED", pack_payload(OrderEnd(0, 1, USED, text="own")), b"line\n\x1b[31m" + b"x" * 500)
     (line,) = told(long)
     assert len(line) < 200 and "characters)" in line and "\x1b" not in line and "\n" not in line
-
-
-def test_an_answer_is_told_by_who_took_it_where_its_executor_wrote_no_end():
-    """Once: of a tool, or of what failed, the executor's end tells, or that of a lost order."""
-    written = Written().run()
-    asked = {"output_result": {"tool_calls": [{"call_id": "001", "tool_id": "t", "arguments": {"a": 1}}]}}
-    whole = {"state": "completed", "cost": {}, "executed_by": "ho1/1@a", "completed_at": AT}
-    written.add(events.OrderEnded(wo_id=WO, receipt=whole | asked, at=AT))
-    about = Provenance(session_id=SESSION, run_seq=1, work_order_id=WO)
-    entry = written.entries[-1]._replace(provenance=about)
-    (line,) = told(entry)
-    assert line.startswith('ho2/1 takes the answer to order 1.2.1: the model asks for t {"a": 1} (#')
-    assert [line for line in told(entry, beside("WO_FAILED")) if "answer" in line] == []
 
 
 def test_what_the_journal_says_is_told():
@@ -113,20 +79,10 @@ def test_what_the_journal_says_is_told():
 
 
 def test_without_bodies_the_sentence_stands_alone_and_what_is_erased_too():
-    """A damaged payload ends no account."""
     assert told(beside("PROMPT_RECEIVED")) == ["the model's answer for 1.2.1 is recorded (#100)"]
     erased = beside("PROMPT_RECEIVED")._replace(bodies=[None])
     assert told(erased) == ["the model's answer for 1.2.1 is recorded (#100)"]
     assert told(beside("PROMPT_RECEIVED", b"\xc1")) == ["the model's answer for 1.2.1 is recorded (#101)"]
-
-
-def test_signals_of_memory_are_one_moment():
-    """Each by its name."""
-    logged = [
-        beside("HO3_SIGNAL", pack_payload(SignalLogged(name, "local", AT, {})), stream="signals", origin="ho3/1@a")
-        for name in ("tool:a", "intent:b")
-    ]
-    assert told(*logged) == ["memory logs 2 signals: tool:a, intent:b (from #101)"]
 
 
 def test_what_memory_takes_up_of_a_turn_is_told():

@@ -46,17 +46,3 @@ def test_it_asks_again_as_soon_as_it_may_under_the_same_input_and_not_beyond_its
     assert cluster.run(scenario()).response == says
     assert told == pauses
     cluster.close()
-
-
-def test_whoever_does_not_wait_is_told_at_once():
-    """As a program is that asks by itself."""
-    cluster = SimCluster(bus_settings())
-
-    async def scenario() -> TurnResult:
-        await cluster.start(Host(), role="host")
-        door = await cluster.start(None, role="door")
-        return await process_turn(door, ProcessTurn(input_id="i1", text="hello"), timeout_s=30, retry_interval_s=0.1)
-
-    result = cluster.run(scenario())
-    assert (result.code, result.retry_after_ms) == ("busy", 4000)
-    cluster.close()

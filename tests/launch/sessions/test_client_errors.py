@@ -31,8 +31,6 @@ class Nonsense:
 
 
 class Away:
-    """A bus that nobody answers."""
-
     instance = "door/1@a"
     clock = SystemClock()
 
@@ -53,7 +51,6 @@ def over_http(answer: Any = None) -> AsyncClient:
 
 
 def over_bus() -> AsyncClusterClient:
-    """A client whose cluster is not there."""
     place = Place(home=home_of(Path("/nowhere")), sockets=Path("/nowhere"), snapshot=SNAPSHOT)
     return AsyncClusterClient(place, Away(), AsyncExitStack(), timeout_s=0.05)  # type: ignore[arg-type]
 
@@ -68,7 +65,6 @@ WRONG = (Nonsense(), 5, "", "../../healthz", "\ud800", float("nan"), {"x": Nonse
 
 
 async def outcome(client: Any, name: str, given: Any, *, optional: bool) -> BaseException | None:
-    """What a call with this in place of each argument raises."""
     method = getattr(client, name)
     named = {
         one.name: given
@@ -118,18 +114,6 @@ async def test_both_clients_answer_one_mistake_alike(given: dict[str, Any]) -> N
     assert "output_schema" not in given or errors[0][1].startswith("output_schema: ")
 
 
-@pytest.mark.parametrize("make", [over_http, over_bus])
-async def test_a_session_that_has_to_be_named_is_not_none(make: Any) -> None:
-    """At once, in place of the time that an answer may take; where it may be left out, it is."""
-    client = make()
-    for called in (client.session, client.pause, client.end):
-        with pytest.raises(RequestError, match="session_id: expected a text, not a NoneType"):
-            await called(None)
-    with pytest.raises(HobusError) as asked:
-        await client.ask("hello", session_id=None)
-    assert asked.value.code != "invalid_input"
-
-
 def test_a_turn_that_ended_in_an_error_is_raised_as_over_http() -> None:
     """Its code, its sentence, when to ask again, and that it is a verdict; a degraded answer is one."""
     made = partial(TurnResult, session_id="11111111-1111-4111-8111-111111111111", run_id=None, input_id="i")
@@ -159,7 +143,6 @@ def test_what_is_no_coroutine_is_not_waited_for() -> None:
 
 
 def test_a_closed_client_without_a_loop_says_so() -> None:
-    """Its thread is gone; nothing waits for it."""
     client = Client("http://127.0.0.1:1", "key", timeout_s=0.1)
     client.close()
     for call in (client.start, lambda: client.ask("hello"), lambda: list(client.stream("hello"))):
@@ -178,7 +161,6 @@ def test_a_closed_client_without_a_loop_says_so() -> None:
     ],
 )  # fmt: skip
 def test_a_client_that_cannot_be_made_says_why(made: Any) -> None:
-    """At once, and not after a minute of tries."""
     with pytest.raises(RequestError) as refused:
         made()
     assert refused.value.message
@@ -186,7 +168,6 @@ def test_a_client_that_cannot_be_made_says_why(made: Any) -> None:
 
 @pytest.mark.parametrize("line", ["data: {", "event: result\ndata: 5", "event: error\ndata: {}", "id: x\ndata: {}"])
 async def test_a_stream_that_is_none_is_an_error_of_the_door(line: str) -> None:
-    """Whatever stands at that address."""
     client = over_http(
         lambda _request: httpx2.Response(200, text=f"{line}\n\n", headers={"content-type": "text/event-stream"})
     )
@@ -213,14 +194,7 @@ def test_faults_keep_what_they_say() -> None:
         assert told.value.__cause__ is fault and bool(told.value.hint) == (code == "unreachable")
 
 
-def test_the_package_says_that_it_is_typed() -> None:
-    """Type checkers look for this file."""
-    assert (Path(hobus.__file__).parent / "py.typed").is_file()
-
-
 class Ticks(SystemClock):
-    """A clock that every look moves on by a second."""
-
     looks = 0
 
     def monotonic(self) -> float:

@@ -59,19 +59,6 @@ def test_turns_have_their_message_and_their_end():
     ]
 
 
-def test_a_failed_turn_says_what_it_failed_of_in_words():
-    """Of its fault, or as its verdict was told."""
-    told = pack_result(
-        TurnResult(response="No budget.", outcome="error", session_id=SESSION, run_id=None, input_id="in-1")
-    )
-    for body, words in ((b"agent CLERK is not configured any more", None), (told, "No budget.")):
-        written = Written().run(text="first")
-        ref = f"RunFailed:{SESSION}/1.1/1"
-        written.add(events.RunFailed(input_id="in-1", code="invalid_input", detail_ref=ref, at=AT), body)
-        [turn] = turns_in(written.entries)
-        assert (turn.outcome, turn.reply) == ("failed", words or body.decode())
-
-
 def test_a_cancelled_turn_says_why_and_a_degraded_one_what_the_host_said():
     """The host brings the message of a turn that nobody requested; what it delivered replaces a failed run's silence."""
     written = Written().run()
@@ -89,10 +76,3 @@ def test_a_cancelled_turn_says_why_and_a_degraded_one_what_the_host_said():
         (2, "hello", "degraded", "execution_error", "bare"),
         (None, "asked", "degraded", "", "bare"),
     ]
-
-
-def test_turns_that_began_before_these_entries_have_no_text():
-    """Their end tells the rest, and its run."""
-    written = Written().run().failed()
-    (turn,) = turns_in(written.entries[-1:])
-    assert (turn.run, turn.text, turn.outcome, turn.code) == (1, None, "failed", "execution_error")

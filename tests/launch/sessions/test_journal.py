@@ -13,12 +13,11 @@ from hobus.bus.messages.ledger import EVERY_SESSION, Entry, Provenance
 from hobus.launch.cli.commands import session as command
 from hobus.launch.cluster.home import Home
 from hobus.launch.sessions import journal, journal_files
-from hobus.launch.sessions.journal import starts_behind, starts_of
+from hobus.launch.sessions.journal import starts_behind
 from hobus.launch.sessions.journal_files import FromDirectory
 
 
 def entry(sequence: int, session: str, event_type: str) -> Entry:
-    """A beginning."""
     return Entry(
         sequence=sequence, submission_id=f"s{sequence}", origin="host/1@a", stream=f"session/{session}",
         event_type=event_type, decision="", reason="", provenance=Provenance(session_id=session), parents=[], trace="",
@@ -27,8 +26,6 @@ def entry(sequence: int, session: str, event_type: str) -> Entry:
 
 
 class _Recorded:
-    """Journals that are these entries."""
-
     def __init__(self, *entries: Entry) -> None:
         self._newest_first = sorted(entries, key=lambda one: -one.sequence)
 
@@ -49,16 +46,6 @@ BEGUN = _Recorded(
     entry(0, "d", "TurnDegraded"),
 )
 """Of them b began last, then c, a and d."""
-
-
-async def test_a_session_is_there_once_by_its_start_or_else_by_its_first_degraded_turn():
-    """Newest first; a degraded turn before the start, or after it, makes no other session."""
-    assert [(one.sequence, one.event_type) async for one in starts_of(BEGUN)] == [
-        (5, "SESSION_START"),
-        (3, "TurnDegraded"),
-        (2, "SESSION_START"),
-        (0, "TurnDegraded"),
-    ]
 
 
 @pytest.mark.parametrize(

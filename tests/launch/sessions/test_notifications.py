@@ -16,13 +16,11 @@ ROUND = StepId(turn_id=TurnId(run_id=RunId(session_id=SESSION, run_seq=1), turn_
 
 
 def told(written: Written, *own: str, says: Callable[..., str] = in_chat) -> list[str]:
-    """All lines about a journal."""
     noticed = Noticed(SESSION, says=says, own=set(own))
     return [text for entry in written.entries for text, _ in noticed.take(entry)]
 
 
 def paused() -> Written:
-    """A run that somebody paused."""
     written = Written().run().command(session.Pause(), "c-1")
     return written.add(events.LifecycleChanged(lifecycle="Paused", at=AT))
 
@@ -37,7 +35,6 @@ def test_a_pause_says_how_to_go_on_in_the_words_of_who_reads_it():
 
 
 def test_a_held_call_is_told_with_its_tool_and_arguments():
-    """And how to answer."""
     lines = told(holding())
     assert lines[-2] == 'the turn waits for your approval of call 001: show_cost {"n": 1}'
     assert lines[-1] == "/approve 001 lets it run, /deny 001 does not"
@@ -52,7 +49,6 @@ def test_what_others_do_is_told_and_what_one_does_oneself_is_not():
 
 
 def test_a_steer_is_told_again_when_a_round_takes_it_up():
-    """With its words, also to who said it."""
     written = Written().run().command(session.Steer(text=""), "c-1", b"be brief")
     written.add(events.StepStarted(step_id=ROUND, new_round=True, steers=[text_ref(SESSION, "c-1")], at=AT))
     assert told(written, "c-1") == ["the steer was taken up: “be brief”"]

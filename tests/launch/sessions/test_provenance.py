@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from bench.builders import shipped_snapshot
-from hobus.bus.messages.base import digest_of, pack, unpack
+from hobus.bus.messages.base import digest_of, pack
 from hobus.bus.messages.ids import snapshot_id
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.entry import NOTHING
@@ -20,10 +18,7 @@ from hobus.launch.sessions.provenance import (
     Configuration,
     changed_between,
     configuration_in,
-    digests_in,
     held,
-    meant,
-    short_digest,
     used_in,
 )
 
@@ -71,16 +66,6 @@ def test_what_its_configuration_has_not_is_told_from_what_nobody_knows() -> None
     assert [row[3] for row in rows_of([agent, *used_in(turn, {})])] == ["not there", *["not in the record"] * 2]
 
 
-def test_a_configuration_of_another_version_of_the_program_is_read_all_the_same() -> None:
-    """Settings that nobody knows any more do not hide the files; one without files has none, and that is no fault."""
-    found = of_files({ADMIN: b"{}"})
-    assert (found.contents, found.faults) == ({ADMIN: b"{}"}, ())
-    assert found.named("agent", "ADMIN") == ((ADMIN, "agent", "ADMIN", "", digest_of(b"{}"), "PKG-HOME", ""))
-    body = pack({"config": {}})
-    older = configuration_in(recorded(body, digest=digest_of(body)))
-    assert (older.versions, older.contents, older.faults) == ({}, {}, ())
-
-
 @pytest.mark.parametrize(
     ("bodies", "said", "has_versions"),
     [
@@ -98,34 +83,12 @@ def test_what_is_not_as_it_should_be_is_said(bodies: tuple[bytes | None, ...], s
 
 
 def test_a_file_with_other_bytes_is_named_and_left_out() -> None:
-    """The others are there."""
     files = contents_in(SNAPSHOT.contents)
     found = configuration_in(recorded(SNAPSHOT.to_bytes(), pack(files | {ADMIN: files[ADMIN] + b" "})))
     assert len(found.faults) == 1 and ADMIN in found.faults[0] and SNAPSHOT.files[ADMIN].sha256 in found.faults[0]
     assert set(files) - set(found.contents) == {ADMIN}
     one = held(SNAPSHOT.files[ADMIN].sha256, [found])
     assert one.content is None and one.versions and one.configurations == (found,)
-
-
-def test_one_digest_has_all_its_places_and_the_first_sound_bytes() -> None:
-    """The same bytes may be two files, and stand in several configurations, of which one was erased."""
-    first, again = of_files({ADMIN: b"x", "agents/B.json": b"x"}, 1), of_files({ADMIN: b"x"}, 9)
-    gone = dataclasses.replace(first, contents={})
-    one = held(digest_of(b"x"), [gone, again])
-    assert one.content == b"x" and [version.path for version in one.versions] == [ADMIN, "agents/B.json"]
-    assert [configuration.sequence for configuration in one.configurations] == [1, 9]
-    itself = held(again.digest, [gone, again])
-    assert itself.versions == () and unpack(itself.content or b"")["files"]
-
-
-def test_digests_are_meant_by_their_beginnings() -> None:
-    """With and without the scheme, in either case; of several all are told."""
-    digests = ["sha256:ab12", "sha256:ab34", "sha256:cd56"]
-    assert meant("sha256:AB1", digests) == ["sha256:ab12"] == meant("ab12", digests)
-    assert meant("ab", digests) == digests[:2] and meant("x", digests) == [] and meant("", digests) == digests
-    assert short_digest("sha256:0123456789abcdef") == "0123456789ab"
-    found = configuration_in(recorded())
-    assert {one.digest for one in found.versions.values()} | {found.digest} == set(digests_in([found]))
 
 
 def test_files_that_differ_between_two_configurations_are_named_by_digest() -> None:

@@ -15,25 +15,14 @@ LIMITS = history_limits(shipped_snapshot().config)
 
 
 def journal() -> Written:
-    """Two runs, a refused command."""
     return Written().run().command(session.Steer(text=""), "c1", b"say it").failed().run("in-2").failed("in-2")
 
 
 def test_a_journal_that_fits_gives_the_reducers_state():
-    """Nothing is wrong with it, and the hash is the state's."""
     written = journal()
     found = replay(SESSION, written.entries)
     assert found.fits and found.entries == len(written.entries)
     assert found.state_hash == state_hash(written.state)
-
-
-def test_a_hole_is_named_with_the_entry_behind_it():
-    """And what the reducer does not take for want of it."""
-    entries = journal().entries
-    del entries[3]
-    found = replay(SESSION, entries)
-    assert not found.fits
-    assert (found.misfits[0].kind, found.misfits[0].submission_id) == ("hole", entries[3].submission_id)
 
 
 def test_what_no_owner_would_take_does_not_fit():
@@ -46,7 +35,6 @@ def test_what_no_owner_would_take_does_not_fit():
 
 
 def test_an_erased_event_and_a_rejected_one_are_named():
-    """The first of them first."""
     written = journal()
     entries = list(written.entries)
     entries[4] = entries[4]._replace(bodies=[None])
@@ -57,7 +45,6 @@ def test_an_erased_event_and_a_rejected_one_are_named():
 
 
 def with_snapshot() -> Written:
-    """A journal with one in its middle."""
     written = journal()
     record = SessionRecord(SESSION, LIMITS)
     for entry in map(recorded, written.entries):
@@ -68,7 +55,6 @@ def with_snapshot() -> Written:
 
 
 def test_a_snapshot_gives_the_same_state():
-    """Folded from there, too."""
     found = replay(SESSION, with_snapshot().entries)
     assert found.fits, found.misfits
     assert found.from_snapshot and found.events["STATE_SNAPSHOT"] == 1
@@ -86,6 +72,5 @@ def test_a_snapshot_that_was_changed_is_named():
 
 
 def test_the_first_difference_is_a_path():
-    """Into dicts and lists."""
     assert first_difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == "state.a[1].b: 2 and 3"
     assert first_difference({"a": 1}, {"a": 1}) == ""

@@ -5,13 +5,10 @@ import inspect
 import pytest
 from typing_extensions import TypedDict
 
-from hobus.launch.app.agent import Agent
 from hobus.launch.sessions.session_client import AsyncSessions, Piece, Sessions
 
 
 class Scripted(AsyncSessions):
-    """Notes what it is asked, and says it again."""
-
     def __init__(self):
         self.asked = []
 
@@ -46,21 +43,11 @@ class Scripted(AsyncSessions):
 
 
 async def made():
-    """As a real one is opened, on its own loop."""
     return Scripted()
 
 
 class Forecast(TypedDict):
-    """What an answer may be."""
-
     degrees: int
-
-
-def test_a_question_takes_the_same_output_as_an_agent():
-    """A class is sent as its schema."""
-    with Sessions(made) as client:
-        sent = client.ask("hello", output_schema=Forecast).turn("i").run_overrides.output_schema
-    assert sent == Agent("a", "x", output=Forecast).to_files()["agents/A.json"]["output_schema"]
 
 
 def test_each_method_is_the_asynchronous_one_waited_for():

@@ -15,7 +15,6 @@ CALLS = [
 
 
 def holding() -> Written:
-    """A run that waits for approval of call 001 of two."""
     written = Written().run()
     written.add(events.StepStarted(step_id=STEP, new_round=True, at=AT))
     written.add(events.OrderDispatched(wo_id=f"WO-{STEP}", wo_type="synthesize", step_id=STEP, order={}, at=AT))
@@ -28,7 +27,6 @@ def holding() -> Written:
 
 
 def agrees(written: Written) -> None:
-    """The same as the reducer says."""
     standing = standing_of(written.entries)
     state = written.state
     expected = "Running" if state.lifecycle == "Idle" and state.run_id is not None else state.lifecycle
@@ -38,7 +36,6 @@ def agrees(written: Written) -> None:
 
 
 def test_what_a_held_call_wants_is_known():
-    """Its tool and its arguments, from the answer that asked for it."""
     standing = standing_of(holding().entries)
     (held,) = standing.held_calls()
     assert (held.call_id, held.tool_id, held.arguments) == ("001", "show_cost", {"n": 1})
@@ -62,7 +59,6 @@ def test_it_follows_every_command_as_the_reducer_does():
 
 
 def test_a_paused_run_waits_for_a_resume():
-    """And goes on by it."""
     written = Written().run().command(session.Pause(), "c1").add(events.LifecycleChanged(lifecycle="Paused", at=AT))
     assert standing_of(written.entries).waits_for == "a resume"
     agrees(written)
@@ -79,15 +75,6 @@ def test_ended_runs_and_sessions():
     assert standing_of(written.entries).state.status == "closed"
 
 
-def test_a_turn_that_the_host_answered_ends_its_run_and_owns_nothing():
-    """Its writer is the host."""
-    written = Written().run()
-    degraded = events.TurnDegraded(input_id="in-1", input_ref="x/1", reply_ref="x/2", delivered=True, at=AT)
-    written.add(degraded, origin="host/1@b")
-    agrees(written)
-    assert standing_of(written.entries).state.owner == "ho2/1@a"
-
-
 def test_the_text_of_the_active_runs_input_is_found():
     """A follow-up's stands in its command; between two runs there is none."""
     written = Written().run().command(session.FollowUp(text=""), "c1", b"and then?")
@@ -100,15 +87,6 @@ def test_the_text_of_the_active_runs_input_is_found():
         )
     )
     assert standing_of(written.entries).input_ref == ref
-
-
-def test_a_snapshot_stands_for_what_does_not_read():
-    """An event was erased: from the next snapshot that is whole the state is right again."""
-    written = with_snapshot()
-    entries = list(written.entries)
-    entries[0] = entries[0]._replace(bodies=[None])
-    assert standing_of(entries).state == written.state
-    assert standing_of(entries[: entries.index(written.entries[-1]) - 4]).state != written.state
 
 
 def test_a_journals_end_says_enough_from_its_newest_snapshot_on():

@@ -4,41 +4,20 @@ import pytest
 
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.sessions.which import full_session_id, run_number, the_one
+from hobus.launch.sessions.which import run_number, the_one
 
 ONE = "11111111-2222-5333-8444-555555555555"
 OTHER = "11112222-2222-5333-8444-555555555555"
 
 
-@pytest.mark.parametrize("given", ["11111111", "SES-11111111", "ses-11111111", ONE[:20]])
-def test_a_beginning_that_only_one_session_has_names_it(given: str) -> None:
-    """With or without the letters in front."""
-    assert the_one(given, [ONE, OTHER], called="SESSION") == ONE
-
-
-@pytest.mark.parametrize("given", [ONE, f"SES-{ONE}", ONE.upper()])
-def test_a_whole_id_needs_no_record(given: str) -> None:
-    """It is taken as it is."""
-    assert full_session_id(given) == ONE
-
-
 def test_an_ambiguous_beginning_names_the_candidates():
-    """Both of them, in order."""
     with pytest.raises(CommandError) as caught:
         the_one("1111", [OTHER, ONE], called="SESSION")
     assert f"{ONE}, {OTHER}" in caught.value.message and "2 sessions" in caught.value.message
 
 
-def test_an_unknown_one_is_said_with_the_command_that_lists_them():
-    """Nobody is asked to guess."""
-    with pytest.raises(CommandError, match="no such session") as caught:
-        the_one("abcd", [ONE], called="SESSION")
-    assert "session list" in caught.value.hint
-
-
 @pytest.mark.parametrize("given", ["", "111", "hello", "SES-", "../../etc", "1111\x1b[2J", "x" * 100])
 def test_what_begins_no_id_is_a_mistake(given: str) -> None:
-    """Usage, and nothing of it commands the terminal."""
     with pytest.raises(CommandError) as caught:
         the_one(given, [ONE], called="SESSION")
     assert caught.value.exit_code == exit_codes.USAGE and "\x1b" not in caught.value.message
@@ -46,13 +25,11 @@ def test_what_begins_no_id_is_a_mistake(given: str) -> None:
 
 @pytest.mark.parametrize("given", ["3", f"{ONE}-3", "SES-11111111-3"])
 def test_a_run_is_named_by_its_number(given: str) -> None:
-    """Alone or behind its session."""
     assert run_number(given, ONE) == 3
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "", "x", "SES-22222222-3", "9" * 30])
 def test_what_is_no_run_of_the_session_is_a_mistake(given: str) -> None:
-    """Usage."""
     with pytest.raises(CommandError) as caught:
         run_number(given, ONE)
     assert caught.value.exit_code == exit_codes.USAGE

@@ -17,7 +17,6 @@ ME = JoinedCluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remot
 
 
 def snapshots(count: int):
-    """So many configurations."""
     return [shipped_snapshot().listening("bus", f"127.0.0.1:{port}") for port in range(1, count + 1)]
 
 

@@ -38,7 +38,6 @@ class Record:
 
 
 async def fetched(home: WorkerHome, record: Record) -> Any:
-    """What the worker would work under."""
     return await snapshot_of(record, home)  # pyright: ignore[reportArgumentType]
 
 
@@ -57,14 +56,12 @@ async def test_a_record_that_is_away_or_not_written_yet_is_waited_for(tmp_path) 
 
 
 async def test_a_refusal_is_final(tmp_path) -> None:
-    """Nothing is waited for that cannot come."""
     with pytest.raises(BusError, match="denied"):
         await fetched(WorkerHome(home_of(tmp_path)), Record(BusError("denied", "no")))
 
 
 @pytest.mark.parametrize("wrong", [b"", b"garbage", SNAPSHOT.listening("bus", "127.0.0.1:1").to_bytes()])
 async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path, wrong: bytes) -> None:
-    """Integrity, exit 3; nothing is kept."""
     home = WorkerHome(home_of(tmp_path))
     with pytest.raises(CommandError) as caught:
         await fetched(home, Record(wrong))

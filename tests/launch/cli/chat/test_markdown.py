@@ -18,13 +18,11 @@ CODES = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.fixture(autouse=True)
 def coloured(monkeypatch):
-    """A terminal with colours."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
 
 
 def plain(text: str, columns: int = 60) -> list[str]:
-    """The rows, without the codes of their colours."""
     return [CODES.sub("", line) for line in markdown_lines(harmless(text), columns=columns)]
 
 
@@ -68,7 +66,6 @@ WORDS = st.text(alphabet=st.sampled_from("ab 日🙂*_`#->\n1.|~<&;\\"), max_siz
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(WORDS, st.integers(12, 80))
 def test_no_word_is_lost_and_no_row_is_too_wide(text, columns):
-    """Whatever marks stand in between."""
     rows = plain(text, columns)
     assert sorted(char for row in rows for char in row if char in "ab日🙂") == sorted(
         char for char in text if char in "ab日🙂"

@@ -23,7 +23,6 @@ AS_OF = m.AsOf(as_of_ts="2026-01-31T00:00:00.000000Z", as_of_seq=7, from_clock=T
 
 
 def overlay(state: Any, **changed: Any) -> m.Overlay:
-    """The artifact in this state."""
     return m.Overlay(overlay_id="OVL-1", artifact=artifact(**changed), state=state, is_active=state == "active")
 
 
@@ -43,8 +42,6 @@ def test_what_was_stated_is_told_with_the_way_back(state: Any, says: tuple[str, 
 
 
 class Asked:
-    """A memory process that answers as a test wants, and what it was asked."""
-
     def __init__(self, *overlays: m.Overlay, memory: object = True) -> None:
         self.overlays = list(overlays)
         self.asked: list[Any] = []
@@ -56,11 +53,9 @@ class Asked:
         self.current_session: str | None = None
 
     def place(self) -> Any:
-        """The cluster."""
         return self.where
 
     async def request(self, _service: str, message: Any, **_: Any) -> Any:
-        """One answer."""
         self.asked.append(message)
         if isinstance(message, m.ReadOverlays):
             page = self.overlays[message.after + 1 : message.after + 1 + self.page]
@@ -70,8 +65,6 @@ class Asked:
 
 
 def lines(line: str, talk: Asked, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the command tells."""
-
     @asynccontextmanager
     async def connected(_place: object, role: str):
         assert role == "operator"
@@ -79,14 +72,6 @@ def lines(line: str, talk: Asked, monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setattr(slash, "connected", connected)
     return "\n".join(text for text, _ in asyncio.run(told(line, cast("Talk", talk))))
-
-
-def test_memory_lists_what_stands_on_a_later_page_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is off fills pages of its own; every page is of one moment."""
-    talk = Asked(*[overlay("off")] * 5, overlay("active"))
-    talk.page = 2
-    assert f"{NAME}  active" in lines("/memory", talk, monkeypatch)
-    assert [one.as_of_seq for one in talk.asked] == [None, AS_OF.as_of_seq, AS_OF.as_of_seq]
 
 
 def test_memory_lists_what_is_remembered_and_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +117,6 @@ def test_what_can_be_no_artifact_is_told_with_the_form(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("line", ["/memory off", "/memory what ART-1", "/memory off ART-1 ART-2"])
 def test_what_is_no_change_of_memory_is_told_with_the_form(monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    """Nothing is asked."""
     with pytest.raises(CommandError, match="expected a change") as caught:
         lines(line, Asked(), monkeypatch)
     assert "ART-" in (caught.value.hint or "")

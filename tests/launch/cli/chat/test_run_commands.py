@@ -51,7 +51,6 @@ def test_what_a_line_means(line, held, command):
     ],
 )
 def test_a_line_that_means_nothing_says_what_to_type(line, held, code, words):
-    """Nothing is sent; the next thing to type is named."""
     with pytest.raises(CommandError) as caught:
         command_of(line, held)
     assert (caught.value.exit_code, words in caught.value.message) == (code, True), caught.value.message
@@ -66,7 +65,6 @@ def test_only_the_names_themselves_are_commands():
 
 @pytest.mark.parametrize("code", [*COMMAND_REFUSALS, "of_another_version"])
 def test_every_refusal_is_words_and_the_next_thing_to_type(code):
-    """None is only its code."""
     verdict = CommandVerdict(
         session_id=SESSION, command_id="c", outcome="rejected", reason=f"{code}: facts", lifecycle="Idle",
         session_epoch=0,
@@ -78,7 +76,6 @@ def test_every_refusal_is_words_and_the_next_thing_to_type(code):
 
 @pytest.mark.parametrize("line", ["/steer x", "/followup x", "/pause", "/resume", "/cancel", "/approve 1", "/deny 1"])
 def test_every_applied_command_says_what_it_brings(line):
-    """In words, not by its name."""
     verdict = CommandVerdict(
         session_id=SESSION, command_id="c", outcome="applied", lifecycle="Running", session_epoch=0
     )  # fmt: skip

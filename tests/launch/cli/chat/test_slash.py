@@ -60,12 +60,10 @@ class Told:
 
 
 def lines(name: str, talk: Told | None = None) -> str:
-    """What a command tells."""
     return "\n".join(text for text, _ in asyncio.run(told(name, cast("Talk", talk or Told()))))
 
 
 def test_a_model_that_cannot_be_had_is_told_at_once(tmp_path):
-    """And is not asked for; one that can be is, from the next message on."""
     talk = Told()
     talk.place = lambda: Place(home=home_of(tmp_path), sockets=tmp_path, snapshot=shipped_snapshot())
     talk.agent_id = talk.overrides = None
@@ -76,7 +74,6 @@ def test_a_model_that_cannot_be_had_is_told_at_once(tmp_path):
 
 
 def test_help_names_every_command_and_an_unknown_one_says_what_there_is():
-    """Both lists are the same table."""
     assert all(name in lines("/help") for name in (*NAMES, *RUN_COMMANDS))
     assert all(name in lines("/stear") for name in (*NAMES, *RUN_NAMES)) and "/stear: no such command" in lines(
         "/stear"
@@ -109,12 +106,10 @@ def test_intent_says_what_the_session_is_for_and_whether_that_is_certain():
 
 @pytest.mark.parametrize("name", ["/session", "/intent", "/cost", "/end"])
 def test_without_a_session_it_is_said_that_there_is_none(name):
-    """Nothing is asked of the cluster."""
     assert "no session yet" in lines(name, Told(None))
 
 
 def test_new_and_end_leave_the_session():
-    """The one without ending it, the other ended."""
     talk = Told()
     assert "left SES-0e8f7a52" in lines("/new", talk) and talk.session_id is None
     assert "SES-0e8f7a52 ended after 1 turn" in lines("/end")
@@ -129,7 +124,6 @@ def test_an_end_that_nobody_could_record_is_no_end_after_so_many_turns():
 
 
 def test_a_message_that_begins_with_a_slash_is_typed_with_a_space():
-    """A path is no command then."""
     assert is_command("/etc/passwd what is this?") and not is_command(" /etc/passwd what is this?")
 
 

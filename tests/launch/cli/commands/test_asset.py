@@ -27,13 +27,10 @@ ROOM = ledger_config(segment_bytes=1_000_000, bodies_max_bytes=200_000)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home whose record has the shipped configuration."""
     return recorded(tmp_path, [SNAPSHOT.to_bytes(), SNAPSHOT.contents])
 
 
 def recorded(home: Path, bodies: list[bytes]) -> Path:
-    """A home whose record has a CONFIG_SNAPSHOT with these bodies."""
-
     async def write() -> None:
         async with running(RealDisk(home / "ledger"), ROOM) as ledger:
             await ledger.write(snapshot_entry(SNAPSHOT, 1.0)._replace(bodies=bodies))
@@ -43,7 +40,6 @@ def recorded(home: Path, bodies: list[bytes]) -> Path:
 
 
 def asked(home: Path, *words: str) -> int:
-    """The exit code of the command."""
     return cli.run(["asset", *words, "--home", str(home)])
 
 
@@ -60,12 +56,6 @@ def test_a_version_is_printed_byte_for_byte_as_text_and_for_programs(home, capfd
     assert document["configurations"][0]["config_digest"] == SNAPSHOT.digest
 
 
-def test_the_digest_of_a_configuration_prints_its_settings(home, capsys):
-    """All of them, as they were in force."""
-    assert asked(home, SNAPSHOT.digest) == exit_codes.OK
-    assert json.loads(capsys.readouterr().out)["host"]["agent_id"] == "ADMIN"
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -76,15 +66,8 @@ def test_the_digest_of_a_configuration_prints_its_settings(home, capsys):
     ],
 )
 def test_what_is_meant_by_nothing_or_by_several_is_a_mistake_with_a_way_on(home, capsys, given, said):
-    """A usage error; those that it may be are told."""
     assert asked(home, given) == exit_codes.USAGE
     assert said in capsys.readouterr().err
-
-
-def test_a_home_without_a_record_is_named(tmp_path, capsys):
-    """Nothing was ever in force there."""
-    assert asked(tmp_path, DIGEST) == exit_codes.USAGE
-    assert "there is no record in" in capsys.readouterr().err
 
 
 FILES = contents_in(SNAPSHOT.contents)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ DAY_US = 86_400_000_000
 
 
 def entry(kind: str, name: str, payload: Any, *, at_us: int = 0, session: str = "s1") -> Entry:
-    """One entry of stream prompts; payload None: erased."""
     body = None if payload is None else pack_payload(payload)
     return Entry(
         sequence=0, submission_id=f"{kind}:{name}", origin="gateway/1@a", stream="prompts", event_type=kind, decision="",
@@ -30,12 +28,10 @@ REJECTED = PromptRejected("PRC-X-001", "no", "REJECTED")
 
 
 def answered(tokens: int, cost_usd: float | None) -> PromptReceived:
-    """An answer, of ten tokens."""
     return PromptReceived("p", "m", tokens - 10, 10, cost_usd, None, 1, "stop")
 
 
 def failed(tokens: int, cost_usd: float | None, *, is_unknown: bool = False, was_sent: bool = True) -> PromptFailed:
-    """A failure, settled so."""
     return PromptFailed("p", "m", "broken", False, tokens, cost_usd, is_unknown, was_sent)  # noqa: FBT003 - its fields
 
 
@@ -94,7 +90,6 @@ def test_what_is_unknown_is_counted_apart():
 
 
 def test_since_counts_what_ended_since():
-    """The moment of the end decides; the border counts."""
     entries = [entry("PROMPT_RECEIVED", f"{at}/1", answered(1, 0.0), at_us=at) for at in (9, 10, 11)]
     (spent,) = report(entries, ["agent"], since_us=10).values()
     assert spent.calls == 2
@@ -113,19 +108,10 @@ def test_since_counts_what_ended_since():
     ],
 )
 def test_since_is_a_length_of_time_or_a_moment(text, seconds):
-    """Without a zone it is UTC."""
     assert since_us_of(text, 1000.0) == round(seconds * 1_000_000)
 
 
-@pytest.mark.parametrize("text", ["", "7w", "yesterday", "m", "-3d"])
-def test_what_is_neither_is_refused(text):
-    """Not guessed."""
-    with pytest.raises(ValueError, match="isoformat"):
-        since_us_of(text, datetime(2026, 1, 1, tzinfo=UTC).timestamp())
-
-
 def test_an_entry_that_cannot_be_read_is_named_and_nothing_is_added_up():
-    """Half a sum would pass for all of it."""
     forged = entry("PROMPT_RECEIVED", "a/1", answered(100, 0.5))._replace(bodies=[b"\xc1"], sequence=7)
     with pytest.raises(ValueError, match=r"#7 PROMPT_RECEIVED:a/1 of gateway/1@a: PromptReceived"):
         report([forged], ["agent"])

@@ -5,10 +5,7 @@ from hobus.config.files import Layers
 from hobus.config.snapshot import load_snapshot
 from hobus.launch.app.started import agents_in
 from hobus.launch.cli import main as cli
-from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
-from hobus.launch.packages.installing import install
-from tests.launch.packages import parts
 
 
 def test_all_files_are_copied_and_mean_the_same(tmp_path, capsys):
@@ -34,14 +31,6 @@ def test_nothing_is_overwritten(tmp_path, capsys):
     assert [path.name for path in mine.parent.iterdir()] == ["admin_config.json"] and mine.read_text() == "mine"
     assert cli.run(["init", "agents/ADMIN.json", "--home", str(tmp_path)]) == exit_codes.OK
     assert (tmp_path / "config" / "agents" / "ADMIN.json").exists() and mine.read_text() == "mine"
-
-
-def test_an_unknown_name_is_refused(tmp_path, capsys):
-    """Also one that would lead out of the directory."""
-    for name in ("nothing.json", "../admin_config.json"):
-        assert cli.run(["init", name, "--home", str(tmp_path)]) == exit_codes.USAGE
-        assert name in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_name_of_an_agent_that_there_is_is_taken(tmp_path, capsys, monkeypatch):
@@ -75,18 +64,3 @@ def test_an_agent_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["clerk.py", "test_clerk.py"]
     [clerk] = agents_in(tmp_path / "clerk.py")
     assert (clerk.agent_id, [one.__name__ for one in clerk.tools]) == ("CLERK", ["clerk_notes", "clerk_note"])
-
-
-def test_what_a_package_brought_can_be_copied_and_its_names_are_taken(tmp_path, capsys):
-    """One by one, by name; a copy of everything is of what is shipped alone."""
-    home = home_of(tmp_path / "home")
-    install(home, parts.clerk(tmp_path))
-    at = ["--home", str(home.root)]
-    assert cli.run([*at, "init", "--agent", "CLERK"]) == exit_codes.USAGE
-    assert "an agent that is of PKG-CLERK-001" in capsys.readouterr().err
-    assert cli.run([*at, "init"]) == exit_codes.OK
-    assert not (home.config / "agents/CLERK.json").exists() and (home.config / "agents/ADMIN.json").exists()
-    assert cli.run([*at, "init", "agents/CLERK.json"]) == exit_codes.OK
-    assert (home.config / "agents/CLERK.json").read_bytes() == parts.files_of(prompt="You are a clerk, version 1.0.0.")[
-        "agents/CLERK.json"
-    ]

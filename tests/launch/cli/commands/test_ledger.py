@@ -20,23 +20,6 @@ async def _record(home, entries: int = 3) -> None:
             await ledger.write(write(f"e{number}"))
 
 
-@pytest.mark.parametrize("command", ["verify", "show"])
-def test_a_home_without_a_record_is_named_with_the_next_command(tmp_path, capsys, command):
-    """Neither nothing at all nor a directory without segments is an empty record."""
-    for made in ("", "ledger", "ledger/segments"):
-        (tmp_path / made).mkdir(exist_ok=True)
-        assert cli.run(["ledger", command, "--home", str(tmp_path)]) == exit_codes.USAGE
-        said = capsys.readouterr()
-        assert not said.out and "there is no record in" in said.err and "hobus up --home" in said.err
-
-
-async def test_an_empty_record_is_whole(tmp_path, capsys):
-    """A ledger that was started and took nothing."""
-    await _record(tmp_path, entries=0)
-    assert cli.run(["ledger", "verify", "--home", str(tmp_path)]) == exit_codes.OK
-    assert "0 entries" in capsys.readouterr().out
-
-
 async def test_verify_says_what_the_index_was_worth_and_what_the_next_start_sets_aside(tmp_path, capsys):
     """In words and as JSON; a stray byte behind the last batch is no fault."""
     await _record(tmp_path)
@@ -52,7 +35,6 @@ async def test_verify_says_what_the_index_was_worth_and_what_the_next_start_sets
 
 
 async def test_verify_of_a_cut_record_names_file_byte_and_entries(tmp_path, capsys):
-    """The exit code is that of damage."""
     await _record(tmp_path)
     segment = tmp_path / "ledger" / "segments" / segment_name(0)
     end = segment.read_bytes().find(b"HOBUSLG1", 8)
@@ -66,24 +48,7 @@ async def test_verify_of_a_cut_record_names_file_byte_and_entries(tmp_path, caps
     assert (document["ok"], document["index"], document["fault"]["byte"]) == (False, "ahead", 0)
 
 
-async def test_more_entries_than_a_machine_can_count_are_all_of_them(tmp_path, capsys):
-    """A limit is no more than that."""
-    await _record(tmp_path)
-    assert cli.run(["ledger", "show", "--limit", "9" * 30, "--home", str(tmp_path)]) == exit_codes.OK
-    assert "e0" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("number", ["1", "#1"])
-async def test_an_entry_is_shown_by_the_number_that_others_name_it_by(tmp_path, capsys, number):
-    """With and without the sign before it."""
-    await _record(tmp_path)
-    assert cli.run(["ledger", "show", number, "--json", "--home", str(tmp_path)]) == exit_codes.OK
-    document = json.loads(capsys.readouterr().out)
-    assert [one["submission_id"] for one in document["entries"]] == ["e1"] and document["more"] is False
-
-
 async def test_what_a_limit_leaves_out_is_said(tmp_path, capsys):
-    """And nothing is where there is no more."""
     await _record(tmp_path)
     for limit, has_more in (("2", True), ("3", False)):
         assert cli.run(["ledger", "show", "--limit", limit, "--home", str(tmp_path)]) == exit_codes.OK
@@ -91,14 +56,6 @@ async def test_what_a_limit_leaves_out_is_said(tmp_path, capsys):
         assert cli.run(["ledger", "show", "--limit", limit, "--json", "--home", str(tmp_path)]) == exit_codes.OK
         document = json.loads(capsys.readouterr().out)
         assert (len(document["entries"]), document["more"]) == (int(limit), has_more)
-
-
-@pytest.mark.parametrize("command", ["verify", "show"])
-def test_a_directory_in_place_of_a_segment_is_named(tmp_path, capsys, command):
-    """One sentence with the path."""
-    (tmp_path / "ledger" / "segments" / segment_name(0)).mkdir(parents=True)
-    assert cli.run(["ledger", command, "--home", str(tmp_path)]) == exit_codes.INTEGRITY
-    assert segment_name(0) in capsys.readouterr().err
 
 
 async def test_a_filter_is_applied_before_the_limit_and_together_with_the_options(tmp_path, capsys):
@@ -186,7 +143,6 @@ def test_search_says_when_more_limit_brings_no_more(tmp_path, capsys):
 
 @pytest.mark.parametrize("agent", ["\udcff", "A\nB", "ÄGENT"])
 def test_search_of_what_no_agent_can_be_called_is_a_mistake(tmp_path, capsys, agent):
-    """Also of a running cluster, which is not asked."""
     assert cli.run(["ledger", "search", "lamp", "--agent", agent, "--home", str(tmp_path)]) == exit_codes.USAGE
     assert "there is no such agent\n  next: hobus agent list" in capsys.readouterr().err
 

@@ -19,7 +19,6 @@ from tests.actors.ho3_memory.builders import artifact
 
 
 def taken(kind, given):
-    """What a command gets of what was typed."""
     return kind.convert(given, None, None)
 
 
@@ -33,7 +32,6 @@ def taken(kind, given):
     ],
 )
 def test_a_time_may_be_as_short_as_a_day(given, expected):
-    """UTC; what is left out is zero."""
     assert taken(MomentParam(), given) == expected
 
 
@@ -41,7 +39,6 @@ def test_a_time_may_be_as_short_as_a_day(given, expected):
     "given", ["", "yesterday", "2026-02-31", "2026-01-31T25:00", "2026-01-31T12:30+02:00", "2026", "٢٠٢٦-01-31"]
 )
 def test_what_is_no_time_is_told(given):
-    """With an example."""
     with pytest.raises(CommandError, match="--as-of") as caught:
         taken(MomentParam(), given)
     assert caught.value.exit_code == exit_codes.USAGE and "2026-01-31" in caught.value.message
@@ -51,7 +48,6 @@ def test_what_is_no_time_is_told(given):
     "given", ["", "tool", "tool:", "Tool:x", "tool:a b", "tool:ü", "tool:\x1b", "tool:" + "x" * 200]
 )
 def test_what_is_no_signal_is_told(given):
-    """With its form and the command that lists them."""
     with pytest.raises(CommandError, match="not a signal") as caught:
         taken(SIGNAL, given)
     assert caught.value.exit_code == exit_codes.USAGE and caught.value.hint == "hobus memory signals"
@@ -59,7 +55,6 @@ def test_what_is_no_signal_is_told(given):
 
 @pytest.mark.parametrize("given", ["", "ART-", "OVL-1", "ART-a b", "ART-" + "x" * 100])
 def test_what_is_no_artifact_is_told(given):
-    """Before anybody is asked."""
     with pytest.raises(CommandError, match="not an artifact") as caught:
         taken(ARTIFACT, given)
     assert caught.value.exit_code == exit_codes.USAGE
@@ -67,14 +62,12 @@ def test_what_is_no_artifact_is_told(given):
 
 @pytest.mark.parametrize("given", ["", "  ", "x" * 201])
 def test_a_change_needs_a_reason(given):
-    """One that fits the record."""
     with pytest.raises(CommandError, match="--reason"):
         taken(REASON, given)
 
 
 @pytest.mark.parametrize("given", ["", "LOCAL", "key/", "key/a b", "key/" + "x" * 41, "mallory", "*"])
 def test_what_is_no_principal_is_told(given):
-    """With both forms."""
     with pytest.raises(CommandError, match="expected local or key/NAME") as caught:
         taken(PRINCIPAL, given)
     assert caught.value.exit_code == exit_codes.USAGE
@@ -96,7 +89,6 @@ def test_a_key_that_there_never_was_is_told_beside_the_answer(tmp_path, capsys):
 
 
 def as_shown(monkeypatch, capsys, tmp_path, command, answer):
-    """What a command prints of this answer."""
     monkeypatch.setattr(memory, "place_of_memory", lambda _home: SimpleNamespace(snapshot=shipped_snapshot()))
     monkeypatch.setattr(memory.ChosenMemory, "ask", lambda *_words: answer)
     assert cli.run(["memory", *command, "--home", str(tmp_path)]) == exit_codes.OK
@@ -107,7 +99,6 @@ AS_OF = m.AsOf(as_of_ts="2026-01-31T00:00:00.000000Z", as_of_seq=7, from_clock=T
 
 
 def test_a_line_is_listed_with_its_owner_its_labels_and_what_it_takes(monkeypatch, capsys, tmp_path):
-    """State, principal, type, labels, tokens."""
     labels = m.Labels(domain=["tools", "general"], task=["inspect", "general"])
     overlay = m.Overlay(overlay_id="OVL-1", artifact=artifact(labels=labels), state="superseded", is_active=False)
     said = as_shown(monkeypatch, capsys, tmp_path, ["overlays"], m.Overlays(overlays=[overlay], as_of=AS_OF))
@@ -136,7 +127,6 @@ def test_what_waits_and_what_was_refused_is_listed_with_what_to_do(monkeypatch, 
     [("silent", [], True), ("active", ["weight"], True), ("active", ["confirm"], False)],
 )
 def test_a_line_that_did_not_wait_is_not_said_to_be_confirmed(monkeypatch, capsys, tmp_path, state, changes, is_told):  # noqa: PLR0917 - fixtures
-    """Its state and its weight are as they were."""
     at = "2026-01-31T00:00:00.000000Z"
     about = {"agent_id": "ADMIN", "artifact_id": "ART-1", "reason": "-", "at": at}
     made = {"weight": m.UpdateOverlayWeight(**about, new_weight=0), "confirm": m.ConfirmOverlay(**about)}
@@ -159,7 +149,6 @@ def test_a_weight_that_is_none_is_the_callers_mistake(given):
 
 @pytest.mark.parametrize("kind", [REASON, ARTIFACT, SIGNAL])
 def test_what_is_not_utf_8_is_the_callers_mistake(kind):
-    """The shell passes any bytes."""
     with pytest.raises(CommandError) as caught:
         taken(kind, "ART-\udcff" if kind is ARTIFACT else "tool:\udcff")
     assert caught.value.exit_code == exit_codes.USAGE

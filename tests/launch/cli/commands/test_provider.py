@@ -43,12 +43,10 @@ def server() -> Iterator:
 
 
 def hobus(home, *words: str) -> int:
-    """One command about this home."""
     return cli.run(["provider", *words, "--home", str(home)])
 
 
 def added(home, *words: str) -> int:
-    """One more provider."""
     return hobus(home, "add", *words)
 
 
@@ -87,21 +85,6 @@ def test_prices_keys_and_kinds_are_taken(memory_path):
     assert (providers["deep"].omit, providers["deep"].max_tokens_field) == (["text_parts"], "max_tokens")
 
 
-def test_a_class_of_a_package_is_added_with_its_options_and_its_key(memory_path, monkeypatch, capsys):
-    """A value is JSON where it is JSON, else a text; the listing names the entry point; a check says what is missing."""
-    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
-    words = ("--kind", "plugin", "--entry-point", "echo", "--any-model", "--key", "stdin")
-    assert added(memory_path, "mine", *words, "--option", "prefix=> ", "--option", "depth=3") == exit_codes.OK
-    mine = load_snapshot(Layers(own=memory_path / "config")).config.gateway.providers["mine"]
-    assert (mine.kind, mine.entry_point, mine.options) == ("plugin", "echo", {"prefix": "> ", "depth": 3})
-    assert mine.key == f"file:{memory_path / 'keys' / 'provider-mine'}"
-    capsys.readouterr()
-    assert hobus(memory_path, "list") == exit_codes.OK and "entry point echo" in capsys.readouterr().out
-    assert hobus(memory_path, "check", "mine") == exit_codes.FAILED
-    said = capsys.readouterr()
-    assert "no installed package has an entry point 'echo'" in said.out and KEY not in said.out + said.err
-
-
 def test_a_key_that_is_typed_goes_into_a_file_of_this_user_alone(memory_path, monkeypatch, capsys):
     """Never into configuration or onto the screen; an older one is not replaced."""
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
@@ -135,7 +118,6 @@ def test_a_provider_that_is_refused_leaves_no_key_and_names_the_file_that_stays(
     [(b"\xff\xfe\n", "not UTF-8"), (b"sk a b\n", "a blank"), ("sk-é\n".encode(), "a letter that no key has"), (b"\n", "is empty")],
 )  # fmt: skip
 def test_what_is_no_key_is_refused_with_a_sentence(memory_path, monkeypatch, capsys, data, said):
-    """As it is where a key is read; nothing is written."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
     words = ("--kind", "openai", "--base-url", URL, "--model", "m", "--key", "stdin")
     assert added(memory_path, "mine", *words) == exit_codes.USAGE
@@ -155,15 +137,7 @@ def test_what_is_no_key_is_refused_with_a_sentence(memory_path, monkeypatch, cap
         (("x", "--kind", "openai", "--base-url", URL, "--any-model", "--default", "--key", "none"), "needs a --model"),
         (("a/b", "--kind", "openai", "--base-url", URL, "--model", "m", "--key", "none"), "is named with letters"),
         (("offline", "--kind", "openai", "--base-url", URL, "--model", "m", "--key", "none"), "already"),
-        (("x", "--kind", "nonsense"), "'openai', 'anthropic', 'plugin'"),
-        (("x", "--kind", "plugin", "--any-model", "--key", "none"), "missing --entry-point"),
-        (
-            ("x", "--kind", "plugin", "--entry-point", "e", "--any-model", "--key", "none", "--option", "a"),
-            "NAME=VALUE",
-        ),
-        (("x", "--kind", "plugin", "--entry-point", "e", "--base-url", URL, "--any-model"), "--base-url is for kinds"),
-        (("x", "--kind", "openai", "--entry-point", "e", "--any-model"), "--entry-point is for kind plugin"),
-        (("x", "--kind", "openai", "--option", "a=1", "--any-model"), "--option is for kind plugin"),
+        (("x", "--kind", "nonsense"), "'openai', 'anthropic'"),
         (("x", "--base-url", URL), "missing --model"),
     ],
 )
@@ -178,7 +152,6 @@ def test_what_is_wrong_is_said_and_nothing_is_written(memory_path, capsys, words
 
 
 def test_a_file_with_faults_is_left_as_it_is(memory_path, capsys):
-    """Who wrote it fixes it."""
     (memory_path / "config").mkdir()
     own = memory_path / "config" / "admin_config.json"
     for text in ('{"gateway": 5}', "{", "[]", '{"surprise": 1}'):
@@ -189,7 +162,6 @@ def test_a_file_with_faults_is_left_as_it_is(memory_path, capsys):
 
 
 def test_many_at_once_are_all_there(memory_path):
-    """Each adds to what the one before it wrote."""
     codes: list[int] = []
     threads = [threading.Thread(target=lambda n=n: codes.append(added(memory_path, f"p{n}", *LOCAL))) for n in range(4)]
     for thread in threads:
@@ -201,7 +173,6 @@ def test_many_at_once_are_all_there(memory_path):
 
 
 def test_the_listing_says_where_keys_are_and_what_is_routed(memory_path, capsys):
-    """Table and JSON say the same."""
     added(memory_path, "local", *LOCAL, "--default")
     capsys.readouterr()
     assert hobus(memory_path, "list") == exit_codes.OK

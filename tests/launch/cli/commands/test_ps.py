@@ -49,13 +49,6 @@ def test_the_worse_of_two_words_is_shown(launcher, broker, shown):
     assert row(launcher, broker).state == shown
 
 
-def test_a_drained_worker_says_why_it_gets_no_work():
-    """The launcher has no reason for it: an operator's word to the broker is the reason."""
-    assert row("ready", "draining").note == "takes no new work (broker.drain)"
-    assert row("ready", "degraded", reason="no ledger").note == "no ledger"
-    assert row("ready", "ready").note == ""
-
-
 @pytest.mark.parametrize(("role", "state", "expected"), [
     ("ledger", "ready", "degraded"), ("ledger", "failed", "failed"), ("ho1", "ready", "ready"),
 ])  # fmt: skip
@@ -79,13 +72,6 @@ def test_a_process_that_is_not_on_the_bus_is_named(broker):
         4500,
     ) and since.note == "no beat for 4.5 s: frozen or cut off"
     assert shown(since)[7] == "4.5 s"
-
-
-def test_without_the_broker_the_launchers_word_stands():
-    """Its figures are missing, its word is not guessed."""
-    child = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a").row()
-    alone = actor_row(child, None, 1.0, no_room="")
-    assert (alone.state, alone.note, alone.in_flight) == ("ready", "", None)
 
 
 def test_a_worker_elsewhere_is_shown_with_where_it_is_and_what_it_brings():

@@ -27,15 +27,6 @@ async def _at_once(*_: object) -> None:
     """A gateway that waits for no record."""
 
 
-def test_one_seed_is_told_readably(capsys: pytest.CaptureFixture[str]) -> None:
-    """What was asked, what it was answered, the verdict, and the digest of the run's bytes."""
-    assert run(["simulate", "--seed", "1", "--turns", "1", "--faults", "none"]) == exit_codes.OK
-    told = capsys.readouterr().out
-    assert "asked    in-0" in told
-    assert "holds: every invariant, at every event" in told
-    assert "digest " in told
-
-
 def test_the_budget_that_a_seed_draws_is_told_with_its_faults(capsys: pytest.CaptureFixture[str]) -> None:
     """A run that ends on a budget says which; one with faults of its own has none."""
     seed = next(n for n in range(99) if plan_of(n, turns=1, sessions=None, faults=parse("all")).token_limit is not None)
@@ -43,14 +34,6 @@ def test_the_budget_that_a_seed_draws_is_told_with_its_faults(capsys: pytest.Cap
     for more, is_told in ([], True), (["--faults", "none"], False):
         assert run(["simulate", "--seed", str(seed), "--turns", "1", *more]) == exit_codes.OK
         assert (f"an enforced budget of {limit:,} tokens" in capsys.readouterr().out) is is_told
-
-
-def test_many_seeds_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    """As JSON, with what came of all of them."""
-    arguments = ["simulate", "--seeds", "3..5", "--turns", "1", "--faults", "none", "--jobs", "1", "--json"]
-    assert run(arguments) == exit_codes.OK
-    told = json.loads(capsys.readouterr().out)
-    assert (told["seeds"], told["broken"], told["outcomes"]) == (2, [], {"success": 2})
 
 
 def test_a_broken_seed_names_the_command_that_replays_it(
@@ -94,7 +77,6 @@ def test_an_interrupted_run_tells_what_it_found_until_then(
     ["--seeds 5..5", "--seeds x", "--seeds 0..2 --seed 1", "--seeds 0..2 --until 5", "--faults rain", "--seed -1"],
 )
 def test_what_makes_no_sense_is_a_usage_error(words: str) -> None:
-    """Nothing is run."""
     assert run(["simulate", *words.split()]) == exit_codes.USAGE
 
 

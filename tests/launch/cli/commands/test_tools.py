@@ -21,7 +21,6 @@ SHIPPED = shipped_snapshot()
 
 
 def row(tool_id, *, writes, workers=("ho1/1@a",)):
-    """One tool."""
     return ToolRow(
         tool_id=tool_id, source="s", description="d", parameters="{}", idempotent=not writes, writes=writes,
         workers=list(workers), worker_count=len(workers),
@@ -29,7 +28,6 @@ def row(tool_id, *, writes, workers=("ho1/1@a",)):
 
 
 def source(state, detail="", name="s", worker="ho1/1@a", *, refused=(), tools=0):
-    """One source at one worker."""
     return SourceRow(
         name=name, kind="mcp", state=state, detail=detail, refused=list(refused), instance=worker, tools=tools
     )
@@ -64,7 +62,6 @@ def test_each_tool_says_who_may_use_it_and_what_waits_for_an_operator():
 
 
 def test_an_agent_that_others_call_is_among_the_tools():
-    """No worker announces it; one that nobody may call is no tool."""
     there = snapshot(permitted=("DESK",), approval=("DESK",))
     admin = there.agents["ADMIN"].model_copy(update={"tools": ("DESK",)})
     desk = admin.model_copy(update={"agent_id": "DESK", "tools": (), "system_prompt": "You book.\nPolitely."})
@@ -92,7 +89,6 @@ def test_each_source_counts_its_tools_and_a_silent_one_is_said():
 
 
 def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
-    """Two workers with the same trouble are one finding."""
     told = Tools(
         epoch="e",
         tools=[],
@@ -111,7 +107,6 @@ def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
 
 
 def test_arguments_of_a_call_are_checked_and_a_default_need_not_be_written():
-    """As where a model leaves it out."""
     schema = {
         "properties": {"a": {"type": "integer", "default": 1}, "b": {"type": "integer"}},
         "required": ["a", "b"],

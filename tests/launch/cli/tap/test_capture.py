@@ -18,7 +18,6 @@ BATCHES = [
 
 
 def written(path, *, ended: bool = True) -> bytes:
-    """A capture of BATCHES; its bytes."""
     writer = CaptureWriter(path, {"filter": ["type=wo.*"]}, replace=False)
     for one in BATCHES:
         writer.batch(one, one.records)
@@ -65,7 +64,6 @@ def test_a_capture_torn_anywhere_gives_its_whole_items_and_says_where(memory_pat
 
 
 def _ends(data: bytes) -> list[int]:
-    """The byte after each item."""
     at, ends = len(MAGIC), []
     while at < len(data):
         at += 8 + struct.unpack_from(">I", data, at)[0]
@@ -85,7 +83,6 @@ def test_a_flipped_bit_is_found_and_its_place_named(tmp_path):
 
 @pytest.mark.parametrize("data", [b"", b"hello", MAGIC, MAGIC + b"\x00\x00"])
 def test_another_file_is_no_capture(tmp_path, data):
-    """Said with the file's name."""
     path = tmp_path / "notes.txt"
     path.write_bytes(data)
     with pytest.raises(CaptureDamaged, match=r"notes\.txt"):
@@ -93,7 +90,6 @@ def test_another_file_is_no_capture(tmp_path, data):
 
 
 def test_a_file_that_holds_something_is_replaced_only_when_that_is_asked_for(tmp_path):
-    """An empty one holds nothing."""
     path = tmp_path / "a.tap"
     path.touch()
     CaptureWriter(path, {}, replace=False).close([])

@@ -17,7 +17,6 @@ from tests.laws import law
 
 
 def chooser(*texts: str, **options) -> Chooser:
-    """A chooser at a fixed time."""
     return Chooser(tap_filter(texts), TurnBook(None), lambda: 160.0, **({"with_routine": False} | options))
 
 
@@ -67,17 +66,6 @@ def test_every_number_is_shown_filtered_lost_or_a_beat(steps, with_ring, count):
         assert account.epochs[0].first == 1
 
 
-def test_the_last_frame_that_was_asked_for_ends_the_account():
-    """What came after it in the same batch is in no number."""
-    found = chooser("sequence!=5", count=2)
-    assert not found.choose(batch([4], lost=3, first=1)).is_last
-    choice = found.choose(batch([5, 6, 7, 8]))
-    assert (choice.is_last, [one.record.sequence for one in choice.chosen], choice.batch.next) == (True, [6], 7)
-    (account,) = found.account.epochs
-    assert (account.first, account.last, account.shown, account.filtered, account.lost) == (1, 6, 2, 1, 3)
-    assert found.account.lines() == ["2 frames shown, 1 filtered out, 3 lost (#1 to #6 of broker e)"]
-
-
 def test_a_restart_is_told_with_an_account_for_each_life():
     """Numbers begin anew and are never mixed."""
     found = chooser()
@@ -91,7 +79,6 @@ def test_a_restart_is_told_with_an_account_for_each_life():
 
 
 def test_routine_is_left_out_and_counted():
-    """Unless it is asked for."""
     beats = batch([1, 2], kind="beat", type="bus.beat")
     found = chooser()
     assert found.choose(beats).chosen == []
@@ -115,14 +102,6 @@ def test_answers_of_shown_requests_are_shown_with_their_latency():
         ("stream", 125.0),
         ("reply", 250.0),
     ]
-
-
-def test_a_run_is_known_before_its_batch_is_shown():
-    """The client's request stands before the order that names its run."""
-    asked = frame(message_id="d:5", causation_id="", trace=f"{frame().message_id[3:39]}/in-7", type="host.process_turn")
-    found = chooser("turn=SES-1a2b3c4d-2")
-    both = batch([1, 2])._replace(records=[asked, frame(sequence=2)])
-    assert [one.turn.run_seq for one in found.choose(both).chosen] == [2, 2]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -15,8 +15,6 @@ from tests.launch.cli.tap.batches import batch
 
 
 class Clock:
-    """Time by hand."""
-
     at = 5.0
 
     def now(self) -> float:
@@ -42,18 +40,15 @@ class WatchedLook(Look):
 
 @pytest.fixture
 def look() -> WatchedLook:
-    """One that filters orders."""
     return WatchedLook()
 
 
 def choice(**fields):
-    """What is chosen of two frames."""
     chooser = Chooser(tap_filter(()), TurnBook(None), lambda: 0.0, with_routine=True)
     return chooser.choose(batch([1, 2], **fields))
 
 
 async def test_the_first_sensitive_body_is_recorded_once_and_the_end_with_its_numbers(look):
-    """However many follow."""
     await look.before(choice(body=b"text", sensitive=True))
     look.clock.at = 7.5
     await look.before(choice(body=b"text", sensitive=True))
@@ -82,7 +77,6 @@ async def test_without_the_record_nothing_is_shown(look):
 
 
 async def test_an_end_that_cannot_be_recorded_is_said(look):
-    """The beginning stands; the frames were shown."""
     await look.before(choice(body=b"text", sensitive=True))
     look.fault = LedgerError("unavailable", "no ledger", retryable=True)
     assert "could not be recorded" in await look.close()

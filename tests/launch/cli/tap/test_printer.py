@@ -21,7 +21,6 @@ from tests.launch.filters.frames import SESSION, frame
 
 
 def printed(capsys, *batches, table: bool = True, **options) -> list[str]:
-    """The lines for these batches."""
     shown = Printer(
         Table(width=None, utc=True, with_latency=False) if table else None,
         **({"with_bodies": False, "now_s": 160.0} | options),
@@ -33,7 +32,6 @@ def printed(capsys, *batches, table: bool = True, **options) -> list[str]:
 
 
 def test_reach_loss_and_restart_are_said_in_words(capsys):
-    """With numbers; the heading comes once."""
     lines = printed(
         capsys,
         batch([1], reaches_at=100.0),
@@ -66,7 +64,6 @@ def test_the_same_for_programs(capsys):
 
 
 def test_an_empty_ring_is_said(capsys):
-    """Nothing kept, nothing shown."""
     empty = batch([1], reaches_at=0.0)._replace(records=[], next=1)
     assert printed(capsys, empty) == ["the ring is empty"]
 
@@ -103,12 +100,6 @@ def test_a_frame_has_the_documented_keys_in_their_order():
     assert (plain["at"], plain["time"]) == (100.0, "1970-01-01T00:01:40.000000Z")
 
 
-def test_an_erased_or_empty_body_is_told_from_a_withheld_one():
-    """`body: null` is what was decoded; no key means that nothing reached the reader."""
-    assert frame_document(frame(), TurnRef(), body=None, has_body=True)["body"] is None
-    assert "body" not in frame_document(frame(), TurnRef())
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_what_a_full_disk_did_not_take_was_not_written():
     """None of the lines counts, and the failure is kept."""
@@ -120,7 +111,6 @@ def test_what_a_full_disk_did_not_take_was_not_written():
 
 
 def test_frames_that_could_not_be_written_count_as_lost():
-    """The account stays exact."""
     account = SeenLives()
     account.begin(batch([1, 2, 3]))
     for shown in (True, False, True):

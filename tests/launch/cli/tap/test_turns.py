@@ -31,7 +31,6 @@ def test_an_id_names_its_turn(text, turn):
 
 
 def test_ids_of_one_frame_complete_each_other_and_those_of_another_session_do_not():
-    """The first session named is the frame's."""
     assert turn_in([f"WO-{SESSION}-2.1.1", f"turn:{SESSION}/in-7/x"]) == TurnRef(SESSION, 2, "in-7")
     assert turn_in([f"WO-{SESSION}-2.1.1", f"turn:{OTHER}/in-7/x"]) == TurnRef(SESSION, 2)
 
@@ -48,7 +47,6 @@ def test_an_input_gets_its_run_from_the_first_order_that_names_both():
 
 
 def test_the_book_is_bounded():
-    """The oldest inputs are forgotten."""
     book = TurnBook(2)
     records = [frame(causation_id=f"turn:{SESSION}/in-{n}/x") for n in range(3)]
     book.learn(records)

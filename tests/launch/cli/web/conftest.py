@@ -11,7 +11,6 @@ from tests.launch.cli.web.pages import Browser, recorded
 
 @pytest.fixture(scope="session")
 def rested(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Its directory; nobody writes there."""
     root = tmp_path_factory.mktemp("console") / "home"
     recorded(root, ["what packages are installed?", "how many are there?", "list them again"])
     return root
@@ -19,5 +18,4 @@ def rested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def browser(rested: Path) -> Browser:
-    """An operator's."""
     return Browser(rested)

@@ -24,7 +24,6 @@ BASE = "http://127.0.0.1:8000"
 
 
 def recorded(root: Path, messages: Sequence[str], **cluster: Any) -> None:
-    """A home whose record has one session, with a turn for each message."""
     with SimulatedCluster(cluster.pop("snapshot", None) or shipped_snapshot(), **cluster) as made:
         session = None
         for number, text in enumerate(messages):
@@ -35,8 +34,6 @@ def recorded(root: Path, messages: Sequence[str], **cluster: Any) -> None:
 
 
 class Browser:
-    """One browser of one console; its pages come as text."""
-
     def __init__(self, root: Path, role: str | None = "operator", *, at_rest: bool = True, url: str = "") -> None:
         self.source = HomeSource(home_of(root), at_rest=at_rest)
         self.people = People(self.source.clock)
@@ -47,8 +44,6 @@ class Browser:
             self.cookies = {"c": answer.headers["set-cookie"].partition(";")[0].partition("=")[2]}
 
     def request(self, method: str, path: str, **more: Any) -> httpx2.Response:
-        """The answer; redirects are not followed."""
-
         async def asked() -> httpx2.Response:
             transport = httpx2.ASGITransport(app=self.console)
             cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
@@ -60,16 +55,13 @@ class Browser:
         return asyncio.run(asked())
 
     def get(self, path: str, **more: Any) -> httpx2.Response:
-        """A page."""
         return self.request("GET", path, **more)
 
     def post(self, path: str, *, csrf: bool = True, **form: str) -> httpx2.Response:
-        """A form, sent by a page of this browser."""
         person = self.people.of(self.cookies.get("c", ""))
         token = {"csrf": person.csrf} if csrf and person is not None else {}
         return self.request("POST", path, data={**token, **form})
 
 
 def words_in(page: str) -> str:
-    """What a person reads."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", page)).split())

@@ -23,15 +23,12 @@ class _Record:
         self.pages, self.forgotten, self.clock = list(pages), 0, SystemClock()
 
     async def head(self):
-        """Of the record."""
         return 7
 
     async def connection(self):
-        """To itself."""
         return SimpleNamespace(client_timeout_s=1.0), self
 
     async def request(self, _service, _question, **_bounds):
-        """The next page; none: for ever."""
         if not self.pages:
             await asyncio.Event().wait()
         page = self.pages.pop(0)
@@ -41,7 +38,6 @@ class _Record:
         return SimpleNamespace(entries=entries, more=len(page) > 2, head=9)
 
     def forget(self):
-        """What was read before is worth nothing."""
         self.forgotten += 1
 
 
@@ -69,12 +65,6 @@ async def test_a_browser_is_told_of_its_session_of_a_crowd_and_of_a_ledger_that_
     assert source.forgotten >= 1
 
 
-async def test_one_who_follows_all_is_told_of_each(tmp_path):
-    """And nobody of nothing: a poll that brought no entry tells nobody."""
-    source = _Record([], ["b"])
-    assert await told(source, "", count=2) == (["event: begun", "event: changed"], 0)
-
-
 async def test_those_of_all_sessions_are_told_together_and_seldom(monkeypatch):
     """Of changes one after the other they hear once, and of the last one all the same, once its time has come."""
     monkeypatch.setattr(limits, "LISTS_MS", 10**9)
@@ -98,7 +88,6 @@ async def test_those_of_all_sessions_are_told_together_and_seldom(monkeypatch):
 
 
 async def test_what_is_asked_twice_at_once_is_read_once_until_something_changed(tmp_path):
-    """And never again from what was read before."""
     source, reads = HomeSource(home_of(tmp_path), at_rest=True), []
 
     async def read():

@@ -14,13 +14,11 @@ from hobus.launch.launcher.control import LeaveCommand, ScaleCommand
 
 
 def asked(**form) -> Asked:
-    """By ada, of a home that no test touches."""
     return Asked(SimpleNamespace(home="home"), Person("ada", "operator", "", 0.0), {}, form)
 
 
 @pytest.fixture
 def told(monkeypatch):
-    """What the launcher is told."""
     found = []
     monkeypatch.setattr(cluster, "command", lambda _home, wanted, *, is_followed: found.append(wanted))
     monkeypatch.setattr(cluster, "known", lambda _home, actor: SimpleNamespace(actor=actor))

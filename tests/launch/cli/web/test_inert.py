@@ -29,8 +29,6 @@ CORPUS = (
 
 
 class _Markup(HTMLParser):
-    """Everything in a page that a browser could act on."""
-
     def __init__(self, page: str) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: set[str] = set()

@@ -9,17 +9,13 @@ from hobus.launch.limits import LINK_S
 
 
 class _Hand(SystemClock):
-    """A clock that a test sets."""
-
     at = 0.0
 
     def monotonic(self) -> float:
-        """As it was set."""
         return self.at
 
 
 def test_a_link_and_a_cookie_have_their_time():
-    """Afterwards both are nothing."""
     clock = _Hand()
     people = People(clock)
     late, word = people.invite("ada", "viewer"), people.invite("bob", "operator")
@@ -34,7 +30,6 @@ def test_a_link_and_a_cookie_have_their_time():
 
 
 def test_browsers_beyond_the_bound_take_the_place_of_the_first():
-    """And nobody else's."""
     people = People(SystemClock())
     cookies = [people.sign_in(people.invite("ada", "viewer")) for _ in range(limits.SIGNED_IN_MAX + 1)]
     assert people.of(cookies[0]) is None and all(people.of(one) is not None for one in cookies[1:])

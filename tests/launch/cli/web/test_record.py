@@ -9,23 +9,19 @@ import pytest
 
 from hobus.bus.broker.tap_record import TapRecord
 from hobus.launch.cli import main as cli
-from hobus.launch.cli.web import limits, record, source
+from hobus.launch.cli.web import limits, record
 from hobus.launch.cli.web.frames import drawing
-from hobus.launch.cli.web.gateway import PlottedCall, plotted
 from hobus.launch.cli.web.memory import curve
-from hobus.ledger_service.reader import read_entries
 from tests.launch.cli.web.pages import Browser, words_in
 
 
 def told(capsys, rested, *words):
-    """What a command prints for programs."""
     capsys.readouterr()
     assert cli.run([*words, "--json", "--home", str(rested)]) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def test_the_record_has_the_entries_of_the_command_the_newest_first_in_pages(browser, rested, capsys):
-    """Each once, down to the first one."""
     known = told(capsys, rested, "ledger", "show", "--limit", "9999")["entries"]
     seen, before = [], ""
     for _ in range(len(known)):
@@ -39,7 +35,6 @@ def test_the_record_has_the_entries_of_the_command_the_newest_first_in_pages(bro
 
 
 def test_it_is_narrowed_by_the_filter_language_and_searched_by_words(browser, rested, capsys):
-    """What is no filter is pointed at."""
     found = browser.get("/record.json?filter=type=RunRequested").json()["entries"]
     assert [one["event_type"] for one in found] == ["RunRequested"] * 3
     assert browser.get("/record.json?words=packages").json() == told(
@@ -59,7 +54,6 @@ def test_an_entry_has_its_bodies(browser, rested, capsys):
 
 
 def test_calls_are_added_up_as_cost_does(browser, rested, capsys):
-    """By what is asked; a word that is none is a mistake."""
     page = browser.get("/gateway.json?by=agent,day").json()
     assert {name: page[name] for name in ("by", "rows", "total")} == told(capsys, rested, "cost", "--by", "agent,day")
     assert len(page["calls"]) == page["total"]["calls"]
@@ -67,7 +61,6 @@ def test_calls_are_added_up_as_cost_does(browser, rested, capsys):
 
 
 def test_settings_are_those_of_the_command_and_two_configurations_are_held_against_each_other(browser, rested, capsys):
-    """By the digests that the record has."""
     known = told(capsys, rested, "config", "show", "ho2")
     shown = browser.get("/config.json?setting=ho2").json()
     assert {name: shown[name] for name in known} == known
@@ -77,7 +70,6 @@ def test_settings_are_those_of_the_command_and_two_configurations_are_held_again
 
 @pytest.mark.parametrize("role", ["operator", "viewer"])
 def test_the_record_is_verified_aside_and_the_page_says_what_was_found(rested, role):
-    """Also at rest, and by who only looks."""
     browser = Browser(rested, role)
 
     async def verified() -> None:
@@ -90,17 +82,6 @@ def test_the_record_is_verified_aside_and_the_page_says_what_was_found(rested, r
     assert browser.get("/record/verify.json").json()["ok"] is True
     assert "whole" in words_in(browser.get("/record/verify").text)
     assert browser.post("/record/verify", back="/record/verify").status_code == 303
-
-
-def test_a_call_has_its_place_by_time_and_its_height_by_latency():
-    """The slowest reaches up to the edge; one that failed has none."""
-    call = PlottedCall(1, "s", 1, "WO-1", 0, "p/m", "A", 100, 10, 10, 0.0, "")
-    points, slowest, most = plotted(
-        [call, call._replace(latency_ms=50, input_tokens=30), call._replace(latency_ms=None, failure="x")]
-    )
-    assert (slowest, most) == (100, 40)
-    assert [(one.y, one.tokens) for one in points] == [(4.0, 60.0), (60.0, 120.0), (None, 60.0)]
-    assert [round(one.x) for one in points] == [167, 500, 833] and plotted([]) == ([], 0, 0)
 
 
 def test_a_diagram_has_a_line_for_each_process_and_an_arrow_for_each_frame():
@@ -119,20 +100,6 @@ def test_a_diagram_has_a_line_for_each_process_and_an_arrow_for_each_frame():
 
 
 def test_a_curve_falls_by_half_in_each_half_life():
-    """From what a signal weighs now."""
     points = [tuple(map(float, one.split(","))) for one in curve(0.5).split()]
     assert points[0] == (0.0, 10.0) and points[-1] == (100.0, pytest.approx(20 - 20 * 0.5 / 16, abs=0.1))
     assert sorted(y for _, y in points) == [y for _, y in points]
-
-
-def test_of_a_home_at_rest_one_entry_is_read_and_not_those_behind_it(browser, monkeypatch):
-    """However many there are."""
-    asked = []
-
-    def read(*given, **options):
-        asked.append(options["before"])
-        return read_entries(*given, **options)
-
-    monkeypatch.setattr(source, "read_entries", read)
-    assert browser.get("/record/3.json").json()["entries"][0]["sequence"] == 3
-    assert asked == [4]

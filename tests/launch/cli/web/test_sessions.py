@@ -10,7 +10,6 @@ from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
 from hobus.launch.cli import main as cli
 from hobus.launch.cli.web import limits
-from hobus.launch.cli.web import sessions as module
 from hobus.launch.cli.web.sessions import Walk
 from hobus.launch.lab.simulated import write_out
 from hobus.launch.sessions import journal_files
@@ -42,7 +41,6 @@ def test_it_is_narrowed_by_what_is_looked_for(browser, query, found):
 
 
 def test_a_page_looks_at_no_more_than_it_may_and_says_where_it_stopped():
-    """Nothing behind that is asked for."""
     walk = Walk(is_active=False)
     many = [str(number) for number in range(limits.LOOKED_AT_MAX + 5)]
     taken = [one for one in many if walk.takes(one)]
@@ -86,21 +84,3 @@ def test_a_page_goes_on_behind_the_session_that_the_one_before_ended_with(crowde
         if not after:
             break
     assert found == known[1::2] if every == 2 else found == known
-
-
-def test_where_a_session_stands_is_read_again_only_when_it_went_on(browser, monkeypatch):
-    """And of those whose last run is over nothing but their last entry, where only others are asked for."""
-    read = []
-    standing_in = module.standing_in
-
-    async def counted(journals, session_id):
-        read.append(session_id)
-        return await standing_in(journals, session_id)
-
-    monkeypatch.setattr(module, "standing_in", counted)
-    monkeypatch.setattr(module, "_KEPT", {})
-    assert browser.get("/approvals.json").json()["approvals"] == [] and not read
-    assert browser.get("/sessions.json?state=waiting").json()["sessions"] == [] and not read
-    shown = browser.get("/sessions.json?limit=7").json()["sessions"]
-    assert len(shown) == len(read) > 0
-    assert browser.get("/sessions.json?limit=8").json()["sessions"] == shown and len(read) == len(shown)

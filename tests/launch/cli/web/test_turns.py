@@ -18,12 +18,10 @@ from tests.launch.cli.web.pages import Browser, words_in
 
 @pytest.fixture(scope="module")
 def session(rested):
-    """The id of the one session."""
     return Browser(rested).get("/sessions.json").json()["sessions"][0]["session_id"]
 
 
 def told(capsys, rested, *words):
-    """What a command prints for programs."""
     capsys.readouterr()
     assert cli.run([*words, "--json", "--home", str(rested)]) == 0
     return json.loads(capsys.readouterr().out)
@@ -41,7 +39,6 @@ def test_a_session_has_the_facts_of_the_command_and_a_card_for_each_turn(browser
 
 
 def test_of_many_turns_the_newest_are_shown_and_the_way_to_the_rest(browser, session):
-    """By a limit, as the command has it."""
     page = words_in(browser.get(f"/sessions/{session}?limit=1").text)
     assert "list them again" in page and "how many are there?" not in page and "Earlier turns" in page
     assert "how many are there?" in words_in(browser.get(f"/sessions/{session}?limit=2").text)
@@ -64,7 +61,6 @@ def test_a_turn_has_everything_that_why_tells(browser, session, rested, capsys):
 
 
 def test_two_turns_stand_beside_each_other(browser, session, rested, capsys):
-    """As `hobus diff` has them."""
     names = [f"{session}-{number}" for number in (1, 2)]
     answer = browser.get(f"/diff.json?before={names[0]}&after={names[1]}")
     assert answer.json() == told(capsys, rested, "diff", *names)
@@ -75,15 +71,8 @@ def test_two_turns_stand_beside_each_other(browser, session, rested, capsys):
     "path", ["/sessions/SES-00000000", "/sessions/zz", "/sessions/{}/turns/9", "/diff?before=x&after=y"]
 )
 def test_what_is_not_there_is_said_with_what_is(browser, session, path):
-    """The command's own sentence, and 404."""
     answer = browser.get(path.format(session))
     assert answer.status_code == 404 and "Traceback" not in answer.text
-
-
-def test_nothing_waits_where_nothing_waits(browser):
-    """An inbox that is empty says so."""
-    assert "No call waits for a person." in words_in(browser.get("/approvals").text)
-    assert browser.get("/approvals.json").json()["approvals"] == []
 
 
 def test_a_bar_begins_and_ends_where_its_work_did():
@@ -121,9 +110,3 @@ def test_what_failed_again_and_again_is_one_row_with_what_its_tool_told():
         (7, "1 to 2", [7, 9], 7), (8, "1", [8], 7), (10, "", [10], 10),
     ]  # fmt: skip
     assert [len(one.texts) for one in rows] == [0, 0, 1]
-
-
-def test_each_bar_says_what_its_order_is_for(browser, session):
-    """An answer, a classification, a tool by its name."""
-    spans = browser.get(f"/sessions/{session}/turns/1.json").json()["spans"]
-    assert {one["about"] for one in spans} >= {"answer", "classification", "list_packages"}

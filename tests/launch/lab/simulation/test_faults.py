@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
@@ -39,20 +35,6 @@ def test_what_is_no_fault_is_a_usage_error(text: str) -> None:
     assert told.value.exit_code == exit_codes.USAGE
 
 
-@given(st.integers(0, 10**6))
-def test_what_a_seed_draws_can_be_given_by_name(seed: int) -> None:
-    """The words of drawn faults are read as the same faults: a replay needs no seed to name them."""
-    drawn = parse("all").of(random.Random(seed))
-    assert drawn
-    named = parse(",".join(f"{name}={_worded(name, value)}" for name, value in drawn.items()))
-    assert named.values == pytest.approx(drawn)
-    assert parse(str(named)).values == pytest.approx(drawn)
-
-
-def _worded(name: str, value: float) -> str:
-    return f"{value * 1000:.10g}ms" if FAULTS[name].unit == "time" else f"{value:g}"
-
-
 def test_a_plan_follows_from_its_seed_alone() -> None:
     """The same twice, and another one for another seed; every kind of strike comes up."""
     plans = [plan_of(seed, turns=3, sessions=None, faults=parse("all")) for seed in range(300)]
@@ -61,11 +43,3 @@ def test_a_plan_follows_from_its_seed_alone() -> None:
     kinds = {strike.kind for plan in plans for strike in plan.strikes}
     assert kinds == {"crash", "torn-disk", "freeze", "partition", "disk-full", "sync-error", "clock-jump"}
     assert {name for plan in plans for name in plan.faults} == {name for name, one in FAULTS.items() if one.drawn}
-
-
-def test_without_faults_nothing_is_planned_to_go_wrong() -> None:
-    """`none` leaves the conversation alone, spread over as many sessions as were asked for."""
-    plan = plan_of(5, turns=7, sessions=3, faults=parse("none"))
-    assert (plan.strikes, plan.faults, plan.slow_link, plan.token_limit) == ((), {}, None, None)
-    assert sorted(ask.input_id for asks in plan.sessions for ask in asks) == [f"in-{number}" for number in range(7)]
-    assert len(plan.sessions) == 3

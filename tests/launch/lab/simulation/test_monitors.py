@@ -37,19 +37,15 @@ ORDER = f"WO-{STEP}"
 
 
 class Record:
-    """Entries in order, each with what matters to a monitor."""
-
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
     def add(self, event: str, about: str, *, payload: Any = None, order: str = "", **fields: Any) -> None:
-        """One more entry: `<event>:<about>`."""
         body = pack_payload(payload) if isinstance(payload, tuple) else payload
         body = body if isinstance(body, bytes) else pack(body or {})
         self.entries.append(self._blank(event, about, order)._replace(bodies=[body], **fields))
 
     def dispatched(self, order: str, **form: Any) -> None:
-        """A session's order, of which the journal says this."""
         self.owned("WO_DISPATCHED", order, order=order)
         entry = self.entries[-1]
         event = OrderDispatched(wo_id=order, wo_type="synthesize", step_id=STEP, order=form, at=iso(0))
@@ -62,7 +58,6 @@ class Record:
         return to_entry(to_stored(written, "ho2/1@s1", 0, (), ()), len(self.entries), b"", [])
 
     def owned(self, event: str, about: str, *, tenure: int = 1, **fields: Any) -> None:
-        """One of the session's journal, by its owner."""
         self.add(event, about, stream=STREAM, tenure=tenure, **fields)
 
 
@@ -88,7 +83,6 @@ def turn(record: Record) -> None:
 
 
 def answered_early(record: Record) -> None:
-    """A run that is answered while another order of it is on its way."""
     record.owned("RunRequested", f"{SESSION}/in-0")
     record.dispatched(f"{ORDER}.000")
     record.owned("RunCompleted", f"{SESSION}/1", once=f"turn:{SESSION}/in-0")
@@ -113,35 +107,29 @@ def test_no_run_is_asked_for_while_the_one_before_has_something_to_come() -> Non
 def sent(
     tokens: int, mode: Literal["enforce", "warn", "off"] = "enforce", *, of_order: int | None = None
 ) -> PromptSent:
-    """What a PROMPT_SENT says; `of_order`: the tokens of its order."""
     return PromptSent("p", "m", "PRC-X-001", "PRM-X-001", "", tokens, 0.0, mode, tokens, 0, of_order)
 
 
 def overlay(event_id: str) -> OverlayWritten:
-    """What an HO3_OVERLAY says that rests on this event."""
     return OverlayWritten(
         "ART", "local", "PREFERENCE_BIAS", (), (), 1.0, 1.0, "agent", None, True, "", None, ("s:x",), (event_id,), None, "", "", "", "", "",  # noqa: FBT003
     )  # fmt: skip
 
 
 def received(tokens: int) -> PromptReceived:
-    """What a PROMPT_RECEIVED says."""
     return PromptReceived("p", "m", tokens, 0, 0.0, None, 1, "stop")
 
 
 def failed(tokens: int) -> PromptFailed:
-    """What a PROMPT_FAILED says."""
     return PromptFailed("p", "m", "broken", False, tokens, None, True, True)  # noqa: FBT003 - its fields
 
 
 def step_all(monitor: RecordMonitor, entries: list[Entry]) -> None:
-    """One after the other."""
     for entry in entries:
         monitor.step(entry)
 
 
 def test_a_whole_turn_breaks_nothing() -> None:
-    """What the violations below are planted into."""
     record = Record()
     turn(record)
     monitor = RecordMonitor(Numbers().step, BudgetMonitor().step)
@@ -210,7 +198,6 @@ def test_a_planted_violation_of_the_record_is_named(names: str) -> None:
 
 
 def test_a_provider_call_or_a_run_without_an_end_is_named_at_the_end() -> None:
-    """What was begun is what the run waits for, and what it breaks on."""
     record, monitor = Record(), RecordMonitor()
     record.owned("TookOver", f"{SESSION}/1")
     record.owned("RunRequested", f"{SESSION}/in-0")
@@ -271,7 +258,6 @@ def _ask(sender: str = "ho2/1@s1") -> bytes:
 
 
 def _answered() -> FrameMonitor:
-    """One request that went to HO3 and came back."""
     monitor = FrameMonitor()
     monitor.step("ho2/1@s1", "broker", _ask(), is_copy=False)
     monitor.step("broker", "ho3/1@s1", _ask(), is_copy=False)

@@ -16,13 +16,11 @@ def ended(key: str, event: events.SessionFact, *bodies: bytes) -> Entry:
 
 
 def result(words: str, outcome: str = "success") -> bytes:
-    """An answer as its entry holds it."""
     said = {"response": words, "outcome": outcome, "session_id": SESSION, "run_id": None, "input_id": "in-1"}
     return pack_result(TurnResult.model_validate(said))
 
 
 def degraded(key: str, words: bytes) -> Entry:
-    """What the host answered by itself."""
     name = f"TurnDegraded:{SESSION}/in-1"
     event = events.TurnDegraded(
         input_id="in-1", input_ref=f"{name}/1", reply_ref=f"{name}/2", delivered=key == "delivered", at=AT

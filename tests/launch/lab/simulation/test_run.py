@@ -35,20 +35,17 @@ from hobus.launch.sessions.turns import process_turn
 def verdict_of(
     seed: int, faults: str = "all", *, turns: int = 1, until: int | None = None, trace: list[str] | None = None
 ) -> SeedVerdict:
-    """One seed of so many turns."""
     plan = plan_of(seed, turns=turns, sessions=None, faults=parse(faults))
     return simulate(plan, until=until, trace=None if trace is None else trace.append)
 
 
 @cache
 def digest_without_faults() -> str:
-    """Of the calm run of the same seed."""
     return verdict_of(11, "none", turns=1).digest
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_few_seeds_hold(seed: int) -> None:
-    """`hobus simulate --seeds` does many."""
     verdict = verdict_of(seed, turns=2)
     assert verdict.holds, verdict.broken
     assert set(verdict.answers) == {"in-0", "in-1"}
