@@ -31,7 +31,8 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     if not wait and (fault := stalled(run.launcher_pid)) is not None:
         note(f"{fault.message}: {fault.hint}")
     if options.words():
-        note(f"options count at a start: {next_command('down', home.root)}, then the same; or {next_command('scale')}")
+        anew, scale = next_command("down", home.root), next_command("scale", home.root)
+        note(f"options count at a start: {anew}, then the same; or {scale}")
     return _wait(home, ready_within_s) if wait else exit_codes.OK
 
 

@@ -84,3 +84,12 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
         run_file.write_whole(path, "new")
     assert caught.value.errno == errno.ENOSPC
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("run.json", "old")]
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"{}", b'{"version": 99}', b"\xff\xfe", b'{"phase": "\xe4"}'])
+def test_a_file_of_another_shape_is_named(tmp_path, text):
+    """A torn or foreign file, or one that is not text, is a clear error that names the path."""
+    path = tmp_path / "run.json"
+    path.write_bytes(text)
+    with pytest.raises(CommandError, match=r"run\.json"):
+        run_file.read(path)

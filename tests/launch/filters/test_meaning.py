@@ -94,3 +94,27 @@ def test_what_no_field_takes_is_an_error_at_its_place(text, at, said):
 def test_what_is_no_quantity_is_refused(parse, text):
     with pytest.raises(FilterError):
         filter_of((f"it={text}",), {"it": Number(lambda number: number, parse)})
+
+
+@pytest.mark.parametrize(
+    ("parse", "text", "value"),
+    [
+        (size_of, "10k", 10_240.0),
+        (size_of, "1.5M", 1.5 * 1024**2),
+        (size_of, "2GiB", 2.0 * 1024**3),
+        (size_of, "800", 800.0),
+        (size_of, "7B", 7.0),
+        (duration_of, "10m", 600.0),
+        (duration_of, "90s", 90.0),
+        (duration_of, "1h", 3600.0),
+        (duration_of, "250ms", 0.25),
+        (duration_of, "2d", 172_800.0),
+        (duration_of, "60", 60.0),
+        (count_of, "7", 7.0),
+    ],
+)
+def test_sizes_lengths_of_time_and_counts_as_people_type_them(parse, text, value):
+    """One value exactly, one step below it not."""
+    wanted = filter_of((f"it>={text}",), {"it": Number(lambda number: number, parse)})
+    assert wanted.accepts(value)
+    assert not wanted.accepts(value - 0.001)

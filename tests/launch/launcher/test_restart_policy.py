@@ -62,3 +62,20 @@ def test_what_ends_for_want_of_room_is_never_given_up_and_does_not_count(reason)
         history = decision.history
         delays.append(decision.delay_s)
     assert delays[1] is not None and delays[2] is None
+
+
+def test_crashes_outside_the_window_are_forgotten():
+    """A crash exactly one window ago no longer counts."""
+    history = CrashHistory(crashes=(1.0, 2.0), streak=2)
+    decision = after_crash(history, started_at=11.9, now=12.0, draw=0.0, config=CONFIG)
+    assert decision.history.crashes == (12.0,)
+    assert decision.delay_s is not None
+
+
+def test_a_healthy_life_starts_the_back_off_anew():
+    """A process that lived exactly healthy_after_ms counts as healthy."""
+    tired = CrashHistory(crashes=(), streak=6)
+    healthy = after_crash(tired, started_at=0.0, now=60.0, draw=0.0, config=CONFIG)
+    assert (healthy.history.streak, healthy.delay_s) == (1, 0.0)
+    short = after_crash(tired, started_at=0.0, now=59.999, draw=0.0, config=CONFIG)
+    assert short.history.streak == 7

@@ -357,3 +357,11 @@ def test_who_is_not_heard_any_more_is_known_since_its_last_beat():
     assert after(silent, Seen(row(), soon + 1))[0].silent_since == 0.0
     assert after(silent, Exited("ho1/1@a", "signal 9", soon + 1, 0.5))[0].silent_since == 0.0
     assert after(STARTED, Seen(None, 102.9))[0].silent_since == 0.0, "it was never heard: it is starting"
+
+
+def test_a_degraded_process_says_why():
+    """The reason that a peer gives is its note, and is gone when it is ready again."""
+    degraded, _ = after(READY, Seen(row(state="degraded", reason="no ledger"), 101.0))
+    assert (degraded.state, degraded.note) == ("degraded", "no ledger")
+    again, _ = after(degraded, Seen(row(), 102.0))
+    assert (again.state, again.note, again.ready_after_ms) == ("ready", "", 500)

@@ -109,3 +109,12 @@ def test_the_library_is_loaded_where_it_is_used_alone():
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert signing.__name__ in sys.modules
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"format": 1, "public_key": 7}']
+)
+def test_what_is_no_signature_is_refused(data):
+    """With one sentence."""
+    with pytest.raises(BadSignature, match="not as they are made"):
+        checked_signature(data, MANIFEST)
