@@ -46,7 +46,6 @@ _CLOCK_SLACK_S = 60.0
 
 
 def machine() -> list[DoctorFinding]:
-    """Python, libzmq, limits of the system."""
     return [_python(), _libzmq(), _open_files()]
 
 
@@ -297,7 +296,6 @@ def _fix(actor: str, state: str, home: Home, *, is_damaged: bool) -> str:
 
 
 def _nearest(path: Path) -> Path:
-    """The path, or the nearest directory above it that exists."""
     return next(one for one in (path, *path.parents) if one.is_dir())
 
 

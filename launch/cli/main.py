@@ -98,7 +98,6 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command behind a name, imported now."""
         del ctx
         if cmd_name not in COMMANDS:
             return None
@@ -195,7 +194,6 @@ def _alone(error: BaseException) -> BaseException:
 
 
 def _explain(error: BaseException) -> int:
-    """Prints what, where, and the next command."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.exceptions.NoArgsIsHelpError):

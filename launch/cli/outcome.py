@@ -94,7 +94,6 @@ def _beside_the_answer(result: TurnResult) -> list[Line]:
 
 
 def told_of(remembered: Remembered) -> tuple[str, str]:
-    """What became of a statement, and how to undo it."""
     line, name = harmless(remembered.statement), remembered.artifact_id
     match remembered.state:
         case "active":
@@ -117,7 +116,6 @@ def failed(error: RuntimeFault | CommandError) -> list[Line]:
 
 
 def why_degraded(result: TurnResult) -> str:
-    """Who had not answered, and why, as far as that is known."""
     reason = harmless(result.reason).strip().rstrip(".")
     return f"degraded: {reason or 'the supervisor, its executors or the ledger were not there in time'}; "
 

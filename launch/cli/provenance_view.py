@@ -53,7 +53,6 @@ def run_of(entry: Entry) -> Run:
 
 
 def configurations_named(home: Home, entries: Iterable[Entry]) -> dict[Run, str]:
-    """Of the runs that these entries are about, the digest of the configuration that each was requested under."""
     wanted = {run for run in map(run_of, entries) if run[1]}
     found: dict[Run, str] = {}
     if not wanted:

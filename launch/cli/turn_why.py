@@ -102,7 +102,6 @@ def _overlays(record: Path, turn: Sequence[Entry]) -> list[Entry]:
 
 
 def _behind_lines(record: Path, turn: Sequence[Entry], overlays: Sequence[Entry]) -> list[Entry]:
-    """The signals from which the lines of memory were made that the turn was shown."""
     contexts = [said for one in turn if isinstance(said := body_of(one), ContextAssembled)]
     shown = {name for said in contexts for name in said.artifact_ids}
     written = [said for one in overlays if isinstance(said := body_of(one), OverlayWritten)]

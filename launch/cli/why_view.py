@@ -223,7 +223,6 @@ def _classification(explained: Explanation) -> Iterator[Part]:
 
 
 def _context(context: ContextSeen) -> Iterator[Part]:
-    """By which template, what each stage gave, where it came from, and what ended it."""
     if context.shown_by:
         yield Heading(
             f"context of order {context.shown_by}, shown again: {context.tokens} tokens (#{context.sequence})"

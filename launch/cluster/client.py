@@ -134,7 +134,6 @@ def _log_for_debug() -> None:
         return
 
     def note_or_drop(_logger: object, _method: str, record: MutableMapping[str, Any]) -> NoReturn:
-        """The line's end, printed or not."""
         if wants_debug():
             line = LogLine("hobus", SystemClock().now(), "", dict(record))
             note(shown(line, clock_time, lambda text, colour: styled(text, colour or None, to_stderr=True)))

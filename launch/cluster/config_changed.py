@@ -65,7 +65,6 @@ def after_a_stop(home: Home, given: Path | None) -> str:
 
 
 def fault_of(error: ConfigError, home: Home) -> str:
-    """In one line, where the configuration on disk cannot be loaded at all."""
     check = next_command("config check", home.root)
     fault = next(iter(error.facts.get("faults", ())), error.detail)
     return f"the configuration on disk cannot be loaded, so it would not start again: {cell(fault)}; {check}"

@@ -33,7 +33,6 @@ def told(home: Home) -> str:
 
 
 def withdraw(home: Home, address: str) -> None:
-    """It serves no more."""
     if told(home) == address:
         home.console.unlink(missing_ok=True)
 
@@ -56,7 +55,6 @@ class ConsoleLink(NamedTuple):
 
 
 def drawn(clock: Clock) -> str:
-    """A word that nobody guesses."""
     return (clock.new_id() + clock.new_id()).replace("-", "")
 
 

@@ -79,5 +79,4 @@ def parts_of(address: str) -> tuple[str, int]:
 
 
 def is_every_host(address: str) -> bool:
-    """Whether it names no one address by which others could reach it."""
     return parts_of(address)[0] in _EVERY_HOST

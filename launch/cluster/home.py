@@ -89,7 +89,6 @@ class Home:
 
 
 def home_of(path: Path) -> Home:
-    """The home at this path, made absolute."""
     return Home(path.expanduser().absolute())
 
 
@@ -162,7 +161,6 @@ def _whose(root: Path) -> tuple[str, str]:
 
 
 def is_worker(root: Path) -> bool:
-    """Whether the directory is a worker's, in which no cluster runs."""
     return (root / _WORKER_KEY).exists()
 
 

@@ -62,7 +62,6 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def is_alive(pid: int, mark: str) -> bool:
-    """Whether the very process that had this mark still lives."""
     return bool(mark) and start_mark(pid) == mark
 
 

@@ -45,7 +45,6 @@ def in_force(home: Home) -> tuple[Path, ...]:
 
 
 def pointer_text(directories: Iterable[str]) -> str:
-    """What the pointer file holds where these directories are in force."""
     return f"{as_json({'format': FORMAT, 'directories': sorted(directories)})}\n"
 
 

@@ -62,7 +62,6 @@ class ChangeEffects(NamedTuple):
     """Setting -> why it cannot be changed without a stop."""
 
     def with_roles(self, further: Iterable[str]) -> ChangeEffects:
-        """The processes of these roles are started anew as well."""
         wanted = {*self.roles, *further}
         return self._replace(roles=tuple(role for role in _ROLL_ORDER if role in wanted))
 

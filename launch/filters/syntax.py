@@ -94,7 +94,6 @@ def parse(text: str) -> Node:
 
 
 def comparisons(node: Node) -> list[Compare]:
-    """Every comparison in it, from left to right."""
     match node:
         case Compare():
             return [node]

@@ -48,7 +48,6 @@ class DrillMoment:
     """What is durable by then."""
 
     def point(self) -> DrillPoint:
-        """Where the holder freezes."""
         at, type_name, number = self.frame.split(":")
         return DrillPoint(self.holder, signal.SIGSTOP, at, type_name, int(number))
 
@@ -112,7 +111,6 @@ def victim_of(who: str) -> Victim:
 
 
 def stands_at(victim: Victim, moment: DrillMoment) -> str:
-    """Whether the victim itself is the one at the frame."""
     if victim.role == moment.holder:
         return f"{victim.role} is itself held at the frame {moment.point().moment} {moment.point().type}"
     return f"{victim.role} has no frame of its own there: the turn is held in {moment.holder} while it is killed"

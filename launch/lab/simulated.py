@@ -153,7 +153,6 @@ class SimulatedCluster:
 
 
 def write_out(medium: SimMedium, directory: Path) -> None:
-    """The medium's files as a directory has them, for who reads those."""
     for name, file in sorted(medium.files.items()):
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -54,7 +54,6 @@ class TurnEvidence:
 
     @property
     def answered_after_ms(self) -> int:
-        """From the kill to the client's answer."""
         return round((self.answered_at - self.kill.at) * 1000)
 
 
@@ -142,7 +141,6 @@ def counts_of(evidence: TurnEvidence) -> Counts:
 
 
 def judged(evidence: TurnEvidence, *, record_fault: str, left: Sequence[str]) -> Checks:
-    """What the guarantees demand, each with whether it held."""
     sent = Counter(call_of(one) for one in evidence.entries if one.event_type == "PROMPT_SENT")
     ended = Counter(call_of(one) for one in evidence.entries if one.event_type in PROMPT_ENDS)
     orders = Counter(one.provenance.work_order_id for one in evidence.entries if one.event_type in _ORDER_ENDS)

@@ -45,7 +45,6 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over, or was never born."""
         return self._ended.done()
 
     def born(self, pid: int) -> None:
@@ -72,11 +71,9 @@ class Child:
             os.write(self._liveness_fd, f"{json.dumps(given)}\n{secret}\n".encode("ascii"))
 
     def signal(self, number: signal.Signals) -> None:
-        """Sent to the process, if it still is one."""
         self._send(os.kill, number)
 
     def kill_group(self) -> None:
-        """SIGKILL to it and to what it started."""
         self._send(os.killpg, signal.SIGKILL)
 
     async def wait(self) -> str:

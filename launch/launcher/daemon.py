@@ -36,14 +36,13 @@ if TYPE_CHECKING:
     from hobus.launch.launcher.launcher import Launcher
 
 
-def run_launcher(  # noqa: PLR0913 - what a start is to be
+def run_launcher(
     home: Home,
     options: StartOptions,
     *,
     report: Callable[[Progress], None],
     lines: writing.LossyLines,
     ends_with_reader_of: int | None = None,
-    ready_within_s: float | None = None,
 ) -> None:
     """The cluster is down when this returns. Raises CommandError, ConfigError, OSError as it cannot be started."""
     clock = SystemClock()
@@ -68,7 +67,7 @@ def run_launcher(  # noqa: PLR0913 - what a start is to be
     lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
     made = launcher(
         home=home, plan=plan, clock=clock, started_at=started_at, report=report, zygote=first, given=to_roles,
-        ends_with_reader_of=ends_with_reader_of, ready_within_s=ready_within_s,
+        ends_with_reader_of=ends_with_reader_of,
     )  # fmt: skip
     asyncio.run(made.run())
 
@@ -83,7 +82,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--http")
     parser.add_argument("--report-fd", type=int, required=True)
     parser.add_argument("--ends-with-maker", action="store_true")
-    parser.add_argument("--ready-within", type=float, help="seconds")
     given = parser.parse_args(argv)
     fd: int = given.report_fd
     os.set_inheritable(fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
@@ -106,9 +104,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         is_about(home.root)
         set_title("hobus launcher")
         ends_with = fd if given.ends_with_maker else None
-        run_launcher(
-            home, options, report=tell, lines=lines, ends_with_reader_of=ends_with, ready_within_s=given.ready_within
-        )
+        run_launcher(home, options, report=tell, lines=lines, ends_with_reader_of=ends_with)
     except (CommandError, RuntimeFault, OSError) as error:
         sys.exit(_refuse(tell, refusal(error, home_of(given.home))))
     sys.exit(exit_codes.OK)

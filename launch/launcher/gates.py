@@ -49,7 +49,6 @@ def report_of(root: Path, *, config_file: Path | None = None, is_full: bool = Fa
 
 
 def verdict(gate: GateId, found: Sequence[Finding]) -> str:
-    """The worst that was found by this gate, a note aside."""
     severities = {one.severity for one in found if one.gate == gate}
     return next((one for one in ("fail", "warn") if one in severities), "ok")
 

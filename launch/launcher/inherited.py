@@ -136,12 +136,10 @@ def for_role(role: str, config: AdminConfig, given: Mapping[str, str]) -> dict[s
 
 
 def for_tools(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment of a process that loads tools."""
     return allowed([*config.launcher.environment, *config.tools.environment], children.environment() | dict(given))
 
 
 def _unnamed_file() -> IO[bytes]:
-    """In memory where the system has that, else a file without a name."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("given"), "w+b")
     return cast("IO[bytes]", tempfile.TemporaryFile())

@@ -88,7 +88,6 @@ class Launcher:
         report: Callable[[Progress], None],
         zygote: Newborn | None = None,
         ends_with_reader_of: int | None = None,
-        ready_within_s: float | None = None,
         given: Mapping[str, Mapping[str, str]],
     ) -> None:
         """`zygote` was forked before there was an event loop; without one the launcher starts one, if it may.
@@ -96,7 +95,6 @@ class Launcher:
         `started_at`: when this process began, seconds since 1970.
         `given`: role -> variables of the user's environment that its processes get; no other process gets them.
         `ends_with_reader_of`: the writing end of a pipe; when nobody reads it any more, that is a word to stop.
-        `ready_within_s`: when a start is late, where that is not as the configuration has it.
         """
         self._home = home
         self._plan = plan
@@ -121,7 +119,7 @@ class Launcher:
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
-        self._board = Board(home=home, plan=plan, started_at=started_at, report=report, ready_within_s=ready_within_s)
+        self._board = Board(home=home, plan=plan, started_at=started_at, report=report)
 
     async def run(self) -> None:
         """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""
@@ -183,7 +181,6 @@ class Launcher:
             self._console.close()
 
     def _claimed(self) -> list[str]:
-        """What is to be said of a home that is no longer where, or what, it was."""
         root, (lay_at, is_copy) = self._home.root, claim(self._home)
         if is_copy:
             forget_all(self._home.keys)

@@ -40,7 +40,6 @@ class DoorSocket:
         return self._bound.fileno()
 
     def close(self) -> None:
-        """Who connects is refused, and so is who waits."""
         if self._bound is not None:
             self._bound.close()
             self._bound = None

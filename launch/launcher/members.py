@@ -176,7 +176,7 @@ class Crew:
         member, effects = apply(before, event, self._config)
         self.members[actor] = member
         if member.state != before.state:
-            self._say_changed(before, member, event)
+            self._say_changed(before, member)
         elif member.state == "starting" and member.note not in ("", before.note) and not self._is_closing:
             self._board.report_under_way(member, self._clock.now())
         if member.silent_since and not before.silent_since and not self._is_closing:
@@ -188,7 +188,7 @@ class Crew:
         if not isinstance(event, Seen):
             self._write_soon(actor)
 
-    def _say_changed(self, before: Member, member: Member, event: Happening) -> None:
+    def _say_changed(self, before: Member, member: Member) -> None:
         _log.info("state_changed", member=member.actor, was=before.state, now=member.state, note=member.note)
         self.is_news.set()
         if member.role == "http" and not any(is_door_expected(one) for one in self):
@@ -196,8 +196,7 @@ class Crew:
         if before.state == "starting":
             asyncio.get_running_loop().call_soon(self.start_queued)
         if not self._is_closing:
-            peer = event.row if isinstance(event, Seen) else None
-            self._board.report_change(before, member, peer, self._clock.now())
+            self._board.report_change(member, self._clock.now())
 
     def _write_soon(self, *actors: str) -> None:
         """Once for all that happens in this round of the loop: with many members a run file takes its time."""

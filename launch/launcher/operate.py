@@ -134,7 +134,6 @@ def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> N
 
 
 def show_tail(home: Home, row: ChildRow, lines: int) -> None:
-    """The last lines that this incarnation logged, on stderr."""
     note(f"--- last lines of {home.log(row.actor)}")
     for line in of_incarnation(home.log(row.actor), row.actor, row.instance, lines):
         note(f"  {line}")

@@ -23,7 +23,6 @@ class StartOptions(Struct, frozen=True, kw_only=True):
     http: str | None = None
 
     def words(self) -> list[str]:
-        """The words of a command line that say the same."""
         scale = [("--scale", item) for item in self.scale]
         given = [("--config", self.config_file), *scale, ("--listen", self.listen), ("--http", self.http)]
         return [word for name, value in given if value is not None for word in (name, str(value))]

@@ -9,7 +9,7 @@ from msgspec import Meta, field
 from msgspec.json import Decoder
 
 from hobus.bus.messages.base import Record
-from hobus.launch.cluster.run_file import ChildRow, RunFile, State
+from hobus.launch.cluster.run_file import ChildRow, RunFile
 from hobus.launch.console.errors import CommandError, RefusedFault, next_command
 from hobus.launch.console.output import note
 
@@ -32,11 +32,7 @@ class StateChanged(Record, tag_field="event", tag="changed"):
 
     event: ClassVar[Literal["changed"]] = "changed"
     at: Annotated[float, Meta(description="seconds since 1970")]
-    was: State
     row: ChildRow
-    about: Annotated[
-        str, Meta(description="what it works with, where it is ready: its model, the end of the chain")
-    ] = ""
 
 
 class StartUnderWay(Record, tag_field="event", tag="under_way"):

@@ -196,7 +196,6 @@ class ProcessNursery:
         self.reap_strangers()
 
     def _spawn(self, order: _Order) -> None:
-        """A fresh interpreter."""
         if self._zygotes is not None:
             _log.warning("started_fresh", process=order.options.instance)
         try:

@@ -100,18 +100,16 @@ def start_here(home: Home, options: StartOptions) -> int:
     return exit_codes.OK
 
 
-def start_detached(  # noqa: PLR0913 - what a start is to be
+def start_detached(
     home: Home,
     options: StartOptions,
     *,
     wait: bool,
-    ready_within_s: float | None = None,
     quiet: bool = False,
     ends_with_us: bool = False,
 ) -> int:
     """The exit code of a start in the background; with `wait`, when every process is ready or certainly will not be.
 
-    `ready_within_s`: how long is waited, where that is not as the configuration has it.
     With `ends_with_us` an interrupted start is taken back: the launcher is told to end, and has. A cluster that is up
     goes down by itself when this process ends, even by SIGKILL.
     """
@@ -120,9 +118,8 @@ def start_detached(  # noqa: PLR0913 - what a start is to be
     begins_at = tail.size(log)
     try:
         make_private(home.logs)
-        within = [] if ready_within_s is None else ["--ready-within", str(ready_within_s)]
         ends = ["--ends-with-maker"] if ends_with_us else []
-        launcher = _start_launcher(home, options, [*within, *ends])
+        launcher = _start_launcher(home, options, ends)
     except OSError as error:
         raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
     if ends_with_us:
@@ -200,7 +197,6 @@ def _warn(word: StartBegun) -> None:
 
 
 def died_while_starting(home: Home, code: int, said: str) -> CommandError:
-    """The launcher is gone, and had not said how the start went."""
     if code == 0:
         return UnreachableFault("the cluster was stopped while it was starting")
     how = f"signal {-code}" if code < 0 else f"exit {code}"
@@ -268,40 +264,12 @@ def _show_all(run: RunFile) -> None:
     table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
 
 
-_SOON_S = 0.05
-
-
 def line_of(word: StateChanged | ProgressWord) -> str:
     clock = f"{clock_time(word.at)}  "
     if isinstance(word, ProgressWord):
         return joined(clock, word.text)
     row = word.row
     name = styled(row.actor.ljust(len("gateway/1")), actor_colour(row.actor))
-    return joined(clock, name, "  ", styled(became(word), state_colour(row.state)))
-
-
-def became(word: StateChanged) -> str:
-    """The change as the rest of a sentence."""
-    row, was = word.row, word.was
+    after = f" {row.ready_after_ms} ms after its start" if row.state == "ready" else ""
     why = f": {row.note}" if row.note else ""
-    match row.state:
-        case "backoff":
-            delay_s = row.next_try_at - word.at
-            return f"died{why}; started again {f'in {duration(delay_s)}' if delay_s >= _SOON_S else 'at once'}"
-        case "failed":
-            return f"failed{why}"
-        case "starting" if row.restarts:
-            return f"is started again (restart {row.restarts})"
-        case "starting":
-            return "is started"
-        case "ready" if was == "degraded":
-            return "is ready again"
-        case "ready":
-            about = f", {word.about}" if word.about else ""
-            return f"is ready {row.ready_after_ms} ms after its start (pid {row.pid}{about})"
-        case "degraded":
-            return f"is degraded{why}"
-        case "draining":
-            return "finishes its work, then ends"
-        case "stopped":
-            return f"has stopped{why}"
+    return joined(clock, name, "  ", styled(f"{row.state}{after}{why}", state_colour(row.state)))

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from hobus.bus.messages.control import PeerRow
 from hobus.launch.cluster import identity, run_file
 from hobus.launch.cluster.home import Home
 from hobus.launch.launcher.plan import Plan
@@ -27,12 +26,7 @@ class Board:
         plan: Plan,
         started_at: float,
         report: Callable[[Progress], None],
-        ready_within_s: float | None = None,
     ) -> None:
-        """`ready_within_s`: how long a start may take, where that is not as the configuration has it."""
-        self._ready_within_ms = (
-            plan.snapshot.config.launcher.ready_timeout_ms if ready_within_s is None else ready_within_s * 1000
-        )
         self.sockets = home.run
         self.logs_begin_at: dict[str, int] = {}
         """Where this run's lines begin in the log of each process."""
@@ -79,31 +73,14 @@ class Board:
                 self._written = run
         return run
 
-    def report_change(self, before: Member, after: Member, peer: PeerRow | None, now: float) -> None:
-        """It is in another state than before; `peer`: what the broker last said of it, where that is known."""
-        about = self._about(after.role, peer) if after.state == "ready" else ""
-        self.report(StateChanged(at=now, was=before.state, row=after.row(), about=about))
+    def report_change(self, member: Member, now: float) -> None:
+        self.report(StateChanged(at=now, row=member.row()))
 
     def report_under_way(self, member: Member, now: float) -> None:
         self.report(StartUnderWay(at=now, actor=member.actor, text=member.note))
 
     def say(self, text: str, now: float) -> None:
-        """Whoever has this cluster in the foreground reads it."""
         self.report(ProgressWord(at=now, text=text))
-
-    def _about(self, role: str, peer: PeerRow | None) -> str:
-        match role:
-            case "gateway":
-                route = self._plan.snapshot.config.gateway.default_route
-                return f"{route.provider_id}/{route.model_id}"
-            case "ledger" if peer is not None and "head" in peer.counters:
-                return f"chain head #{peer.counters['head']}"
-            case "http" if address := self._home.bound(http=True):
-                return f"http://{address}"
-            case "broker" if address := self._home.bound():
-                return f"listens at {address}"
-            case _:
-                return ""
 
     def report_readiness(self, members: Iterable[Member], now: float) -> None:
         """Said once: everybody is ready, or somebody certainly is not."""
@@ -111,7 +88,7 @@ class Board:
         waiting = [member for member in everybody if member.state != "ready"]
         begun = [member for member in waiting if not member.is_queued]
         elapsed_ms = round((now - self._started_at) * 1000)
-        is_late = elapsed_ms > self._ready_within_ms or any(map(self._will_not_start, everybody))
+        is_late = elapsed_ms > self._config.ready_timeout_ms or any(map(self._will_not_start, everybody))
         if self.has_reported or (waiting and not is_late):
             return
         self.has_reported = True

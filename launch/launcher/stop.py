@@ -95,7 +95,6 @@ def _follow(home: Home, launcher: RunningProcess, *, bound_s: float, poll_s: flo
 
 
 def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> int:
-    """Ends what a killed launcher left behind."""
     if run is None and home.run_file.exists():
         said = "the launcher was dead and its run file damaged; whatever it left ends by itself"
         if run_file.is_of_elsewhere(home.run_file):

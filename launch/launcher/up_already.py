@@ -21,7 +21,7 @@ _LOOKS = 100
 """A launcher that has just begun writes its run file within that many."""
 
 
-def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: float | None) -> int:
+def stay_up(home: Home, options: StartOptions, *, wait: bool) -> int:
     """The exit code. Raises CommandError: its run directory is gone, or it is being stopped."""
     run = begun(home)
     if run.phase == "draining":
@@ -33,7 +33,7 @@ def stay_up(home: Home, options: StartOptions, *, wait: bool, ready_within_s: fl
     if options.words():
         anew, scale = next_command("down", home.root), next_command("scale", home.root)
         note(f"options count at a start: {anew}, then the same; or {scale}")
-    return _wait(home, ready_within_s) if wait else exit_codes.OK
+    return _wait(home) if wait else exit_codes.OK
 
 
 def begun(home: Home) -> RunFile:
@@ -48,10 +48,10 @@ def begun(home: Home) -> RunFile:
     raise already_up(home.root, holder(home) or 0)
 
 
-def _wait(home: Home, ready_within_s: float | None) -> int:
+def _wait(home: Home) -> int:
     config = cluster_of(home).snapshot.config.launcher
     clock = SystemClock()
-    within_s = config.ready_timeout_ms / 1000 if ready_within_s is None else ready_within_s
+    within_s = config.ready_timeout_ms / 1000
     deadline = clock.monotonic() + within_s
     line = WaitingLine()
     while late := _late(home):

@@ -77,7 +77,6 @@ def of_actor(given: Sequence[str]) -> Callable[[LogLine], bool]:
 
 
 def as_json(line: LogLine) -> str:
-    """One JSON object, also for a line that is no record."""
     return line.text if line.record else json.dumps({"actor": line.actor, "text": line.text})
 
 

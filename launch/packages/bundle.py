@@ -142,7 +142,6 @@ def manifest_name(package_id: str) -> str:
 
 
 def _listing_faults(names: list[str]) -> list[str]:
-    """What of these names no package may own, or owns twice."""
     faults = [f"{name}: no file of a package has this place" for name in names if has_no_place(name)]
     folded: dict[str, str] = {}
     for name in names:

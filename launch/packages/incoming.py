@@ -30,7 +30,6 @@ class Incoming(NamedTuple):
 
     @property
     def directory(self) -> str:
-        """What it is called once it is installed."""
         return f"{self.package.package_id}-{self.package.version}-{self.bundle.manifest_sha256[:HEX]}"
 
     @property

@@ -179,7 +179,6 @@ def _swept(store: PackageStore) -> None:
 
 
 def _installed(directory: Path) -> Installed:
-    """As far as it is what it was when it came."""
     package_id, version = package_of(directory), directory.name.rsplit("-", 2)[1]
     package, key, limit = None, "", file_max_bytes()
     with suppress(OSError, NoPackage, BadSignature):

@@ -28,12 +28,10 @@ class LayerJudgement(NamedTuple):
 
     @property
     def failures(self) -> list[Finding]:
-        """Those that keep a cluster from starting."""
         return failed(list(self.findings))
 
     @property
     def warnings(self) -> list[Finding]:
-        """Those that let it start, and are said."""
         return [one for one in self.findings if one.severity == "warn"]
 
     def failures_behind(self, clashes: Sequence[Finding], package_id: str) -> list[Finding]:
@@ -108,7 +106,6 @@ def judged(home: Home, layers: Layers, *, called: Mapping[Path, str] | None = No
 
 
 def _of_candidate(one: Finding, path: Path, name: str) -> Finding:
-    """The finding, where what it is about is not installed yet."""
     is_untrusted = one.gate == "G5" and one.file == str(path)
     return one._replace(
         file=one.file.replace(str(path), name),

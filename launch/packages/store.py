@@ -61,7 +61,6 @@ class PackageStore:
         self.name_staged(name)
 
     def holds(self, name: str, files: Mapping[str, bytes]) -> bool:
-        """Whether the directory of this name holds these files and nothing else."""
         root = self._home.packages / name
         try:
             found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if not _is_folder(path)}

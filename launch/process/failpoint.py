@@ -47,7 +47,6 @@ class DrillPoint(Struct, frozen=True):
         return f"{self.actor}:{name}:{self.moment}:{self.type}:{self.number}"
 
     def concerns(self, actor: str) -> bool:
-        """Whether a process of this actor may be the one that is hit."""
         return self.actor in (actor, actor.partition("/")[0])
 
     def mark_in(self, run_directory: Path) -> Path:

@@ -75,7 +75,6 @@ def patience_s(role: str, config: AdminConfig) -> float:
 
 
 def hard_limit_s(config: AdminConfig) -> float:
-    """When even a stuck process ends."""
     return config.launcher.orphan_drain_s + (STAGES["broker"] + 1) * DRAIN_MS / 1000
 
 

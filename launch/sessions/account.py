@@ -165,7 +165,6 @@ def moments_in(entries: Iterable[Entry]) -> list[Moment]:
 
 
 def _earlier(entry: Entry) -> list[Moment]:
-    """What an entry of a journal tells before its own event."""
     taken = _taken(entry) if is_session_stream(entry.stream) else None
     told = [] if taken is None else [Recorded(entry.submission_id, one, ()) for one in taken.earlier]
     return [

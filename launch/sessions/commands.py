@@ -29,7 +29,6 @@ class Fences:
 
 
 def drawn_id(program: str) -> str:
-    """A command id that says which program sent it."""
     return f"{program}-{SystemClock().new_id()}"
 
 

@@ -61,7 +61,6 @@ class TurnSeen:
 
 
 def commands_in(entries: Iterable[Entry]) -> list[CommandSeen]:
-    """In the order in which they came."""
     seen: dict[str, CommandSeen] = {}
     for entry in entries:
         taken = recorded(entry)

@@ -158,7 +158,6 @@ async def end_of(journals: Journals, session_id: str) -> list[Entry]:
 
 
 async def standing_in(journals: Journals, session_id: str) -> SessionStanding:
-    """Where a session stands, by the end of its journal."""
     return standing_of(await end_of(journals, session_id))
 
 

@@ -33,25 +33,21 @@ class FromDirectory:
             yield entry
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
-        """From the end backwards."""
         wanted = EntryFilter(stream=session_stream(session_id))
         found = list(islice(read_entries(self._path, wanted, newest_first=True, with_bodies=True), limit + 1))
         return found[:limit][::-1], len(found) > limit
 
     async def whole(self, session_id: str) -> list[Entry]:
-        """All of its entries."""
         found = list(read_entries(self._path, EntryFilter(stream=session_stream(session_id)), with_bodies=True))
         if not found:
             raise no_such(session_id, called="SESSION")
         return found
 
     async def beside(self, stream: str, session_id: str, limit: int) -> list[Entry]:
-        """From the end backwards."""
         wanted = EntryFilter(stream=stream, session=session_id)
         return list(read_entries(self._path, wanted, limit=limit, newest_first=True, with_bodies=True))[::-1]
 
     async def configurations(self, digests: Iterable[str]) -> dict[str, Configuration]:
-        """By their ids."""
         found = map(configuration_in, entries_with(self._path, {snapshot_id(one) for one in digests}))
         return {one.digest: one for one in found}
 

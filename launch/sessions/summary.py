@@ -129,17 +129,14 @@ class SessionStanding:
 
     @property
     def runs(self) -> int:
-        """How many there were, the active one included."""
         return self.state.next_run_seq - 1
 
     @property
     def held(self) -> list[str]:
-        """Calls that wait for an approval."""
         batch = self.state.tool_batch
         return [] if batch is None or self.lifecycle == "Cancelling" else batch.held
 
     def held_calls(self) -> list[HeldCall]:
-        """Those that wait for an approval, with what the model asked for."""
         asked = [(name, self._asked.get(position_of(name))) for name in self.held]
         return [
             HeldCall(call_id=name, tool_id="") if one is None else one.model_copy(update={"call_id": name})

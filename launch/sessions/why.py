@@ -170,7 +170,6 @@ def _lacking(recorded: Configuration | None) -> str:
 
 
 def _classification(turn: Sequence[Entry]) -> tuple[Entry | None, dict[str, Any] | None]:
-    """The end of the classification's order, and what it says."""
     orders = orders_of_type(turn, "classify") | {
         one.provenance.work_order_id
         for one in turn
@@ -287,7 +286,6 @@ def differences(before: Explanation, after: Explanation) -> list[PromptDifferenc
 
 
 def _by_name(shown: Iterable[ShownStretch]) -> dict[str, str]:
-    """Stretches of one name are one text."""
     texts: dict[str, list[str]] = {}
     for one in shown:
         texts.setdefault(f"{one.role} {one.name}", []).append(one.text)

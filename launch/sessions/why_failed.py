@@ -36,7 +36,6 @@ class FailureSeen:
 
 
 def failures_in(turn: Iterable[Entry]) -> tuple[FailureSeen, ...]:
-    """In the order of the record."""
     return tuple(
         FailureSeen(
             event=one.event_type,
@@ -152,7 +151,6 @@ class WaitSeen:
 
 
 def waits_in(turn: Sequence[Entry]) -> tuple[WaitSeen, ...]:
-    """In the order in which they began to wait."""
     seen: list[WaitSeen] = []
     commands: dict[str, tuple[Entry, Approve | Deny, str]] = {}
     tools: dict[str, str] = {}  # of the model's newest answer that asks for any

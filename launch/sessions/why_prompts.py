@@ -190,7 +190,6 @@ def _learned(one: ShownStretch, learned: Mapping[str, int]) -> ShownStretch:
 
 
 def _texts_of_pack(pack_id: str, rules: Rules | None) -> tuple[str, ...]:
-    """Empty where nobody knows them."""
     words = None if rules is None else rules.prompt_packs.get(pack_id)
     try:
         return () if words is None else parse_pack(pack_id, words).texts

@@ -44,7 +44,6 @@ class WorkerHome:
 
     @property
     def log(self) -> Path:
-        """Its log."""
         return self.home.log("worker")
 
     def hold(self) -> HomeLock:
@@ -153,6 +152,5 @@ class WorkerHome:
         return self.home.root / "snapshots" / digest.replace(":", "-")
 
     def _kept(self) -> list[Path]:
-        """Oldest first."""
         found = (self.home.root / "snapshots").glob("sha256-*")
         return sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name))

@@ -42,7 +42,6 @@ _FIXES = {
 
 
 def not_let_in(ends: CurveEnds) -> CommandError:
-    """The broker does not know the key."""
     return RefusedFault(
         f"the cluster at {ends.address} refused the key {ends.pair.fingerprint}: "
         "nobody enrolled it there, or it was revoked",
@@ -51,7 +50,6 @@ def not_let_in(ends: CurveEnds) -> CommandError:
 
 
 def other_cluster(ends: CurveEnds) -> CommandError:
-    """Somebody else answers at that address."""
     return RefusedFault(
         f"whoever answers at {ends.address} does not hold the cluster's key {curve.fingerprint(ends.broker_key)}: "
         "another cluster listens there, or its keys were made anew, or it is not a cluster",
@@ -60,13 +58,11 @@ def other_cluster(ends: CurveEnds) -> CommandError:
 
 
 def refused(code: str, detail: str) -> CommandError:
-    """The broker's own no."""
     hint = _FIXES.get(code, "")
     return RefusedFault(f"the cluster refused this worker ({code}): {detail}", hint=hint)
 
 
 def wish_of(pair: curve.KeyPair, host: str) -> Join:
-    """To be enrolled with this key."""
     return Join(
         public_key=pair.public.decode(), role="ho1", version=software_version(), protocol=HEADER_VERSION, host=host
     )
@@ -109,7 +105,6 @@ class _Asking:
         self.why = ""
 
     def happened(self, event: Happened) -> None:
-        """What became of a connection."""
         if event.what == "connected" and self.link is not None:
             if not self.why and self.limit is not None:  # one of many is let in after the other: each is a synced write
                 self.limit.reschedule(asyncio.get_running_loop().time() + JOIN_ANSWER_S)

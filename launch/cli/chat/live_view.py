@@ -40,13 +40,11 @@ class LiveView:
                 self._live.refresh()
 
     def tell(self, lines: Sequence[Line]) -> None:
-        """Above it."""
         if self._live.is_started:
             for text, colour in lines:
                 self._console.print(Text(harmless(text), style=colour))
 
     def finish(self, answer: str) -> None:
-        """Once, below what was told."""
         self.abandon()
         say_answer(answer)
 

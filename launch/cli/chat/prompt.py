@@ -32,7 +32,6 @@ from prompt_toolkit.search import accept_search
 
 from hobus.bus.messages.base import Message
 from hobus.launch.cli.answer_view import Provisional, say_answer, say_rows
-from hobus.launch.cli.chat.piped import readable
 from hobus.launch.cli.outcome import Line
 from hobus.launch.console import terminal
 from hobus.launch.console.output import can_be_commanded, colours, harmless, window
@@ -70,7 +69,7 @@ class LinePrompt:
         sys.stdout.write(_YOU)
         sys.stdout.flush()
         descriptor = sys.stdin.fileno()
-        await readable(descriptor)
+        await _readable(descriptor)
         self._is_open = False
         data = os.read(descriptor, _READ_AT_ONCE)
         if not data:
@@ -86,6 +85,17 @@ class LinePrompt:
         write()
         sys.stdout.write(_YOU if self._is_open else "")
         sys.stdout.flush()
+
+
+async def _readable(descriptor: int) -> None:
+    """There is something to read, or the end."""
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
 
 
 class EditedPrompt:

@@ -47,12 +47,10 @@ def is_command(line: str) -> bool:
 
 
 def is_run_command(line: str) -> bool:
-    """Whether a typed line is one of these, whatever follows its name."""
     return is_command(line) and line.split(maxsplit=1)[0] in NAMES
 
 
 def needs_held(line: str) -> bool:
-    """Whether it is about a call that waits for an approval."""
     return line.split(maxsplit=1)[0] in ("/approve", "/deny")
 
 
@@ -108,7 +106,6 @@ def _misused(name: str, how: str) -> CommandError:
 
 
 def applied(verdict: CommandVerdict, command: Command) -> Line:
-    """What an applied command means for whoever sent it."""
     match command:
         case events.Steer():
             said = "steered: the next round of the turn sees it"

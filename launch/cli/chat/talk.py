@@ -241,7 +241,6 @@ class Talk:
     # --- the session --------------------------------------------------------------------------------------------------
 
     def leave_session(self) -> None:
-        """The next message begins a new one."""
         self.session_id = self.unfetched = None
         self.follow_ups.clear()
 

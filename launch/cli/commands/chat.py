@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -19,7 +18,6 @@ from hobus.bus.messages.ids import session_id_of, shown_session
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch.cli.answer_view import PlainView, streams_to_stdout, view_on_stdout
 from hobus.launch.cli.chat.meanwhile import Meanwhile
-from hobus.launch.cli.chat.piped import PipedLines
 from hobus.launch.cli.chat.run_commands import NAMES as RUN_NAMES
 from hobus.launch.cli.chat.run_commands import is_run_command
 from hobus.launch.cli.chat.slash import LEAVING, NAMES, is_whole_command, told
@@ -74,8 +72,8 @@ def chat(  # noqa: PLR0913 - one per option
 
     In a terminal answers are shown as they are written; Ctrl-C stops waiting, Ctrl-D leaves, /help lists commands. Over
     a pipe each line is one turn and standard output holds the answers alone; the exit code is that of the worst turn. A
-    line that is a command, such as /cost, is none there: what it tells goes to standard error. While a turn runs you
-    can go on typing: /steer, /pause, /cancel and the like act on it at once, a message waits for its end.
+    line that is a command, such as /cost, is none there: what it tells goes to standard error. In a terminal you can go
+    on typing while a turn runs: /steer, /pause, /cancel and the like act on it at once, a message waits for its end.
     """
     agent = agent_of_app(home, app, agent, session)
     is_live = streams_to_stdout() and not no_stream and not as_json
@@ -218,10 +216,8 @@ async def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
         return exit_codes.OK
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):
         note("one line, one message; Ctrl-D ends")
-    descriptor = sys.stdin.fileno()
-    lines = PipedLines(partial(os.read, descriptor), talk.place().snapshot.config.host.prompt_max_bytes)
-    pipe = _Pipe(talk, descriptor, lines, is_live=is_live, as_json=as_json)
-    for line in lines:
+    pipe = _Pipe(talk, is_live=is_live, as_json=as_json)
+    for line in lines_in(sys.stdin.buffer, talk.place().snapshot.config.host.prompt_max_bytes):
         if line is not None and line.strip() in LEAVING:
             break
         await pipe.handle(line)
@@ -230,12 +226,24 @@ async def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
     return worst(pipe.codes)
 
 
+def lines_in(file: BinaryIO, max_bytes: int) -> Iterator[str | None]:
+    """Each line that is not blank, without its end; None for one that is too long, which is skipped."""
+    at_once = max_bytes + len("\r\n") + 1
+    is_rest = False
+    while data := file.readline(at_once):
+        line = data.rstrip(b"\r\n")
+        if not is_rest and len(line) > max_bytes:
+            yield None
+        elif not is_rest and line.strip():
+            yield line.decode("utf-8", "surrogateescape")
+        is_rest = len(data) == at_once and not data.endswith(b"\n")
+
+
 class _Pipe:
     """One line after the other; `codes` are the exit codes of all of them."""
 
-    def __init__(self, talk: Talk, descriptor: int, lines: PipedLines, *, is_live: bool, as_json: bool) -> None:
+    def __init__(self, talk: Talk, *, is_live: bool, as_json: bool) -> None:
         self._talk = talk
-        self._source = (descriptor, lines)
         self._is_live = is_live
         self._as_json = as_json
         self.codes: list[int] = []
@@ -271,17 +279,13 @@ class _Pipe:
         view = (
             PlainView(lambda _text: None, is_terminal=False) if self._as_json else view_on_stdout(is_live=self._is_live)
         )
-        meanwhile = Meanwhile(self._talk, view, pipe=self._source)
         try:
             turn = asked if isinstance(asked, ProcessTurn) else _turn_of(self._talk, asked)
-            result = await self._talk.answer(turn, view, meanwhile.others)
+            result = await self._talk.answer(turn, view, Meanwhile(self._talk, view, is_piped=True).others)
         except (RuntimeFault, CommandError) as error:
             self._unanswered(_of_this_turn(error))
         else:
             self._answered(result)
-        self.codes += meanwhile.codes
-        while self._talk.sayings.lines:  # what came as the turn ended
-            await self._command(self._talk.command(self._talk.sayings.lines.popleft()))
 
     def _answered(self, result: TurnResult) -> None:
         if self._as_json:

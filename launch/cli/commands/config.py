@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from hobus.config.attention_template import template_schema
-from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, Layers, find
+from hobus.config.files import ADMIN_CONFIG, OWN, SHIPPED, find
 from hobus.config.load import merged
 from hobus.config.mcp_block import KEY, PastedServer
 from hobus.config.own_settings import NoSuchSetting, laid_over, no_such, schema_of_own, settings_in, taken_away
@@ -49,17 +49,6 @@ def check(*, home: Home, config_file: Path | None) -> Output:
     withheld = tool_check.withheld(snapshot)
     origins = {str(name): str(origin) for name, origin in snapshot.origins.items()}
 
-    shipped = sum(1 for origin in origins.values() if origin == SHIPPED)
-    installed = sum(1 for origin in origins.values() if origin in snapshot.packages)
-    beside, _faults = find(Layers(layers_of(home).packages))
-    replaced = sum(
-        1
-        for name, origin in origins.items()
-        if origin not in (SHIPPED, *snapshot.packages) and name in beside and name != ADMIN_CONFIG
-    )
-    has_settings = origins[ADMIN_CONFIG] != SHIPPED  # laid over the shipped ones, which they do not replace
-    added = len(origins) - shipped - installed - replaced - has_settings
-
     def show() -> None:
         own = {name: "this home" for name, origin in origins.items() if origin == str(home.config / name)}
         table(("FILE", "ORIGIN"), list({**origins, **own}.items()))
@@ -69,10 +58,11 @@ def check(*, home: Home, config_file: Path | None) -> Output:
             note_coloured(f"warning: {one.line}", "yellow")
         for one in noted:
             note(f"note: {one.file}: {one.reason}")
-        told = [counted(len(origins), "file"), f"{replaced} replaced", *([f"{added} added"] if added else [])]
-        told += [f"{installed} of packages"] if installed else []
-        told += ["with settings of its own"] if has_settings else []
-        say(styled("ok", "green"), f"  {', '.join(told)}, digest {snapshot.digest}")
+        own_count = sum(origin != SHIPPED for origin in origins.values())
+        say(
+            styled("ok", "green"),
+            f"  {counted(len(origins), 'file')}, {own_count} not shipped, digest {snapshot.digest}",
+        )
 
     return Output(
         {
@@ -215,7 +205,6 @@ def _changed(home: Home, setting: str, change: Callable[[Settings], Settings]) -
 
 
 def _in_force(home: Home) -> str:
-    """When what lies on disk is."""
     if cluster_gone(home):
         return "in force from the next start on"
     run = run_file.read(home.run_file)
@@ -228,7 +217,6 @@ def _in_force(home: Home) -> str:
 
 
 def _hidden_in(whole: Mapping[str, Any]) -> list[str]:
-    """Settings whose values are not shown."""
     shown = settings_in(redacted(whole))
     return [path for path, value in settings_in(whole).items() if shown[path] != value]
 

@@ -115,7 +115,6 @@ def write_config(home: Home) -> Path:
 
 
 async def _turns(place: Place) -> None:
-    """The conversation, and the account of its last turn."""
     async with connected(place, "door") as door, connected(place, "operator") as operator:
         session_id: str | None = None
         for number, question in enumerate(QUESTIONS[:-1], 2):

@@ -19,18 +19,6 @@ from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here, of_os_error
 from hobus.launch.console.output import counted, say, short_path, styled, table
 
-_WHAT = {
-    "config": "every limit, budget, time-out and threshold",
-    "agent": "who answers: its prompt packs, tools and rights",
-    "contract": "what a prompt must be given and must answer",
-    "prompt_pack": "the text of a prompt",
-    "template": "an attention template: what a prompt is shown beside its message",
-    "framework": "a framework: what governs, and which specs it holds",
-    "standard": "the text of a framework, or of a spec",
-    "spec": "a spec: what a package fulfils",
-    "package": "a package: the files that it owns, with their hashes",
-}
-"""Kind -> what people change there."""
 _AGENT = "[A-Za-z][A-Za-z0-9_]{0,63}"
 
 
@@ -51,7 +39,8 @@ def init(*, home: Home, names: tuple[str, ...], agent: str | None) -> int:
         return _init_agent(home, agent, files, names)
     wanted = _chosen(files, names)
     _copy({home.config / file.name: file.path.read_text(encoding="utf-8") for file in wanted}, home)
-    table(("FILE", "WHAT IT IS"), [(file.name, _WHAT[file.kind]) for file in wanted])
+    for file in wanted:
+        say(file.name)
     say(styled("ok", "green"), f"  {counted(len(wanted), 'file')} in {home.config}, in place of what is shipped")
     say(f"next: change what you like, then {next_command('config check', home.root)}")
     return exit_codes.OK

@@ -211,7 +211,6 @@ class _Wanted:
     filter: Wanted[LedgerRow]
 
     def accepts(self, entry: Entry) -> bool:
-        """Whether the entry is meant by both."""
         return self.options.accepts(entry) and self.filter.accepts(LedgerRow(entry, SystemClock().now()))
 
     def last(self, home: Home, limit: int, *, with_bodies: bool) -> list[Entry]:
@@ -244,7 +243,6 @@ class _Printer:
         self._as_json = as_json_
 
     def print(self, entries: Iterable[Entry]) -> bool:
-        """Whether that was the last one."""
         for entry in entries:
             if not self._wanted.accepts(entry):
                 continue

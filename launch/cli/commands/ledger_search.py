@@ -119,7 +119,6 @@ def _cells(hit: Hit) -> tuple[str, ...]:
 
 
 def _excerpt(hit: Hit) -> str:
-    """In one line, with a mark where the text goes on."""
     text = " ".join(hit.excerpt.split())
     before = "…" if hit.excerpt_at else ""
     after = "…" if hit.excerpt_at + len(hit.excerpt) < hit.text_chars else ""

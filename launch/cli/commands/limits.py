@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 
 import click
 
@@ -12,11 +11,8 @@ from hobus.bus.messages.ids import shown_session
 from hobus.launch.cli.commands.cluster_options import ask, with_cluster
 from hobus.launch.cli.commands.options import Output, with_json
 from hobus.launch.cluster.endpoints import Place
-from hobus.launch.console.output import is_terminal, money, say, styled, table, thousands, window
+from hobus.launch.console.output import money, say, styled, table, thousands
 
-_BAR_CELLS, _SHORT_BAR_CELLS = 20, 6
-_ROOMY = 100
-"""Cells; in a narrower window the bar is short, and never broken."""
 _MODES = {
     "enforce": "a call that goes over a limit is refused",
     "warn": "a call over a limit is made, and recorded as a warning",
@@ -43,12 +39,12 @@ def budget(*, place: Place, session: str | None) -> Output:
     found = ask(place, "gateway", ReadBudget(session_id=session_id), Budget)
 
     def show() -> None:
-        headings = ("SCOPE", "USED", "RESERVED", "LIMIT", "REMAINING", "", "CALLS", "COST", "NOTE")
+        headings = ("SCOPE", "USED", "RESERVED", "LIMIT", "REMAINING", "CALLS", "COST", "NOTE")
         table(
             headings,
             [_cells(row) for row in found.scopes],
             empty="no budget is in use yet",
-            spare=("", "CALLS", "RESERVED"),
+            spare=("CALLS", "RESERVED"),
         )
         say(styled(f"mode {found.mode}: {_MODES[found.mode]}", "bright_black"))
 
@@ -64,24 +60,10 @@ def _cells(row: ScopeBudget) -> tuple[str, ...]:
         thousands(row.reserved),
         "none" if row.limit is None else thousands(row.limit),
         "-" if row.remaining is None else thousands(row.remaining),
-        bar(row, _BAR_CELLS if window()[0] >= _ROOMY or not is_terminal(sys.stdout) else _SHORT_BAR_CELLS),
         thousands(row.calls),
         money(row.cost_usd),
         unknown,
     )
-
-
-def bar(row: ScopeBudget, cells: int = _BAR_CELLS) -> str:
-    """`[####++..............]  21%`: used, reserved, left; above the limit it is full and the number says how far."""
-    if not row.limit:
-        return ""
-    used, taken = (_filled(amount, row.limit, cells) for amount in (row.used, row.used + row.reserved))
-    filled = "#" * used + "+" * (taken - used)
-    return f"[{filled.ljust(cells, '.')}] {100 * (row.used + row.reserved) // row.limit:3d}%"
-
-
-def _filled(amount: int, limit: int, cells: int) -> int:
-    return min(cells, -(-cells * amount // limit))
 
 
 @click.command()

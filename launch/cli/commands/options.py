@@ -147,7 +147,6 @@ class _Duration(click.ParamType[float]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The one grammar of durations. Fails as click does."""
         if isinstance(value, float):
             return value
         try:

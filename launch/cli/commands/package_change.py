@@ -22,7 +22,6 @@ def agents_of(one: Installed) -> list[str]:
 
 
 def changed(home: Home, change: PackageChange, done: str, *, no_reload: bool) -> Output:
-    """What was done, what of it a running cluster knows, and what may be done next."""
     about = change.now or change.before
     if about is None:  # no command changes nothing into nothing
         raise UsageFault("nothing was done")

@@ -119,7 +119,6 @@ def rows_of(home: Home, run: RunFile, now: float) -> tuple[Peers | None, list[Ac
 
 
 def rows_in(home: Home, run: RunFile, now: float, answer: Peers | None) -> list[ActorRow]:
-    """A row for each process, then for each worker elsewhere."""
     peers = None if answer is None else {row.instance: row for row in answer.peers}
     room = no_room(home, run)
     rows = [actor_row(child, peers, now, no_room=room) for child in run.children]
@@ -150,7 +149,6 @@ def _shown_size(pid: int) -> str:
 
 
 def listening(peers: Peers) -> list[str]:
-    """Where other hosts connect, and who was not let in there."""
     if not peers.listens:
         return []
     lines = [f"listens at {peers.listens} for workers on other hosts ({next_here('token create')})"]
@@ -252,7 +250,6 @@ def _missing_tools(peer: PeerRow) -> str:
 
 
 def _bounded_by(peer: PeerRow) -> str:
-    """Models that are not called, and what waits here and for what."""
     told, count = peer.counters.get, counted
     states = (("breakers_open", "not called"), ("breakers_half_open", "tried again"))
     models = [f"{count(number, 'model')} {what}" for name, what in states if (number := told(name, 0))]

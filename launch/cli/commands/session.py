@@ -73,7 +73,6 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[SessionRow]:
 
 
 def shown_lifecycle(standing: SessionStanding) -> str:
-    """Where its run stands, in words for people."""
     return standing.lifecycle if standing.state.is_started else "degraded: no supervisor has had it yet"
 
 

@@ -127,7 +127,6 @@ class LookedAt(NamedTuple):
 
     @property
     def has_more(self) -> bool:
-        """Whether there are earlier turns."""
         return bool(self.turns) and (self.turns[0].run or 1) > 1
 
 

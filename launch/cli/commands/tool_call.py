@@ -114,7 +114,6 @@ async def _called(place: Place, turn: ProcessTurn, timeout_s: float) -> TurnResu
 
 
 def _value(text: str) -> Any:
-    """JSON where it is that, else the text."""
     try:
         return json.loads(text)
     except ValueError:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from hobus.config.files import ADMIN_CONFIG
-from hobus.launch.cli.commands.options import DURATION, with_config_file, with_home, with_http
+from hobus.launch.cli.commands.options import with_config_file, with_home, with_http
 from hobus.launch.cluster.endpoints import parts_of
 from hobus.launch.cluster.home import Home, holder
 from hobus.launch.console import exit_codes
@@ -25,10 +25,6 @@ from hobus.launch.launcher.starting import start_detached, start_here
     is_flag=True,
     help="Return when every process is ready (implies --detach); exit 4 if not, 3 if the record is damaged.",
 )
-@click.option(
-    "--wait-timeout", "wait_timeout_s", type=DURATION,
-    help="How long --wait waits, e.g. 20s (implies it); else launcher.ready_timeout_ms says.",
-)  # fmt: skip
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho1=2.")
 @with_config_file
@@ -40,7 +36,6 @@ def up(  # noqa: PLR0913 - one per option
     home: Home,
     app: Path | None,
     wait: bool,
-    wait_timeout_s: float | None,
     detach: bool,
     scale: tuple[str, ...],
     config_file: Path | None,
@@ -60,25 +55,24 @@ def up(  # noqa: PLR0913 - one per option
         started = importlib.import_module("hobus.launch.app.started")  # by name: it is no part of the core
         started.take_in(home, started.agents_in(app), app)
     options = StartOptions(config_file=config_file, scale=scale, listen=listen, http=http)
-    wait = wait or wait_timeout_s is not None
     if holder(home) is not None:
-        return _is_up(home, options, wait=wait, wait_timeout_s=wait_timeout_s)
+        return _is_up(home, options, wait=wait)
     if wait or detach:
         try:
-            return start_detached(home, options, wait=wait, ready_within_s=wait_timeout_s)
+            return start_detached(home, options, wait=wait)
         except CommandError as error:
             if error.exit_code != exit_codes.REFUSED or holder(home) is None:
                 raise
             # Another one was a moment earlier.
-            return _is_up(home, options, wait=wait, wait_timeout_s=wait_timeout_s)
+            return _is_up(home, options, wait=wait)
     if not inherited.is_handed_over():
         names = inherited.names_of(config_file or home.config / ADMIN_CONFIG)
         inherited.execute(["up", "--home", str(home.root), *options.words()], names)
     return start_here(home, options)
 
 
-def _is_up(home: Home, options: StartOptions, *, wait: bool, wait_timeout_s: float | None) -> int:
+def _is_up(home: Home, options: StartOptions, *, wait: bool) -> int:
     # By name: a start loads no client of the bus.
     up_already = importlib.import_module("hobus.launch.launcher.up_already")
-    code: int = up_already.stay_up(home, options, wait=wait, ready_within_s=wait_timeout_s)
+    code: int = up_already.stay_up(home, options, wait=wait)
     return code

@@ -80,7 +80,6 @@ def run(*, home_path: str | None, slots: int | None, grace_s: float | None, _deb
 
 
 def _worker_of(home_path: str | None) -> tuple[Any, Any]:
-    """Its directory, and the module that works in one."""
     named = home_path or (click.get_current_context().find_root().obj or {}).get("home")
     # Not HOBUS_HOME: that is a cluster's, and both may be on one machine.
     home = home_of(Path(named or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))

@@ -48,7 +48,6 @@ class CaptureWriter:
         self._item(["capture", CAPTURE_VERSION, facts])
 
     def batch(self, batch: TapBatch, kept: list[TapRecord]) -> None:
-        """What of a batch is kept, with what it says about losses and restarts."""
         if kept or batch.lost or batch.restarted or batch.reaches_at is not None:
             epoch, _, first, following, *facts = batch
             self._item(["batch", epoch, first, following, *facts, [list(record) for record in kept]])

@@ -30,7 +30,6 @@ class TurnBook:
     _runs: OrderedDict[tuple[str, str], int] = field(default_factory=OrderedDict[tuple[str, str], int])
 
     def learn(self, records: Iterable[TapRecord]) -> None:
-        """What these frames say about runs is known."""
         for record in records:
             turn = turn_in(ids_of(record))
             if turn.run_seq and turn.input_id:
@@ -146,7 +145,6 @@ class SeenLives:
         ]
 
     def document(self) -> list[dict[str, int | str]]:
-        """The same for programs, one object per life."""
         return [asdict(one) for one in self.epochs]
 
 

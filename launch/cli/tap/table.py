@@ -106,7 +106,6 @@ class Table:
         return self._line(cells, colours)
 
     def time(self, at: float) -> str:
-        """The time of day, here or in UTC."""
         moment = datetime.fromtimestamp(at, UTC)
         return (moment if self._utc else moment.astimezone()).strftime("%H:%M:%S.%f")[:-3]
 

@@ -144,7 +144,6 @@ class Console:
     _origins: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Nothing is read, and nobody asked."""
         self.changes = Changes(self.source)
         self._templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,

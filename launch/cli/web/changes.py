@@ -68,13 +68,11 @@ class Changes:
             self._followers.discard(one)
 
     async def close(self) -> None:
-        """Nobody is told anything more."""
         if self._poll is not None:
             self._poll.cancel()
             await asyncio.gather(self._poll, return_exceptions=True)
 
     async def _follow(self) -> None:
-        """Until nobody follows any more."""
         seen, is_there = -1, True
         while self._followers:
             try:

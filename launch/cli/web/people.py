@@ -34,7 +34,6 @@ class Person:
 
     @property
     def operates(self) -> bool:
-        """Whether it may do anything but look."""
         return self.role == "operator"
 
     def has_sent(self, token: str) -> bool:
@@ -73,10 +72,8 @@ class People:
         return cookie
 
     def of(self, cookie: str) -> Person | None:
-        """Whose browser shows this cookie."""
         person = self._signed_in.get(hash_of(cookie))
         return person if person is not None and person.until > self._clock.monotonic() else None
 
     def sign_out(self, cookie: str) -> None:
-        """The cookie is worth nothing any more."""
         self._signed_in.pop(hash_of(cookie), None)

@@ -108,7 +108,6 @@ class Walk:
         self.count, self.stopped_at = 0, ""
 
     def takes(self, session_id: str) -> bool:
-        """Whether this one is looked at."""
         if self.count >= self._most:
             self.stopped_at = self.stopped_at or self._last
             return False
@@ -117,7 +116,6 @@ class Walk:
 
 
 async def _sessions_with(look: PageRequest, words: str) -> set[str]:
-    """Those in which something with these words was said, the best answers first."""
     found: Hits = await found_in(
         look.source.home, await look.source.journals(), Search(words=words[: limits.WORDS_CHARS], limit=limits.HITS)
     )

@@ -159,7 +159,6 @@ class HomeSource:
         self._shared.clear()
 
     async def close(self) -> None:
-        """The connection is closed."""
         async with self._connecting:
             await self._disconnect()
 

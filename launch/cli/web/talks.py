@@ -96,11 +96,9 @@ class Talks:
         self._talks[turn.input_id] = PageTalk(place, turn, when_over)
 
     def of_session(self, session_id: str) -> PageTalk | None:
-        """The newest one of it."""
         return next((one for one in reversed(self._talks.values()) if one.turn.session_id == session_id), None)
 
     async def stream(self, request: Request) -> Response:
-        """Its pieces, from its beginning."""
         talk = self._talks.get(request.path_params["input_id"])
         if talk is None:
             raise CommandError("no such turn is under way from this console", code="not_found")

@@ -66,7 +66,6 @@ class FailureRow(NamedTuple):
 
 
 def failure_rows(failures: Sequence[FailureSeen], texts: Sequence[ToolText]) -> list[FailureRow]:
-    """A row for each order and reason. Pure."""
     groups: dict[tuple[str, ...], list[FailureSeen]] = {}
     for one in failures:
         groups.setdefault((one.event, one.order, one.code, one.words), []).append(one)

@@ -31,12 +31,10 @@ def moment(at: Any) -> str:
 
 
 def time_of_day(at: Any) -> str:
-    """The time of day, with milliseconds."""
     return "-" if at in (None, "", 0) else clock_time(_seconds(at))
 
 
 def ago(at: Any, now: float) -> str:
-    """How long ago."""
     return "-" if at in (None, "", 0) else f"{duration(max(0.0, now - _seconds(at)))} ago"
 
 
@@ -51,7 +49,6 @@ def _seconds(at: Any) -> float:
 
 
 def long_text(text: Any) -> str:
-    """A text as far as a page shows it."""
     whole = str(text)
     left = len(whole) - limits.TEXT_CHARS
     return whole if left <= 0 else f"{whole[: limits.TEXT_CHARS]}\n… and {counted(left, 'further character')}"
@@ -63,8 +60,6 @@ def in_json(value: Any) -> str:
 
 
 def or_dash(show: Callable[[Any], str]) -> Callable[[Any], str]:
-    """The same, and a dash for what is not known."""
-
     def shown(value: Any) -> str:
         return "-" if value is None else show(value)
 

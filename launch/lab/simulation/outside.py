@@ -52,7 +52,6 @@ class Model:
 
     @property
     def provider_id(self) -> str:
-        """The configured instance's name."""
         return self.inner.provider_id
 
     async def prepare(self) -> None:
@@ -61,7 +60,6 @@ class Model:
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:
-        """The inner one's answer, later, or a fault."""
         key = prompt.idempotency_key
         self.calls[key] += 1
         if not self.is_sent(key, self.calls[key]):
@@ -114,7 +112,6 @@ class Outside:
         must(succeeded["send_letter"] <= letters, f"{succeeded['send_letter']} letters sent, it was said: {letters}")
 
     def tools(self) -> tuple[ToolDefinition, ...]:
-        """One tool that may be run again, and one that must not."""
         return (
             ToolDefinition("book", "Books a place.", _NOTHING, idempotent=True, run=self.book),
             ToolDefinition("send_letter", "Sends a letter.", _NOTHING, idempotent=False, run=self.send),

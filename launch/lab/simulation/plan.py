@@ -170,7 +170,6 @@ class _Moments:
                 return self.strike(kind, draw.choice(ROLES), for_s=draw.choice(FREEZE_S))
 
     def strike(self, kind: Kind, role: str, **fields: Any) -> PlannedStrike:
-        """At a moment behind one of the inputs."""
         at_s = self.draw.random() * self.draw.choice(WITHIN_S)
         return PlannedStrike(kind=kind, role=role, after=f"in-{self.draw.randrange(self.turns)}", at_s=at_s, **fields)
 

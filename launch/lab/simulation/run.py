@@ -190,7 +190,6 @@ class _Run:
         return [*self._watch.record.unended(), *self._unlike(conversation)]
 
     def _unlike(self, conversation: Clients) -> list[str]:
-        """The answers of which the record does not say what was told."""
         return [
             f"{input_id}: told {told.response[:80]!r}, recorded {recorded!r}"
             for input_id, told in conversation.told.items()
@@ -198,7 +197,6 @@ class _Run:
         ]
 
     def _compare_answers(self, conversation: Clients) -> None:
-        """What clients were told is what the record says, once."""
         for input_id in conversation.told:
             found = answers_of(self._watch.entries, input_id)
             must(len(found) <= 1, f"{input_id} has {len(found)} answers in the record: {', '.join(found)}")

@@ -25,7 +25,6 @@ GATES = "hobus.launch.launcher.gates:report_of"
 
 
 def make(place: Place) -> Made:
-    """The executor beside the record."""
     config = place.snapshot.config
     return _made(
         place.snapshot,

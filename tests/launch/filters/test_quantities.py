@@ -45,7 +45,7 @@ def test_every_option_that_takes_a_length_of_time_has_this_grammar():
         for parameter in command.params
         if isinstance(parameter, click.Option)
         for option in parameter.opts
-        if option in ("--timeout", "--wait-timeout", "--since", "--ttl", "--interval")
+        if option in ("--timeout", "--since", "--ttl", "--interval")
     }
     assert len(found) > 10
     assert {name for name, kind in found.items() if kind is not DURATION} == BY_ITSELF

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from hobus.bus.messages.control import PeerRow
 from hobus.launch.cluster import run_file
 from hobus.launch.cluster.home import home_of, prepare
 from hobus.launch.console import exit_codes
@@ -83,29 +82,3 @@ def test_each_is_shown_as_it_says_itself_while_there_is_a_broker_to_tell(broker,
     stopped = replace(READY, actor="ho1/2", state="stopped", note="drained")
     rows = shown([Member(actor="broker/1", role="broker", state=broker), READY, stopped])
     assert [(row.state, row.note) for row in rows] == [(broker, ""), seen, ("stopped", "drained")]
-
-
-def test_a_change_is_told_with_what_the_process_works_with(board, words, tmp_path):
-    """The gateway's model, the end of the ledger's chain where its beats have said it, the doors' address."""
-    ledger = replace(READY, actor="ledger/1", role="ledger")
-    peer = PeerRow(
-        instance="ledger/1@a", role="ledger", offers=["ledger"], state="ready", slots=1, in_flight=0, keys=0,
-        last_beat_ms=0, connected_ms=0, counters={"head": 41},
-    )  # fmt: skip
-    (tmp_path / "run" / "http").write_text("127.0.0.1:8420")
-    for member, row in (
-        (replace(READY, role="gateway"), None),
-        (ledger, peer),
-        (ledger, None),
-        (replace(READY, role="http"), None),
-    ):
-        board.report_change(replace(member, state="starting"), member, row, 101.0)
-    board.report_change(READY, replace(READY, state="backoff"), None, 102.0)
-    assert [word.about for word in words] == [
-        "offline/offline-rules-1",
-        "chain head #41",
-        "",
-        "http://127.0.0.1:8420",
-        "",
-    ]
-    assert (words[-1].was, words[-1].row.state, words[-1].at) == ("ready", "backoff", 102.0)
