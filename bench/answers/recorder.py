@@ -38,6 +38,8 @@ def recording(server: str) -> Iterator[Recorder]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            if not body:
+                return  # whoever asked has gone
             kept.requests.append(json.loads(body))
             said = b""
             with closing(HTTPConnection(to, timeout=600)) as upstream, suppress(ConnectionError):
