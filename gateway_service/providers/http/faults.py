@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.config.secret_refs import HIDDEN
+from hobus.config.sections.gateway import AnthropicProvider, OpenAIProvider
 from hobus.gateway_service.limits import SAID_MAX_CHARS
 from hobus.gateway_service.providers.http.retry_after import retry_after_ms
 from hobus.gateway_service.providers.http.wire import SENTENCES, BadAnswer
@@ -164,8 +165,7 @@ class AskedProvider(Struct, frozen=True):
     """What was asked, of whom: for the words of a fault."""
 
     provider_id: str
-    base_url: str
-    key_reference: str | None
+    config: OpenAIProvider | AnthropicProvider
     key: str
     model_id: str
     now: float
@@ -201,7 +201,7 @@ def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: M
         headers = getattr(_first(chain, "response"), "headers", None)
         return _of_status(status, headers or {}, body, asked)
     if isinstance(body, str) and _WEB_PAGE.match(body):
-        page = f"{asked.base_url} answers with a web page, and not with JSON; correct base_url"
+        page = f"{asked.config.base_url} answers with a web page, and not with JSON; correct base_url"
         return GatewayError("PROVIDER_REFUSED", f"provider {asked.provider_id}: {page}", facts={"unbilled": True})
     if body is not None:  # said in the place of an answer, or in the middle of one
         fault = _of_status(_status_in(body), {}, body, asked)
@@ -211,12 +211,8 @@ def _fault(error: BaseException, asked: AskedProvider, *, is_sent: bool, cost: M
         return fault
     names = " from ".join(type(cause).__name__ for cause in chain[:3])
     if not is_sent:
-        return GatewayError(
-            "PROVIDER_ERROR",
-            f"provider {asked.provider_id} cannot be reached at {asked.base_url} ({names}): is it running there?",
-            retryable=True,
-            facts={"unbilled": True},
-        )
+        said = f"provider {asked.provider_id} cannot be reached at {asked.config.base_url} ({names})"
+        return GatewayError("PROVIDER_ERROR", f"{said}: is it running there?", retryable=True, facts={"unbilled": True})
     if any("Timeout" in type(cause).__name__ for cause in chain):
         detail = f"provider {asked.provider_id} said nothing for too long ({names}; gateway.stream_silence_ms)"
         return GatewayError("PROVIDER_TIMEOUT", detail, facts={"unknown": True})
@@ -280,16 +276,16 @@ def _cap_fix(asked: AskedProvider, words: str) -> str:
 
 
 def _fix(status: int, asked: AskedProvider) -> str:
-    key = asked.key_reference or "no key"
+    key = asked.config.key or "no key"
     match status:
         case 401:
             return f"it does not accept the key ({key}); give it a valid one"
         case 403:
             return f"the key ({key}) may not use model {asked.model_id}; choose another one, or ask for the right"
         case 404:
-            return f"there is no model {asked.model_id}, or nothing at {asked.base_url}; check both"
+            return f"there is no model {asked.model_id}, or nothing at {asked.config.base_url}; check both"
         case _ if status < 400:  # noqa: PLR2004 - a redirection
-            return f"it sends elsewhere, where no key is to go; correct base_url {asked.base_url}"
+            return f"it sends elsewhere, where no key is to go; correct base_url {asked.config.base_url}"
         case 413:
             return "the prompt is too large for it"
         case _:

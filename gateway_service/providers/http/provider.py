@@ -17,7 +17,6 @@ from typing import Any
 import structlog
 
 from hobus.bus.errors import GatewayError
-from hobus.bus.messages.base import made_of
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.work_order import ToolCall
 from hobus.bus.port import Anew
@@ -314,12 +313,6 @@ class HttpProvider:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
-            about = {
-                "provider_id": self.provider_id,
-                "key_reference": self.config.key,
-                "key": self._key,
-                "now": self.now(),
-            }
-            asked = made_of(AskedProvider, self.config, self.gateway, model_id=model_id, prompt=prompt, **about)
+            asked = AskedProvider(self.provider_id, self.config, self._key, model_id, self.now(), prompt)
             cost = None if reader is None else reader.cost
             raise faults.of_error(error, asked, is_sent=exchange.is_sent, cost=cost) from None
