@@ -27,7 +27,6 @@ from hobus.bus.dispatch import SaidBy
 from hobus.bus.errors import STEPS_KEPT, RuntimeFault, SessionFault, WorkOrderFault
 from hobus.bus.messages.ids import parse_iso
 from hobus.bus.messages.session import HostCommand, LeaseHeartbeat, TurnResult, form_of
-from hobus.bus.messages.work_order import Receipt
 from hobus.bus.record.session_facts import LeaseTerms, TimePassed
 
 _KEPT = (
@@ -105,8 +104,6 @@ class Driver:
             _log.warning("classification_given_up", turn=str(memo.run_id), code=fault.code, detail=fault.detail)
         if session.record.state.open_orders:
             await cancelling.end_orders(self.resources, session, memo, trace=task.trace)
-            receipts = [Receipt.model_validate(form) for form in memo.receipts.values()]
-            turn_record.record_chain(session, memo, self.resources, receipts, trace=task.trace)
 
     async def _watch_lease(self, task: RunTask, terms: LeaseTerms) -> None:
         """The lease goes on while a client waits who is connected; the clock is journaled as soon as it is over."""

@@ -238,7 +238,6 @@ def _journal() -> list[EntryKind]:
 KINDS: tuple[EntryKind, ...] = (
     *_journal(),
     # HO2, beside journals
-    EntryKind("WO_CHAIN_COMPLETE", "ho2m", ("ho2",), _counted, orders.ChainComplete),
     EntryKind("WO_QUALITY_GATE", "ho2m", ("ho2",), _counted, orders.QualityGate),
     EntryKind("ESCALATION", "ho2m", ("ho2",), _counted, orders.Escalation),
     EntryKind("BUDGET_WARNING", "ho2m", ("ho2",), _counted, orders.RunBudget),

@@ -543,7 +543,7 @@ _WAYS: dict[str, tuple[_Turned | None, _Turned | None]] = {
     "wo_id": (_subject, _of_subject),
     "step_id": (_step, _step_of),
     "tool_batch_id": (_batch, _batch_of),
-    **dict.fromkeys(("steers", "active_intent_ids"), (_shorts, _longs)),
+    **dict.fromkeys(("steers", "steers_unobserved", "active_intent_ids"), (_shorts, _longs)),
     "results": (_given, _given_of),
     "open_calls": (_open_calls, _open_calls_of),
     "input_digest": (_hash, _hash_of),

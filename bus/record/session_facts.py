@@ -224,7 +224,7 @@ class TimePassed(SessionFact):
 class RunCompleted(SessionFact):
     """The run's answer; its further body is the TurnResult (this entry is TURN_RECORDED)."""
 
-    ADDED_LATER = 1
+    ADDED_LATER = 2
 
     input_id: InputId
     result_ref: Annotated[str, Meta(description="where the TurnResult is")]
@@ -235,6 +235,9 @@ class RunCompleted(SessionFact):
     faults: Annotated[
         list[str], Meta(description="what the quality gate found wrong with the answer; none: it was accepted")
     ] = field(default_factory=list[str])
+    steers_unobserved: Annotated[list[str], Meta(description="refs of steers that no round was left for")] = field(
+        default_factory=list[str]
+    )
 
 
 class RunFailed(SessionFact):

@@ -28,7 +28,6 @@ RECORD_TABLE = {
     **{(SESSION, name): {"ho2"} for name in JOURNAL},
     (SESSION, "TurnDegraded"): {"host"},
     (SESSION, "SessionArrived"): {"operator"},
-    ("ho2m", "WO_CHAIN_COMPLETE"): {"ho2"},
     ("ho2m", "WO_QUALITY_GATE"): {"ho2"},
     ("ho2m", "ESCALATION"): {"ho2"},
     ("ho2m", "BUDGET_WARNING"): {"ho2"},

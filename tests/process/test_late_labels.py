@@ -79,12 +79,7 @@ def test_an_answer_waits_for_no_labels_and_the_next_turn_sees_them_though_its_su
     of_first = [one for one in entries if one.provenance.run_seq == 1]
     begun = next(one.sequence for one in entries if one.event_type == "RunRequested" and one.provenance.run_seq == 2)
     kinds = [one.event_type for one in of_first if one.sequence < begun]
-    assert [kinds.count(kind) for kind in ("RunCompleted", "INTENT_DECLARED", "OrderEnded", "WO_CHAIN_COMPLETE")] == [
-        1,
-        1,
-        2,
-        1,
-    ]
+    assert [kinds.count(kind) for kind in ("RunCompleted", "INTENT_DECLARED", "OrderEnded")] == [1, 1, 2]
     ended = [event_in(one).event for one in of_first if one.event_type == "OrderEnded"]
     assert [one.receipt["state"] for one in ended] == ["completed", "completed"]
     assert [one.event_type for one in of_first].count("PROMPT_SENT") == 2

@@ -84,7 +84,6 @@ class RunMemo(Struct):
     texts: dict[str, str] = field(default_factory=dict[str, str])  # ref -> what its rounds brought
     denied: dict[str, str] = field(default_factory=dict[str, str])  # batch.call -> why an operator refused it
     round_count: int = 0
-    unobserved: list[str] = field(default_factory=list[str])  # refs of what was said to it, and no round was left for
     given_up: set[str] = field(default_factory=set[str])  # orders that were open or had failed when the run failed
 
     def take(self, entry: Recorded, before: SessionState) -> None:
@@ -96,8 +95,6 @@ class RunMemo(Struct):
                 self.round_count = event.step_id.turn_id.turn_seq
                 if event.steers:
                     self.steers[str(event.step_id)] = event.steers
-            case events.RunCompleted():
-                self.unobserved = before.pending_steer
             case events.OrderDispatched():
                 self.orders[event.wo_id] = event.order
                 results = [one for each in event.order.get("exchanges", ()) for one in each.get("results", ())]

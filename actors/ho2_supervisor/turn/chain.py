@@ -1,13 +1,11 @@
-"""What a turn's receipts add up to: cost, prompt records, tool calls, and the hash over all of them. Pure."""
+"""What a turn's receipts add up to: cost, prompt records and tool calls. Pure."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Literal
 
-from hobus.actors.ho2_supervisor.turn.order_codec import hashed_bytes
 from hobus.bus.messages.base import made_of
 from hobus.bus.messages.ids import ToolBatchId
 from hobus.bus.messages.session import ToolCallSummary
@@ -36,14 +34,6 @@ def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
         elapsed_ms=elapsed_ms,
         cost_usd=usd,
     )
-
-
-def trace_hash(receipts: Iterable[Receipt]) -> bytes:
-    """SHA-256 over the receipts' canonical bytes, as recorded, in order: checkable from the session's stream alone."""
-    digest = hashlib.sha256()
-    for receipt in receipts:
-        digest.update(hashed_bytes(receipt))
-    return digest.digest()
 
 
 def prompt_records(receipts: Iterable[Receipt]) -> list[str]:

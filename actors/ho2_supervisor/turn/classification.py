@@ -1,6 +1,6 @@
 """What a classification may say: the closed label vocabulary is enforced, the rest is taken as checked by its contract.
 
-Pure. A label outside the vocabulary is dropped and recorded.
+Pure. A label outside the vocabulary is dropped; the receipt of its order has the whole answer.
 """
 
 from __future__ import annotations
@@ -35,14 +35,12 @@ class Classification(Struct, frozen=True):
     objective: str = ""
     domain: tuple[str, ...] = ()
     task: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    """`domain` or `task` for each label outside the vocabulary; the label itself is a model's free text"""
 
     def as_text(self) -> str:
         """What the synthesize prompt is told: one JSON object, keys in a fixed order; empty if nothing is known."""
         if not self.speech_act:
             return ""
-        known = {name: value for name, value in asdict(self).items() if value and name != "dropped"}
+        known = {name: value for name, value in asdict(self).items() if value}
         return json.dumps(known, ensure_ascii=False)
 
 
@@ -52,7 +50,7 @@ def read_classification(
     """The classification behind a checked answer. The first message of a session always declares something new."""
     if not parsed:
         return Classification()
-    domain, task, dropped = labels_in(parsed, vocabulary)
+    domain, task, _ = labels_in(parsed, vocabulary)
     signal = _mapping(parsed.get("intent_signal"))
     return Classification(
         speech_act=_text(parsed.get("speech_act")),
@@ -61,7 +59,6 @@ def read_classification(
         objective=_text(signal.get("candidate_objective")),
         domain=domain,
         task=task,
-        dropped=dropped,
     )
 
 

@@ -5,7 +5,6 @@ Expanding the recorded form gives the same bytes that were sent first.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -13,7 +12,6 @@ from hobus.bus.messages.ids import body_ref, ended_id
 from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 
 _CONTEXT = "input_context"
-_IN_ORDER = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
 
 def blank_order(order: WorkOrder) -> dict[str, Any]:
@@ -30,15 +28,6 @@ def blank_receipt(receipt: Receipt) -> dict[str, Any]:
     form = receipt.model_dump(exclude_defaults=True)
     _blank([(form.get("output_result") or {}).get("text", {})])
     return form
-
-
-def hashed_bytes(receipt: Receipt) -> bytes:
-    """The receipt as it reads from its recorded form, a text that has a ref blank: JSON, keys sorted at every depth."""
-    form = receipt.model_dump()
-    text = (form["output_result"] or {}).get("text", {})
-    if text.get("ref") is not None:
-        text["text"] = ""
-    return _IN_ORDER(form).encode()
 
 
 def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:

@@ -225,11 +225,8 @@ async def _classified(run: Run, order: OpenOrder) -> None:
     """
     await run.effects.finish(order, lambda receipt: intents.settle(run, _labels_in(run, receipt)))
     session = run.session
-    if session.record.run is not run.memo:
-        turn_record.record_chain(session, run.memo, run.resources, list(run.effects.receipts.values()), trace=run.trace)
-    elif session.record.state.lifecycle == "Running":
-        return  # somebody waits for the next write
-    session.flush()
+    if session.record.run is not run.memo or session.record.state.lifecycle != "Running":
+        session.flush()  # else somebody waits for the next write
 
 
 def _classification(run: Run, context: OrderContext, beside: Sequence[Segment], call_id: str = "") -> WorkOrder:

@@ -1,4 +1,4 @@
-"""How a turn ends in the record: the answer with its chain and judgement, or the verdict; durable before the reply."""
+"""How a turn ends in the record: the answer with its judgement, or the verdict; durable before the reply."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from typing import Any
 import structlog
 
 from hobus.actors.ho2_supervisor.ownership.owner import OwnedSession
-from hobus.actors.ho2_supervisor.resources import Resources
-from hobus.actors.ho2_supervisor.session.record import RunMemo
 from hobus.actors.ho2_supervisor.session_end import end_with_call
 from hobus.actors.ho2_supervisor.turn import caller_tools, chain
-from hobus.actors.ho2_supervisor.turn.classification import read_classification
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.actors.ho2_supervisor.turn.verdicts import verdict_result
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.ids import body_ref, completed_id, is_beside, parse_iso, requested_id, turn_key
+from hobus.bus.messages.ids import body_ref, completed_id, is_beside, requested_id, turn_key
 from hobus.bus.messages.session import ToolCallSummary, TurnResult
-from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult, Receipt
+from hobus.bus.messages.work_order import CUT, REFUSAL, OutputResult
 from hobus.bus.record.journal import pack_result
-from hobus.bus.record.payloads.orders import ChainComplete, Escalation, RunBudget, behind_run
+from hobus.bus.record.payloads.orders import Escalation, RunBudget
 from hobus.bus.record.session_facts import OpenCalls, RunCompleted, RunFailed
 from hobus.bus.spent import fact_of
 
@@ -69,6 +66,7 @@ async def record_answer(
             if handed_out
             else None,
             faults=list(faults),
+            steers_unobserved=session.record.state.pending_steer,
             at=run.session.now(),
         ),
         bodies=[pack_result(result), *([words.encode()] if has_own_text else [])],
@@ -76,8 +74,6 @@ async def record_answer(
         trace=run.trace,
         result=result,
     )
-    if not session.record.state.is_answered:
-        record_chain(session, run.memo, run.resources, receipts, trace=run.trace)
     if faults:
         payload, about = Escalation(answered_by, tuple(faults)), session.provenance(run.run_id.run_seq)
         parents = [completion_id]
@@ -97,31 +93,6 @@ async def record_answer(
             "consolidation_candidates": list(learned.candidates),
             "remembered": learned.remembered or result.remembered,
         }
-    )
-
-
-def record_chain(
-    session: OwnedSession, memo: RunMemo, resources: Resources, receipts: Sequence[Receipt], *, trace: str
-) -> None:
-    """WO_CHAIN_COMPLETE, over all that the run's orders brought: it is over."""
-    labels = read_classification(memo.classified(), resources.config.classify_labels, is_first=memo.is_first)
-    elapsed_ms = max(0, round((resources.bus.now() - parse_iso(memo.requested.at)) * 1000))
-    session.also(
-        resources.entry(
-            "WO_CHAIN_COMPLETE",
-            ChainComplete(
-                orders=tuple(behind_run(receipt.wo_id) for receipt in receipts),
-                trace_hash=chain.trace_hash(receipts),
-                used=chain.total_cost(receipts, elapsed_ms),
-                domain_labels=tuple(labels.domain),
-                task_labels=tuple(labels.task),
-                labels_dropped=tuple(labels.dropped),
-                steers_unobserved=tuple(memo.unobserved),
-            ),
-            provenance=session.provenance(memo.run_id.run_seq)._replace(round_seq=memo.round_count),
-            parents=[completed_id(memo.run_id)],
-            trace=trace,
-        )
     )
 
 

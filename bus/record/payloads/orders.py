@@ -159,23 +159,6 @@ def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
 # --- beside a journal -------------------------------------------------------------------------------------------------
 
 
-class ChainComplete(NamedTuple):
-    """WO_CHAIN_COMPLETE: the orders of a run, the hash of their chain of receipts, and its cost."""
-
-    orders: Annotated[tuple[str, ...], Meta(description="in order; what follows `WO-<session>-<run>.` in their ids")]
-    trace_hash: Annotated[bytes, Meta(description="SHA-256 over the receipts' canonical bytes, in order")]
-    used: Annotated[Cost, Meta(description="their cost")]
-    domain_labels: Annotated[tuple[str, ...], Meta(description="what the message is about")] = ()
-    task_labels: Annotated[tuple[str, ...], Meta(description="what it asks for")] = ()
-    labels_dropped: Annotated[tuple[str, ...], Meta(description="kinds of labels outside the vocabulary")] = ()
-    steers_unobserved: Annotated[tuple[str, ...], Meta(description="refs of steers that no round was left for")] = ()
-
-
-def behind_run(wo_id: str) -> str:
-    """What follows `WO-<session>-<run>.` in an order's id."""
-    return wo_id.partition(".")[2]
-
-
 class QualityGate(NamedTuple):
     """WO_QUALITY_GATE: what the quality gate said of an answer."""
 

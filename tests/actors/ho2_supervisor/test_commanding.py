@@ -25,7 +25,7 @@ from hobus.bus.messages.session import (
     TurnResult,
 )
 from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
-from hobus.bus.record.catalog import read_body
+from hobus.bus.record.journal import event_in
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, degraded_entry, one_tool, text_of
 from tests.rig import names
 from tests.sessions import facts
@@ -247,8 +247,7 @@ def test_steer_for_which_no_round_is_left_is_named_in_the_record() -> None:
             return turn.result()
 
         assert rig.run(run()).response == "hello||"
-        [done] = [e for e in rig.run(rig.entries("ho2m")) if e.event_type == "WO_CHAIN_COMPLETE"]
-        assert read_body(done).steers_unobserved == (f"HostCommandReceived:{SESSION}/s1/1",)
+        assert event_in(rig.run(rig.entries())[-1]).event.steers_unobserved == [f"HostCommandReceived:{SESSION}/s1/1"]
 
 
 # --- cancel -----------------------------------------------------------------------------------------------------------

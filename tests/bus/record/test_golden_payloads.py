@@ -35,7 +35,6 @@ from hobus.bus.record.payloads.memory import (
     SignalLogged,
 )
 from hobus.bus.record.payloads.orders import (
-    ChainComplete,
     ConsolidationDispatched,
     ContextAssembled,
     Escalation,
@@ -123,10 +122,6 @@ SAMPLES: tuple[tuple[Any, str], ...] = (
     (
         OrderEnd(0, 37, USED, tools_withheld=("pay",)),
         "dc001000259a0a020c000001009003c0c0a0a0a090c0c29090a0009091a3706179",
-    ),
-    (
-        ChainComplete(("1.1", "1.2.001"), b"\1", USED, ("system",), (), ("task",)),
-        "9692a3312e31a7312e322e303031c401019a0a020c000001009003c091a673797374656d9091a47461736b",
     ),
     (QualityGate(("blank",)), "9191a5626c616e6b"),
     (Escalation("WO-1", ("blank",)), "92a4574f2d3191a5626c616e6b"),

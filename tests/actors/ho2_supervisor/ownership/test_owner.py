@@ -141,6 +141,10 @@ def test_body_that_is_missing_is_no_unknown_session() -> None:
         assert rig.run(failure(rig.turn("i1", "hello"))).code == "execution_error"
 
 
+ESCALATED = (("quality_gate.min_response_length", 100), ("quality_gate.max_retries", 0))
+"""Of every answer the record says beside its journal why it is not good enough."""
+
+
 def late(rig: Rig, stream: str) -> list[Entry]:
     """HO2's entries in a stream after the host has answered in the middle of a turn, two seconds before its order ends."""
     rig.pool.delay_s = lambda order: 2.0 if order.wo_type == "synthesize" else 0.0
@@ -159,13 +163,13 @@ def late(rig: Rig, stream: str) -> list[Entry]:
 
 
 def test_run_that_was_too_late_explains_no_answer() -> None:
-    """RunCompleted is refused: no chain of an answer that nobody got stands in the record."""
-    with Rig() as rig:
+    """RunCompleted is refused: nothing in the record says why an answer is bad that nobody got."""
+    with Rig(*ESCALATED) as rig:
         assert late(rig, "ho2m") == []
         rig.pool.delay_s = lambda _: 0.0
         rig.run(rig.turn("i2", "next"))
         rig.run(rig.host.sleep(1))
-        assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE"]
+        assert names(rig.run(rig.entries("ho2m"))) == ["ESCALATION"]
 
 
 def test_order_of_a_run_that_is_no_longer_ours_is_not_failed() -> None:
@@ -183,8 +187,8 @@ def test_order_of_a_run_that_is_no_longer_ours_is_not_failed() -> None:
 
 
 def test_answer_stands_together_with_what_explains_it() -> None:
-    """Whoever dies when the reply is out, the ledger and the supervisor at once, leaves the chain."""
-    with Rig() as rig:
+    """Whoever dies when the reply is out, the ledger and the supervisor at once, leaves the reason."""
+    with Rig(*ESCALATED) as rig:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "hello"))
         rig.world.kill(rig.instances[0])
@@ -192,5 +196,5 @@ def test_answer_stands_together_with_what_explains_it() -> None:
         rig.start_ledger()
         explained = rig.run(rig.entries("ho2m"))
         completed = rig.run(rig.entries())[-1]
-        assert (completed.event_type, names(explained)) == ("RunCompleted", ["WO_CHAIN_COMPLETE"])
+        assert (completed.event_type, names(explained)) == ("RunCompleted", ["ESCALATION"])
         assert [entry.sequence - completed.sequence for entry in explained] == [1]

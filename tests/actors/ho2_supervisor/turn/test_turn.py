@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from hobus.actors.ho2_supervisor.turn.chain import trace_hash
 from hobus.bus.errors import BusError, LedgerError, WorkOrderFault
 from hobus.bus.messages.given_history import own_words, with_history
-from hobus.bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
+from hobus.bus.messages.work_order import IN_DOUBT, OutputResult, Segment, WorkOrder, WorkOrderError
 from hobus.bus.record import text_parts
 from hobus.bus.record.catalog import read_body
 from hobus.bus.record.journal import event_in
@@ -58,7 +57,7 @@ def test_turn_without_tools_is_recorded_step_by_step() -> None:
             "TookOver", "SessionStarted", "RunRequested", "RunStarted", "StepStarted", "OrderDispatched", "OrderEnded",
             "IntentDeclared", "StepStarted", "OrderDispatched", "OrderEnded", "RunCompleted",
         ]  # fmt: skip
-        assert names(rig.run(rig.entries("ho2m"))) == ["WO_CHAIN_COMPLETE"]
+        assert names(rig.run(rig.entries("ho2m"))) == []
 
 
 @pytest.mark.parametrize("off", [{"changes": [("ho2.classify", False)]}, {"agent": {"classification": "off"}}])
@@ -68,7 +67,7 @@ def test_turn_without_classification_begins_with_its_answer(off: dict[str, Any])
         result = asked(rig, "hello")
         assert (result.response, result.outcome) == ("answer to hello", "success")
         assert [order.wo_type for order in rig.pool.orders] == ["synthesize"]
-        assert payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"].domain_labels == ()
+        assert payloads(rig, "ho2_context_authority")["CONTEXT_ASSEMBLED"].domain_labels == ()
 
 
 def test_submission_ids_are_derived_or_counted_in_the_tenure() -> None:
@@ -296,22 +295,6 @@ def test_result_sums_costs_and_names_its_prompt_records() -> None:
     ]  # fmt: skip
 
 
-def test_chain_hash_is_checkable_from_the_journal_alone() -> None:
-    """WO_CHAIN_COMPLETE hashes the receipts that OrderEnded entries hold, in its order, in a body."""
-    with Rig(script=one_tool) as rig:
-        asked(rig)
-        receipts: dict[str, Receipt] = {}
-        for entry in rig.run(rig.entries()):
-            if entry.event_type == "OrderEnded":
-                event = event_in(entry).event
-                receipts[event.wo_id] = Receipt.model_validate(event.receipt)
-        chain = payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"]
-        wo_ids = [f"WO-{SESSION}-1.{order}" for order in chain.orders]
-        assert wo_ids == sorted(receipts)
-        assert chain.trace_hash == trace_hash(receipts[wo_id] for wo_id in wo_ids)
-        assert chain.trace_hash != trace_hash(reversed([receipts[wo_id] for wo_id in wo_ids]))
-
-
 def test_failed_classification_is_recorded_and_the_turn_goes_on() -> None:
     """Labels are an aid: without them the answer still comes."""
 
@@ -329,16 +312,15 @@ def test_failed_classification_is_recorded_and_the_turn_goes_on() -> None:
         assert event_in(ended).event.receipt["error"]["code"] == "output_schema_invalid"
 
 
-def test_labels_outside_the_vocabulary_are_dropped_and_recorded() -> None:
+def test_labels_outside_the_vocabulary_are_dropped() -> None:
     """The model's own words never become labels."""
     odd = classified(
         {"speech_act": "command", "ambiguity": "low", "labels": {"domain": ["tools", "space"], "task": "fly"}}
     )
     with Rig(script=lambda order: odd if order.wo_type == "classify" else "done") as rig:
         asked(rig)
-        chain = payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"]
-        assert (chain.domain_labels, chain.task_labels) == (("tools",), ())
-        assert chain.labels_dropped == ("domain", "task")
+        context = payloads(rig, "ho2_context_authority")["CONTEXT_ASSEMBLED"]
+        assert (context.domain_labels, context.task_labels) == (("tools",), ())
         assert "space" not in text_of(rig.pool.orders[-1], "classification")
 
 
@@ -584,7 +566,6 @@ def test_a_message_is_classified_while_its_answer_is_asked_for() -> None:
         assert sorted(dispatched[:2]) == [BESIDE, f"{BESIDE}.000"] and dispatched[2].startswith(f"WO-{SESSION}-1.1.2.")
         entries = rig.run(rig.entries())
         assert names(entries).count("INTENT_DECLARED") == 1
-        assert payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"].domain_labels == ("system",)
         sent = [entry.sequence for entry in entries if entry.event_type == "WO_DISPATCHED"][:2]
         assert sent[1] - sent[0] == 1
 
