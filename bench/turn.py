@@ -27,6 +27,7 @@ from typing import Any
 from bench.cluster import Cluster, cluster, ledger_stats
 from bench.peers.environment import python_or_exit
 from bench.report import arguments, machine, measured_on, percentile, say_machine, write_json
+from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
@@ -183,7 +184,8 @@ def ratio(theirs: Sequence[Sequence[float]], ours: Sequence[Sequence[float]]) ->
 def texts_of(found: Cluster, session_id: str) -> dict[str, str]:
     """What our model and tool said in the last turn, for the other side to say too."""
     entries = list(read_entries(found.home.ledger, EntryFilter(session=session_id), with_bodies=True))
-    outputs = [e.bodies[1] for e in entries if e.event_type == "WO_COMPLETED" and len(e.bodies) > 1]
+    ends = [e for e in entries if e.event_type == "OrderEnded" and is_call(e.provenance.work_order_id)]
+    outputs = [e.bodies[1] for e in ends if len(e.bodies) > 1]
     answers = [e.bodies[1] for e in entries if e.event_type == "PROMPT_RECEIVED" and e.bodies[1]]
     agent = found.place.snapshot.agents[found.place.snapshot.config.host.agent_id]
     tool_output, answer = (outputs[-1] or b"").decode(), (answers[-1] or b"").decode()

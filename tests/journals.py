@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hobus.bus.messages.base import named, unpack
+from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.journal import event_in, result_of
 from hobus.bus.record.text_parts import parts_in
@@ -77,4 +78,10 @@ def count_of(entries: Sequence[Entry], event_type: str) -> int:
     return sum(entry.event_type == event_type for entry in entries)
 
 
-__all__ = ["ANSWERS", "ENDS", "answer_text", "answers_of", "check_record", "count_of", "masked_journal"]
+def tool_runs(entries: Sequence[Entry]) -> int:
+    """How many calls of tools brought something."""
+    ends = [event_in(one).event for one in entries if one.event_type == "OrderEnded"]
+    return sum(is_call(end.wo_id) and end.receipt["state"] == "completed" for end in ends)
+
+
+__all__ = ["ANSWERS", "ENDS", "answer_text", "answers_of", "check_record", "count_of", "masked_journal", "tool_runs"]

@@ -208,26 +208,34 @@ class Executor(Actor):
     async def _record(self, job: Job, receipt: Receipt) -> Receipt:
         """The receipt to answer with: ours at once, or the one that won."""
         is_completed, is_models = receipt.state == "completed", job.order.tool_call is None
-        if is_completed and is_models and job.order.wo_type != "consolidate":  # which has no journal
-            return receipt
-        end = self._end_of(job, receipt)
         if not (is_completed and (is_models or self._is_pipelined(job))):
-            return await self._ends.record(end)
+            return await self._ends.record(self._end_of(job, receipt))
         self._begun.discard(job.order.wo_id)
-        self._ends.submit(end)
+        if job.order.wo_type == "consolidate" or not self._is_journaled(job):
+            self._ends.submit(self._end_of(job, receipt))
         return receipt
+
+    def _is_journaled(self, job: Job) -> bool:
+        """Whether the OrderEnded of its supervisor, which a consolidation has not, says all that the order brought."""
+        return not job.said.files and not job.said.named() and self._is_free(job)
+
+    def _is_free(self, job: Job) -> bool:
+        tools = (self._specs.get(tool_id) for tool_id in job.usage.tool_ids)
+        return all(tool is not None and tool.is_free for tool in tools)
 
     def _is_pipelined(self, job: Job) -> bool:
         """Whether a tool's output is answered while its end is still on its way into the record.
 
         A model's answer always is: all of it stands in the gateway's records already, whoever executes its order again
         gets it by its call key, and its end is OrderEnded, its supervisor's. So is the first output of an idempotent
-        tool, which the supervisor records with the receipt that it takes, but for files, which stand in this end alone;
-        of any other tool nobody may act on an output that a crash could take back. Another end can only stand if this
-        delivery was given up; then the supervisor has, or gets, another receipt, the broker drops this one as late, and
-        this end is kept as WO_LATE. A repeat may have lost to an end that was answered.
+        tool, and each of one that only reads, which the supervisor records with the receipt that it takes, but for
+        files, which stand in this end alone; of any other tool nobody may act on an output that a crash could take
+        back. Another end can only stand if this delivery was given up; then the supervisor has, or gets, another
+        receipt, the broker drops this one as late, and this end is kept as WO_LATE. A repeat may have lost to an end
+        that was answered.
         """
-        return not (job.is_repeat or job.said.files) and all(map(self._is_idempotent, job.usage.tool_ids))
+        is_first = not job.is_repeat and all(map(self._is_idempotent, job.usage.tool_ids))
+        return not job.said.files and (is_first or self._is_free(job))
 
     def _is_idempotent(self, tool_id: str) -> bool:
         tool = self._specs.get(tool_id)  # of a server it may be gone again
@@ -255,7 +263,17 @@ class Executor(Actor):
 
     def _end_of(self, job: Job, receipt: Receipt) -> EndWritten:
         wo_id = job.order.wo_id
-        return EndWritten(job.order, receipt, job.stamp(), _parents(job), lambda: self._begun.discard(wo_id), job.said)
+        return EndWritten(
+            job.order, receipt, job.stamp(), self._parents(job), lambda: self._begun.discard(wo_id), job.said
+        )
+
+    def _parents(self, job: Job) -> list[str]:
+        """What an end rests on: the answers it was made from, the start of its tool, or the dispatch alone."""
+        if job.usage.received_ids:
+            return list(job.usage.received_ids)
+        if job.usage.tool_ids and not self._is_free(job):
+            return [end_id("TOOL_STARTED", job.order.wo_id, job.bus.instance)]
+        return [dispatched_id(job.order.wo_id)]
 
 
 def _log_end(job: Job, receipt: Receipt) -> None:
@@ -268,12 +286,3 @@ def _log_end(job: Job, receipt: Receipt) -> None:
         state=receipt.state,
         elapsed_ms=round((job.bus.clock.monotonic() - job.usage.started) * 1000),
     )
-
-
-def _parents(job: Job) -> list[str]:
-    """What an end rests on: the answers it was made from, the start of its tool, or the dispatch alone."""
-    if job.usage.received_ids:
-        return list(job.usage.received_ids)
-    if job.usage.tool_ids:
-        return [end_id("TOOL_STARTED", job.order.wo_id, job.bus.instance)]
-    return [dispatched_id(job.order.wo_id)]

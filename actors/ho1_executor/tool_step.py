@@ -121,16 +121,11 @@ class ToolStep(Struct, frozen=True):
     async def _claim(self, job: Job, tool: ToolDefinition) -> Receipt | None:
         """Nothing once this worker holds the durable start, or the receipt of the one that ended the order.
 
-        Of a tool that only reads and may run again the start is on its way: nothing of it leaves the cluster, its call
-        stands in the order, and whoever overlooks it does no harm.
+        A tool that only reads and may run again needs none: nothing of it leaves the cluster, and its call stands in
+        the order.
         """
         order = job.order
-        if tool.idempotent and not tool.writes and not job.is_repeat:
-            try:
-                start = start_entry(order, tool, job.stamp(), number=1)
-                self.ledger.submit([start], trace=job.trace, follows=job.follows)
-            except LedgerError as fault:
-                raise StartUnsettled(fault.code, fault.detail, retryable=fault.retryable) from None
+        if tool.is_free:
             return None
         starts = await self._starts_of(order.wo_id, tool) if job.is_repeat else []
         while True:

@@ -142,8 +142,14 @@ def call_in(wo_id: str, step: StepId) -> str:
     return wo_id[len(own) :] if wo_id.startswith(own) else ""
 
 
+_CALL_DOTS = 3
 BESIDE_CALL_ID = "000"
 """Of a classification that is asked for beside its answer, in the answer's own step; calls of tools count from 001."""
+
+
+def is_call(wo_id: str) -> bool:
+    """Whether the order is a call of a tool."""
+    return wo_id.count(".") == _CALL_DOTS and not is_beside(wo_id)
 
 
 def is_beside(wo_id: str) -> bool:

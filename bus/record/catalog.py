@@ -269,12 +269,12 @@ KINDS: tuple[EntryKind, ...] = (
     # HO1
     EntryKind(
         "TOOL_STARTED", "ho1m", ("ho1",), _order_of_writer, orders.ToolStarted, once=_starts, is_barrier=True,
-        said="A tool call begins; nobody waits for that of one that only reads and may run again.",
+        said="A tool call begins; one of a tool that only reads leaves none.",
     ),
     EntryKind(
         "WO_COMPLETED", "ho1m", ("ho1", "ho2"), _order_of_writer, orders.OrderEnd, once=_ends_order,
         texts=("the text of its result", "what its tool told people"),
-        said="An order brought something; of a model's answer OrderEnded tells alone.",
+        said="An order brought something; of a model's answer, or what only reads, OrderEnded tells alone.",
     ),
     EntryKind(
         "WO_FAILED", "ho1m", ("ho1", "ho2"), _order_of_writer, orders.OrderEnd, once=_ends_order,

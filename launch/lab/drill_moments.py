@@ -68,7 +68,7 @@ MOMENTS = {
         DrillMoment(
             "tool", "ho1", "before-send:gateway.read_budget:1",
             "the tool runs: it has begun and has not returned",
-            "TOOL_STARTED, without an end of its order",
+            "WO_DISPATCHED of the call, without its OrderEnded",
         ),
         DrillMoment(
             "reply", "ho2", "before-send:ho2.turn_reply:1",

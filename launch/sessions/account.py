@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hobus.bus.dispatch import SaidBy
+from hobus.bus.messages.ids import is_call
 from hobus.bus.messages.ledger import Entry, session_stream
 from hobus.bus.messages.work_order import Receipt, ToolCall
 from hobus.bus.record import session_facts as events
@@ -214,7 +215,10 @@ def account_of(entries: Sequence[Entry]) -> list[Moment]:
 
 def totals_of(entries: Sequence[Entry]) -> Totals:
     """Counted over these entries; tokens and money need their bodies."""
-    calls = {one.provenance.work_order_id for one in entries if one.event_type == "TOOL_STARTED"}
+    began = [one.provenance.work_order_id for one in entries if one.event_type == "TOOL_STARTED"]
+    # A tool that only reads leaves no start: its call is there by its order alone.
+    sent = {one.provenance.work_order_id for one in entries if one.event_type == "WO_DISPATCHED"}
+    calls = {*began, *filter(is_call, sent)}
     received = [payload_in(PromptReceived, one) for one in entries if one.event_type == "PROMPT_RECEIVED"]
     failed = [payload_in(PromptFailed, one) for one in entries if one.event_type == "PROMPT_FAILED"]
     costs = [None if one is None else one.cost_usd for one in (*received, *failed)]
@@ -223,7 +227,7 @@ def totals_of(entries: Sequence[Entry]) -> Totals:
         model_calls=sum(one.event_type == "PROMPT_SENT" for one in entries),
         model_calls_unknown=sum(one.event_type == "PROMPT_FAILED" and one.reason == UNKNOWN_OUTCOME for one in entries),
         tool_calls=len(calls),
-        tool_runs=sum(one.event_type == "TOOL_STARTED" for one in entries),
+        tool_runs=len(began) + len(calls.difference(began)),
         input_tokens=sum(one.input_tokens for one in received if one is not None),
         output_tokens=sum(one.output_tokens for one in received if one is not None),
         cost_usd=sum(known) if len(known) == len(costs) else None,
@@ -262,7 +266,7 @@ def _of_event(taken: Recorded) -> str:
         case events.TookOver(tenure=tenure):
             return f"tenure {tenure}"
         case events.OrderDispatched() | events.OrderEnded():
-            return _of_an_order(event)
+            return _of_an_order(event, taken)
         case events.HostCommandReceived(command=command, principal=principal, door=door):
             words = f"{command.command.kind.lower()} {_quoted(about(command, taken))}".rstrip()
             return f"{words}, by {SaidBy(principal, door)}"
@@ -280,7 +284,7 @@ def _of_event(taken: Recorded) -> str:
             return _of_end(taken)
 
 
-def _of_an_order(event: events.OrderDispatched | events.OrderEnded) -> str:
+def _of_an_order(event: events.OrderDispatched | events.OrderEnded, taken: Recorded) -> str:
     match event:
         case events.OrderDispatched(order={"tool_call": {"tool_id": tool_id, "arguments": arguments}}):
             return f"tool {_call(str(tool_id), arguments)}"
@@ -288,6 +292,8 @@ def _of_an_order(event: events.OrderDispatched | events.OrderEnded) -> str:
             return wo_type
         case events.OrderEnded():
             output = Receipt.model_validate(event.receipt).output_result
+            if is_call(event.wo_id):
+                return _quoted(None if output is None or output.text.ref is None else own_text(taken, output.text.ref))
             return _asked_for(output.tool_calls if output is not None else ())
 
 

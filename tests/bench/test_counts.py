@@ -14,11 +14,11 @@ from hobus.bus.messages.work_order import Segment, ToolCall
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
-    "ledger_writes": (8, 12),
+    "ledger_writes": (7, 11),
     "commits": (4, 6),
-    "entries": (16, 26),
-    "record_bytes": (15_544, 22_320),
-    "wire_bytes": (76_830, 110_755),
+    "entries": (13, 23),
+    "record_bytes": (13_536, 20_152),
+    "wire_bytes": (74_835, 110_755),
     "validations": (18, 29),
     "model_copies": (38, 46),
 }

@@ -82,12 +82,12 @@ async def asked(cluster: Cluster, meanwhile: Callable[[], Any]) -> tuple[list[Tu
 
 
 def check(cluster: Cluster, results: list[TurnResult], former: str, new: str) -> None:
-    """All answered, none degraded, each of one configuration, and no tool ran twice."""
+    """All answered, none degraded, each of one configuration, and no order ended twice."""
     assert [(one.outcome, one.code) for one in results if one.outcome != "success"] == []
     named = digests(cluster)
     assert {frozenset(named[str(one.run_id)]) for one in results} <= {frozenset({former}), frozenset({new})}
-    starts = [entry.provenance.work_order_id for entry in cluster.entries("TOOL_STARTED")]
-    assert len(starts) == len(set(starts))
+    ends = [entry.provenance.work_order_id for entry in cluster.entries("OrderEnded")]
+    assert len(ends) == len(set(ends))
     eventually(lambda: cluster.record_verdict() == "ok")  # once what the turns taught is consolidated
 
 

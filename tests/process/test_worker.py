@@ -110,7 +110,6 @@ def test_a_worker_joins_by_token_and_does_all_the_work(remote_only: Site) -> Non
     assert result["outcome"] == "success"
     assert [call["status"] for call in result["tool_calls"]] == ["Succeeded"]
     assert len(site.ends_by("ho1/remote-1")) >= 3
-    assert {entry.origin.partition("@")[0] for entry in site.cluster.entries("TOOL_STARTED")} == {"ho1/remote-1"}
     connections = [c for process in worker.tree() for c in process.net_connections(kind="inet")]
     assert [(c.status, c.raddr.port) for c in connections] == [("ESTABLISHED", int(_address(site).rpartition(":")[2]))]
     assert sorted(path.name for path in worker.home.iterdir()) == [

@@ -18,7 +18,7 @@ from hobus.bus.messages.session import CallResult, ProcessTurn, SessionConfig, T
 from hobus.bus.messages.work_order import ToolCall, ToolSpec
 from hobus.bus.record.journal import event_in
 from hobus.launch.sessions.turns import process_turn
-from tests.journals import answers_of, check_record, count_of
+from tests.journals import answers_of, check_record, tool_runs
 from tests.simulation.turns import CLASSIFY, with_thinking
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -125,7 +125,7 @@ def test_calls_of_both_kinds_in_one_answer_hand_out_the_callers_alone():
         entries = cluster.entries()
         check_record(entries)
     assert [one.name for one in asked.caller_calls] == ["get_weather"]
-    assert count_of(entries, "TOOL_STARTED") == 0
+    assert tool_runs(entries) == 0
     assert shown(model.prompts[-1]) == [("assistant", "", ["get_weather"]), ("tool", "sunny", [])]
 
 

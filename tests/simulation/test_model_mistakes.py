@@ -15,7 +15,7 @@ from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import SessionConfig, TurnResult
 from hobus.bus.messages.work_order import ToolCall
-from tests.journals import check_record, count_of
+from tests.journals import check_record, count_of, tool_runs
 from tests.simulation.test_answer_form import WANTED
 from tests.simulation.test_caller_tools import THEIRS, Scripted, call, results, turn
 from tests.simulation.turns import CALM
@@ -78,7 +78,7 @@ def test_a_call_that_is_wrong_is_told_to_the_model_and_not_run(calls, told, star
     model = Scripted(once(calls))
     result, entries = asked(model)
     assert (result.outcome, result.response, len(model.prompts)) == ("success", "told", 2)
-    assert count_of(entries, "TOOL_STARTED") == started
+    assert tool_runs(entries) == started
     assert all(part in text for part, text in zip(told, shown(model), strict=True)), shown(model)
 
 
@@ -136,7 +136,7 @@ def test_nothing_to_show_is_a_verdict_that_says_why(model, words):
     """Asked once; nobody else answers in its place, and a call that may be cut is not run."""
     result, entries = asked(model)
     assert (result.outcome, result.code, len(model.prompts)) == ("error", "answer_cut", 1)
-    assert words in result.response and count_of(entries, "TOOL_STARTED") == 0
+    assert words in result.response and tool_runs(entries) == 0
 
 
 def test_an_answer_that_was_all_thought_says_so_once_it_was_asked_for_in_words():

@@ -19,9 +19,7 @@ def test_a_session_is_searched_for_its_own_words_alone() -> None:
         cluster.world.run(asyncio.sleep(1))
         cluster.ask(CALL, input_id="in-2", session_id=session_id)
         cluster.ask(CALL, input_id="in-3")
-        ends = [
-            one for one in cluster.entries() if one.event_type == "WO_COMPLETED" and one.submission_id.count(".") > 2
-        ]
+        ends = [one for one in cluster.entries() if one.event_type == "OrderEnded" and one.submission_id.count(".") > 2]
         found = [json.loads((one.bodies[1] or b"").decode()) for one in ends]
     assert [NEEDLE in json.dumps(one["found"]) for one in found] == [True, False]
     assert all(0 < one["score"] <= 1 and one["sequence"] for one in found[0]["found"])

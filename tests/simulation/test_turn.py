@@ -11,7 +11,7 @@ from bench.builders import shipped_snapshot, shipped_with
 from bench.simulated import SimulatedCluster
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.messages.session import TurnResult
-from tests.journals import answers_of, check_record, count_of
+from tests.journals import answers_of, check_record, count_of, tool_runs
 
 QUESTIONS = (
     ("what packages are installed?", "list_packages", "PKG-ADMIN-AGENT-001"),
@@ -44,7 +44,7 @@ def test_an_administration_question_is_answered_from_a_tool(question, tool, word
     assert [(call.tool_id, call.status) for call in result.tool_calls] == [(tool, "Succeeded")]
     assert word in result.response
     assert result.cost.llm_calls == len(result.exchange_entry_ids) == 3
-    assert count_of(entries, "TOOL_STARTED") == 1
+    assert tool_runs(entries) == 1
     assert answers_of(record, tool) == [f"RunCompleted:{result.run_id}"]
 
 

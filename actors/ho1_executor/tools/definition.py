@@ -73,7 +73,13 @@ class ToolDefinition:
     timeout_s: float | None = None  # of one call; None: `tools.timeout_ms`
     is_alone: bool = False  # a `def`: nothing else runs in its process meanwhile
 
+    @property
+    def is_free(self) -> bool:
+        """Whether it only reads, may run again, and no server keeps anything of it: its call leaves no record here."""
+        return self.idempotent and not self.writes and self.source in _OF_CHILDREN
 
+
+_OF_CHILDREN = frozenset({"builtin", "python"})
 ANNOUNCED = ("tool_id", "source", "description", "idempotent", "writes")
 """What the word of a worker about a tool says beside its parameters, which are JSON text there."""
 

@@ -89,13 +89,17 @@ class Effects:
         self.brings: dict[str, Any] = {}
 
     def tools(self) -> dict[str, ToolDefinition]:
-        """`list_packages` replaced by a tool that is safe to repeat, `show_config` by one that is not."""
+        """`list_packages` replaced by a server's tool that is safe to repeat, `show_config` by one that is not."""
         return {
             "list_packages": self._tool("list_packages", idempotent=True),
             "show_config": self._tool("show_config", idempotent=False),
         }
 
-    def _tool(self, tool_id: str, *, idempotent: bool) -> ToolDefinition:
+    def free(self) -> dict[str, ToolDefinition]:
+        """`list_packages` replaced by a tool of a child that only reads."""
+        return {"list_packages": self._tool("list_packages", idempotent=True, source="python")}
+
+    def _tool(self, tool_id: str, *, idempotent: bool, source: str = "server") -> ToolDefinition:
         async def run(arguments: Mapping[str, Any], host: ToolHost) -> Any:
             self.runs.append(f"{tool_id} {host.context['idempotency_key']}")
             if self.gate is not None:
@@ -103,7 +107,7 @@ class Effects:
             return {"done": tool_id, **self.brings}
 
         schema = {"type": "object", "properties": {"path": {"type": "string"}}, "additionalProperties": False}
-        return ToolDefinition(tool_id, f"does {tool_id}", schema, idempotent, run)
+        return ToolDefinition(tool_id, f"does {tool_id}", schema, idempotent, run, source=source)
 
 
 class Cluster(SimulatedRig):

@@ -478,6 +478,27 @@ def test_a_models_answer_does_not_wait_for_the_record() -> None:
         made.world.run(main())
 
 
+@pytest.mark.parametrize(("brings", "events"), [({}, []), ({"file": File(data=b"1")}, ["WO_COMPLETED"])])
+def test_a_tool_that_only_reads_runs_again_and_leaves_a_record_of_what_no_receipt_has(
+    brings: dict[str, Any], events: list[str]
+) -> None:
+    """Nobody asks whether it was begun before, by whomever: doing it again is harmless. Its files stand in its end."""
+    effects = Effects()
+    effects.brings = brings
+    with cluster(None, tools=effects.free()) as made:
+
+        async def main() -> None:
+            await made.world.settled()
+            first = await made.execute(tool_order())
+            again = await made.execute(tool_order(), attempt=2)
+            assert first.output_result is not None and first.output_result == again.output_result
+            assert len(effects.runs) == 2 - len(events)
+            await made.ho2.sleep(0.5)
+            assert await made.events() == events
+
+        made.world.run(main())
+
+
 @pytest.mark.parametrize(
     ("tool_id", "brings", "waits"),
     [("list_packages", {}, False), ("show_config", {}, True), ("list_packages", {"file": File(data=b"1")}, True)],

@@ -231,8 +231,10 @@ def test_in_a_cluster_they_tell_what_is_true() -> None:
                 "operator",
             ]
             assert (await text("session_cost", 2))["tokens_remaining"] == 700
+            given = tool_order("show_config", {"path": "nonsense"}, wo_id=f"WO-{SESSION}-1.1.1.003")
+            assert (await made.execute(given)).state == "failed"
             await made.ho2.sleep(1.0)  # the index is at most 200 ms behind
-            found = await text("query_ledger", 3, session_id="this", event_type="WO_COMPLETED")
-            assert [entry["event_type"] for entry in found["entries"]] == ["WO_COMPLETED"] * 2
+            found = await text("query_ledger", 4, session_id="this", event_type="WO_FAILED")
+            assert [entry["event_type"] for entry in found["entries"]] == ["WO_FAILED"]
 
         made.world.run(main())
