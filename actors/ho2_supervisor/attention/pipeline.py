@@ -7,7 +7,7 @@ fragment is charged before it counts, so that no stage brings more than there is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -46,8 +46,11 @@ class Room(Struct):
         self.warn(said)
 
 
-FragmentSource = Callable[[Any, Room], AsyncGenerator[Fragment, None]]
+AskingSource = Callable[[Any, Room], AsyncGenerator[Fragment, None]]
+FragmentSource = AskingSource | Callable[[Any, Room], Iterable[Fragment]]
 """Given a stage's configuration, its fragments, the best first. It asks `room.account.query` before each question.
+
+What is at hand comes as an iterable: it cannot be late.
 
 May raise RuntimeFault, which is a warning, and LimitReached.
 """
@@ -127,10 +130,7 @@ class StageRun(Struct):
         status, reached = "ok", None
         try:
             self.account.check_time()
-            async with asyncio.timeout(self.account.seconds_left), aclosing(source(config, room)) as found:
-                async for fragment in found:
-                    self.account.charge(fragment.chars)
-                    self.fragments.append(fragment._replace(stage=number))
+            await self._take_all(source(config, room), number)
         except TimeoutError:
             status, reached = "timeout", LimitReached("time")
         except LimitReached as limit:
@@ -148,6 +148,20 @@ class StageRun(Struct):
         self._note(stage, status, name=name, began=began)
         if reached is not None:
             raise reached
+
+    async def _take_all(self, found: AsyncGenerator[Fragment, None] | Iterable[Fragment], stage: int) -> None:
+        if isinstance(found, Iterable):
+            for fragment in found:
+                self._take(fragment, stage)
+            return
+        async with asyncio.timeout(self.account.seconds_left), aclosing(found):
+            async for fragment in found:
+                self._take(fragment, stage)
+
+    def _take(self, fragment: Fragment, stage: int) -> None:
+        """The fragment counts, once it is charged. Raises LimitReached."""
+        self.account.charge(fragment.chars)
+        self.fragments.append(Fragment(*fragment[:-1], stage) if stage else fragment)
 
     def _structure(self, stage: AnyStage, config: Structuring, name: str) -> None:
         began, chars_max = self._began(), self.account.chars

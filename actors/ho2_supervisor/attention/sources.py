@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
-from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
+from hobus.actors.ho2_supervisor.attention.pipeline import AskingSource, Room
 from hobus.bus.ledger_client import LedgerClient
 from hobus.bus.messages.ids import iso_of_us, us_of_iso
 from hobus.bus.messages.ledger import Entry, Query
@@ -30,7 +30,7 @@ HANDLERS: Mapping[Handler, Callable[[AttentionRequest], Fragment]] = {"moment": 
 
 def own_sources(
     request: AttentionRequest, manifests: Manifests, client: LedgerClient, *, entries_max: int, pages_max: int
-) -> dict[str, FragmentSource]:
+) -> dict[str, AskingSource]:
     """The sources of this request; `entries_max`: of one page of the record; `pages_max`: of one stage."""
 
     async def ledger_query(config: LedgerQuery, room: Room) -> AsyncGenerator[Fragment, None]:

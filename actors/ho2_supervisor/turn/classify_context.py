@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of
@@ -65,13 +65,13 @@ def chars_left(run: Run, config: OfTurn, room: Room) -> int:
 def _sources(run: Run) -> dict[str, FragmentSource]:
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
 
-    async def alive(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+    def alive(config: OfTurn, room: Room) -> Iterator[Fragment]:
         for found in intents.active_objective(run):
             fragment = harmless_whole(found, unsafe)
             if fragment.chars <= chars_left(run, config, room):
                 yield fragment
 
-    async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+    def said(config: OfTurn, room: Room) -> Iterator[Fragment]:
         for input_id, line in history.newest_lines(run.history):
             fragment = Fragment("history", input_id, harmless([TextPart(None, line)], unsafe))
             if fragment.chars <= chars_left(run, config, room):

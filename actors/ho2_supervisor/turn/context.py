@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from hobus.actors.ho2_supervisor import limits as own_limits
 from hobus.actors.ho2_supervisor.attention.context import AssembledContext, AttentionRequest, Fragment, parts_of, traced
-from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
+from hobus.actors.ho2_supervisor.attention.pipeline import AskingSource, FragmentSource, Room
 from hobus.actors.ho2_supervisor.attention.sources import own_sources
 from hobus.actors.ho2_supervisor.learning.learning import Recalled
 from hobus.actors.ho2_supervisor.learning.learning import beside as at_once
@@ -148,7 +148,7 @@ def _sources(
     blocks = _blocks(run, request, found)
     shown = {run.requested.input_ref}  # refs of what the prompt has by what was said: it is no find of a search
 
-    async def said(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+    def said(config: OfTurn, room: Room) -> Iterator[Fragment]:
         tokens = limits.budget_tokens if config.max_tokens is None else tokens_of(config.max_tokens, budget)
         left = room.account.tokens_left
         if left < tokens:  # rounded down, so that a word more elsewhere is no other beginning of the prompt
@@ -159,7 +159,7 @@ def _sources(
             run.learned_earlier.update(one.learned)
             yield Fragment("history", one.source_id, one.parts)
 
-    async def learned(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+    def learned(config: OfTurn, room: Room) -> Iterator[Fragment]:
         tokens = budget.ho3_bias_budget if config.max_tokens is None else tokens_of(config.max_tokens, budget)
         for one in recall.weighed(run, labels, found, tokens):
             run.weighed[one.artifact.artifact_id] = one
@@ -177,7 +177,8 @@ def _sources(
     others = own | lookups(run, request, shown)
     unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
     # Memory lines were looked at before they were taken, and stand word for word; what was said stands in no block.
-    return {name: _harmless(source, unsafe) for name, source in others.items()} | {"memory": learned, "history": said}
+    sources: dict[str, FragmentSource] = {"memory": learned, "history": said}
+    return sources | {name: _harmless(source, unsafe) for name, source in others.items()}
 
 
 def _blocks(run: Run, request: AttentionRequest, found: Recalled) -> history.Blocks:
@@ -202,22 +203,23 @@ def _frames(pack_id: str, text: str) -> Mapping[str, tuple[str, str]]:
 
 def _liveness(run: Run, alive: Sequence[Fragment]) -> dict[str, FragmentSource]:
     """What is alive, as far as there is room: what does not fit is left out, and the next one tried."""
+    unsafe = unsafe_in(run.resources.snapshot.prompt_packs)
 
-    async def liveness(config: OfTurn, room: Room) -> AsyncGenerator[Fragment, None]:
+    def liveness(config: OfTurn, room: Room) -> Iterator[Fragment]:
         left, left_out = classify_context.chars_left(run, config, room), 0
         for fragment in alive:
             if fragment.chars <= left:
                 left -= fragment.chars
-                yield fragment
+                yield fragment._replace(parts=harmless(fragment.parts, unsafe))
             else:
                 left_out += 1
         if left_out:
             room.leave_out(f"{left_out} of {len(alive)} facts left out: they do not fit")
 
-    return {"liveness": _harmless(liveness, unsafe_in(run.resources.snapshot.prompt_packs))}
+    return {"liveness": liveness}
 
 
-def _harmless(source: FragmentSource, unsafe: re.Pattern[str]) -> FragmentSource:
+def _harmless(source: AskingSource, unsafe: re.Pattern[str]) -> AskingSource:
     """The same source; nothing in its fragments closes or opens a block of the prompt."""
 
     async def fragments(config: Any, room: Room) -> AsyncGenerator[Fragment, None]:

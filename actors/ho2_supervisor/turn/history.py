@@ -112,7 +112,20 @@ class DeliveredTurn(Struct, frozen=True, dict=True):
         return sum(texts) + FRAME_CHARS * len({one.name for one in self.beside})
 
     def shown(self, blocks: Blocks) -> ShownTurn:
-        """The turn whole, its message with what it had beside it; of memory what is in force with the same words."""
+        """The turn whole, its message with what it had beside it; of memory what is in force with the same words.
+
+        Made once for blocks that stay as they are: a prompt shows nearly all that the one before did.
+        """
+        kept = self._shown_last
+        if not kept or kept[0][0] != blocks:
+            kept[:] = [(blocks, self._shown_in(blocks))]
+        return kept[0][1]
+
+    @cached_property
+    def _shown_last(self) -> list[tuple[Blocks, ShownTurn]]:
+        return []
+
+    def _shown_in(self, blocks: Blocks) -> ShownTurn:
         parts, lines = list[TextPart](), dict[str, str]()
         for name, around in blocks.around.items():
             had = [(one.artifact_id, self._text(one).text) for one in self.beside if one.name == name]
@@ -176,13 +189,14 @@ class ToldTurn(NamedTuple):
     beside_chars: int = 0
     """Of what its message had beside it, with what stands around that."""
 
-    def size(self, budget_chars: int) -> int:
-        """Characters that it takes of such a history, shown whole."""
-        return self.chars + (self.beside_chars if self.keeps_beside(budget_chars) else 0)
+    def size(self, beside_max: float) -> int:
+        """Characters that it takes, shown whole; its message keeps up to so many beside it."""
+        return self.chars + self.beside_chars if self.beside_chars <= beside_max else self.chars
 
-    def keeps_beside(self, budget_chars: int) -> bool:
-        """Whether its message keeps what it had beside it; not where that would crowd out what was said."""
-        return 0 < self.beside_chars <= min(budget_chars * HISTORY_BESIDE_SHARE, HISTORY_RESULT_CHARS)
+
+def _beside_max(budget_chars: int) -> float:
+    """What a message may have had beside it to keep that; more would crowd out what was said."""
+    return min(budget_chars * HISTORY_BESIDE_SHARE, HISTORY_RESULT_CHARS)
 
 
 class Blocks(NamedTuple):
@@ -287,9 +301,9 @@ def shown(history: History, limits: HistoryLimits, blocks: Blocks = NO_BLOCKS) -
     if told:
         newest = history.lines[whole - 1].input_id if whole else ""
         found.append(ShownTurn(newest, (TextPart(None, "\n".join([*told, ""])),)))
+    most = _beside_max(limits.budget_tokens * limits.chars_per_token)
     for turn, line in zip(history.turns[whole - in_memory :], history.lines[whole:], strict=True):
-        keeps_beside = line.keeps_beside(limits.budget_tokens * limits.chars_per_token)
-        found.append(turn.shown(blocks if keeps_beside else NO_BLOCKS))
+        found.append(turn.shown(blocks if 0 < line.beside_chars <= most else NO_BLOCKS))
     return found
 
 
@@ -310,8 +324,9 @@ def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
     forgotten = history.count - len(lines)
     digest_room = int(budget * HISTORY_DIGEST_SHARE)
     begin, cuts, used = _first_line(lines, 0, digest_room, forgotten), [0] if forgotten else [], 0
+    beside_max = _beside_max(budget)
     for newest, line in enumerate(lines):
-        used += line.size(budget)
+        used += line.size(beside_max)
         most = budget - digest_room if forgotten + begin.whole else budget
         if used <= most and newest - begin.whole < limits.turns_max:
             continue
@@ -324,10 +339,12 @@ def _begin(history: History, limits: HistoryLimits) -> tuple[_Begin, list[int]]:
 
 def _cut(lines: Sequence[ToldTurn], newest: int, budget: int, chars: int, turns: int) -> tuple[int, int]:
     """Place of the first turn that stays whole, and the characters from there: the newest one wherever it fits."""
-    whole, used = newest + 1, 0
-    while whole and lines[whole - 1].size(budget) + used <= (chars if used else budget) and newest + 1 - whole < turns:
+    whole, used, beside_max = newest + 1, 0, _beside_max(budget)
+    while whole and newest + 1 - whole < turns:
+        if lines[whole - 1].size(beside_max) + used > (chars if used else budget):
+            break
         whole -= 1
-        used += lines[whole].size(budget)
+        used += lines[whole].size(beside_max)
     return whole, used
 
 

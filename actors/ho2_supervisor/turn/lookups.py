@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from hobus.actors.ho2_supervisor import limits
 from hobus.actors.ho2_supervisor.attention.account import LimitReached
 from hobus.actors.ho2_supervisor.attention.context import AttentionRequest, Fragment, plain
-from hobus.actors.ho2_supervisor.attention.pipeline import FragmentSource, Room
+from hobus.actors.ho2_supervisor.attention.pipeline import AskingSource, Room
 from hobus.actors.ho2_supervisor.attention.word_rank import ranked
 from hobus.actors.ho2_supervisor.turn.run import Run
 from hobus.bus import limits as bus_limits
@@ -31,7 +31,7 @@ _SEARCHED_TIER = "hot"
 """What people and models said is of this tier; no other one has texts that a supervisor may search."""
 
 
-def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dict[str, FragmentSource]:
+def lookups(run: Run, request: AttentionRequest, shown: AbstractSet[str]) -> dict[str, AskingSource]:
     """`shown`: refs of texts that the prompt has by then: they are no find."""
 
     async def horizontal_search(config: HorizontalSearch, room: Room) -> AsyncGenerator[Fragment, None]:
@@ -116,7 +116,7 @@ def _is_all_shown(run: Run, shown: AbstractSet[str]) -> bool:
     return run.history.count == len(turns) and all({turn.input_ref, turn.reply_ref} <= shown for turn in turns)
 
 
-def _file_read(run: Run, request: AttentionRequest) -> FragmentSource:
+def _file_read(run: Run, request: AttentionRequest) -> AskingSource:
     async def file_read(config: FileRead, room: Room) -> AsyncGenerator[Fragment, None]:
         for path in config.paths:
             room.account.query()

@@ -109,6 +109,15 @@ def test_more_than_a_part_of_the_budget_does_not_stay_beside_a_message(chars: in
     assert ("<c>" in "".join(part.text for part in one.parts)) is stays
 
 
+def test_a_turn_is_made_once_for_each_prompt_that_shows_it_alike() -> None:
+    """As long as the same lines are in force, and anew once they are not."""
+    asked = turn(1, beside=(*LINES, FACT), texts={"o/1": "a fact"})
+    first = asked.shown(Blocks(AROUND, {"ART-1": "line 1"}))
+    assert asked.shown(Blocks(dict(AROUND), {"ART-1": "line 1"})) is first
+    assert asked.shown(Blocks(AROUND, {"ART-2": "line 2"})).learned == ("ART-2",)
+    assert asked.shown(Blocks(AROUND, {"ART-1": "line 1"})) == first
+
+
 def test_what_stays_beside_messages_counts_as_they_do() -> None:
     """Turns are cut the earlier, and what is shown stays within the budget."""
     limits = replace(LIMITS, budget_tokens=1600, turns_max=100)
