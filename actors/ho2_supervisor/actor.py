@@ -6,7 +6,7 @@ Admission is one synchronous step once the session is at hand; everything that t
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Any
 
@@ -378,10 +378,12 @@ class Supervisor(Actor):
     async def _admitted(self, message: TurnRequest, call: Call, line: ExitStack) -> tuple[OwnedSession, Admission]:
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
         found: dict[str, KnownInput] | None = None
+        # Nothing is read before its turn, which the caller of an agent has had.
+        if message.start is not None and not message.called_by and self._registry.held(message.session_id) is None:
+            with self._runs.told_to_wait(call) if message.stream else nullcontext():
+                await self._runs.queue.enter(self._bus.principal)
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
-            session = await self._started(
-                message.session_id, message.start, call.trace, is_called=bool(message.called_by)
-            )
+            session = await self._started(message.session_id, message.start, call.trace)
             said_before = self._runs.said_before(session, message.input_id)
             if not said_before and self._runs.keeps_waiting(session, message.input_id):
                 line.enter_context(self._runs.in_line(session, message.input_id, call, is_watching=message.stream))
@@ -427,18 +429,6 @@ class Supervisor(Actor):
             self._registry.stop(run, SessionMoved(session.session_id, f"had input {input_id} answered by its host"))
         return True
 
-    async def _started(
-        self, session_id: str, start: StartSession | None = None, trace: str = "", *, is_called: bool = False
-    ) -> OwnedSession:
-        """The session, at hand and started: by `start`, which is durable with the run that it begins.
-
-        One that only the host has answered so far is started under its agent.
-        """
-        # Nothing is read before its turn, which the caller of an agent has had.
-        if start is not None and not is_called and self._registry.held(session_id) is None:
-            await self._runs.queue.enter(self._bus.principal)
-        return await self._found(session_id, start, trace)
-
     async def _owned(self, session_id: str) -> OwnedSession:
         """As `TakeOver.owned`. Raises SessionFault for a session that went on to another cell: it is read each time."""
         session = await self._take_over.owned(session_id)
@@ -447,7 +437,11 @@ class Supervisor(Actor):
             raise over_fault(session.record.state)
         return session
 
-    async def _found(self, session_id: str, start: StartSession | None, trace: str) -> OwnedSession:
+    async def _started(self, session_id: str, start: StartSession | None = None, trace: str = "") -> OwnedSession:
+        """The session, at hand and started: by `start`, which is durable with the run that it begins.
+
+        One that only the host has answered so far is started under its agent.
+        """
         for _ in range(limits.TAKEOVER_ATTEMPTS_MAX):
             session = await self._owned(session_id)
             if session.record.state.is_started:

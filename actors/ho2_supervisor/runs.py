@@ -7,8 +7,8 @@ that is of use: whoever is asked for it next finds it in the record as it stands
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -148,25 +148,22 @@ class Runs:
         before = f"input {in_line[0]}" if in_line else "a follow-up" if is_behind_follow_up else ""
         return before and f"{before} was said before"
 
+    def told_to_wait(self, call: Call) -> AbstractContextManager[None]:
+        """While a session waits to begin with its first run."""
+        principal = self._bus.principal
+        return told_to_wait(call, lambda: StreamWaiting(waiting="Turn", place=self.queue.ahead(principal)))
+
     @contextmanager
     def in_line(self, session: OwnedSession, input_id: str, call: Call, *, is_watching: bool) -> Generator[None]:
-        """While an input waits so: whoever watches is told once that takes a while, and a cancel means that input."""
-        over, told = asyncio.Event(), False
-
-        def tell() -> None:
-            nonlocal told
-            if told := is_watching and self.is_settling(session):
-                call.stream(StreamWaiting(waiting="Labels"))
-
+        """While an input waits so: whoever watches is told, and a cancel means that input."""
+        over = asyncio.Event()
+        labels = StreamWaiting(waiting="Labels")
         waiting = self._in_line.setdefault(session.session_id, [])
         waiting.append((input_id, over))
-        timer = asyncio.get_running_loop().call_later(own_limits.TURN_TOLD_S, tell)
         try:
-            yield
+            with told_to_wait(call, lambda: labels if is_watching and self.is_settling(session) else None):
+                yield
         finally:
-            timer.cancel()
-            if told:
-                call.stream(StreamWaiting(waiting=None))
             waiting.remove((input_id, over))
             if not waiting:
                 self._in_line.pop(session.session_id, None)
@@ -329,3 +326,22 @@ class Runs:
         self._registry.drop(run.session)
         if not run.answer.done():
             run.answer.set_exception(error)
+
+
+@contextmanager
+def told_to_wait(call: Call, said: Callable[[], StreamWaiting | None]) -> Generator[None]:
+    """Whoever watches is told what this waits for, once that takes a while, and when it is over."""
+    told = list[StreamWaiting]()
+
+    def tell() -> None:
+        if (message := said()) is not None:
+            told.append(message)
+            call.stream(message)
+
+    timer = asyncio.get_running_loop().call_later(own_limits.TURN_TOLD_S, tell)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if told:
+            call.stream(StreamWaiting(waiting=None))

@@ -9,6 +9,7 @@ it and learns of its end.
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import os
 import signal
@@ -100,6 +101,8 @@ def _serve(worker: int, preload: Sequence[str]) -> None:
     importlib.import_module(child_main.ENTRY_POINTS)  # what every process would load for packages' tools
     for name in preload:
         getattr(importlib.import_module("hobus"), name)
+    gc.collect()
+    gc.freeze()
     while True:
         _word, descriptors, _flags, _address = socket.recv_fds(line, 1, 2)
         if len(descriptors) != 2:  # noqa: PLR2004 - frames, and the line for pipes

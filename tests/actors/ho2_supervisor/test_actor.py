@@ -387,29 +387,29 @@ def test_a_turn_that_would_wait_too_long_is_refused_before_anything_of_it_is_rec
 def test_whoever_watches_a_turn_that_waits_to_begin_is_told_so_with_its_place_and_when_it_begins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """After a second; a turn that begins sooner says nothing of it."""
+    """After a second, its session's first one, too; a turn that begins sooner says nothing of it."""
     with Rig() as rig:
 
         async def run() -> list[list[Message]]:
             _before, first = await one_at_work(rig, monkeypatch)
-            heard: list[list[Message]] = [[], []]
+            heard: list[list[Message]] = [[], [], []]
             await rig.host.sleep(1.0)
-            asks = [
-                asyncio.ensure_future(
-                    rig.host.request(
-                        "ho2", TurnRequest(session_id=one, input_id="i1", text="hello", stream=True), expect=TurnReply,
-                        timeout_s=60, key=one, on_stream=said.append,
-                    )
-                )
-                for one, said in zip(OTHERS[1:], heard, strict=False)
-            ]  # fmt: skip
+            new = SESSION.replace("1", "a")
+            asks: list[asyncio.Future[TurnReply]] = []
+            for one, start, said in zip(
+                (*OTHERS[1:3], new), (None, None, StartSession(session_id=new)), heard, strict=True
+            ):
+                wanted = TurnRequest(session_id=one, input_id="i1", text="hello", stream=True, start=start)
+                asked = rig.host.request("ho2", wanted, expect=TurnReply, timeout_s=60, key=one, on_stream=said.append)
+                asks.append(asyncio.ensure_future(asked))
+                await rig.host.sleep(0.01)
             await asyncio.gather(first, *asks)
             return heard
 
-        next_one, last = rig.run(run())
-        assert not [one for one in next_one if isinstance(one, StreamWaiting)]
-        waits = [(one.waiting, one.place) for one in last if isinstance(one, StreamWaiting)]
-        assert waits == [("Turn", 0), (None, None)]
+        waits = [
+            [(one.waiting, one.place) for one in said if isinstance(one, StreamWaiting)] for said in rig.run(run())
+        ]
+        assert waits == [[], [("Turn", 1), (None, None)], [("Turn", 1), (None, None)]]
 
 
 def test_a_run_that_stood_still_goes_on_at_once_whoever_waits_to_begin(monkeypatch: pytest.MonkeyPatch) -> None:
