@@ -8,6 +8,7 @@ processes load.
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import json
 import math
@@ -17,7 +18,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -182,8 +183,14 @@ def module_of(file: Path) -> Any:
     return found
 
 
+@functools.cache
+def packaged() -> EntryPoints:
+    """All packages' tools, as they were when this was first asked, in the process from which this one was forked."""
+    return entry_points(group=GROUP)
+
+
 def _from_package(name: str) -> Any:
-    found = list(entry_points(group=GROUP, name=name))
+    found = list(packaged().select(name=name) or entry_points(group=GROUP, name=name))
     if not found:
         known = ", ".join(sorted({point.name for point in entry_points(group=GROUP)})[:20]) or "none"
         raise BadEntryPoint(f"no installed package has it in the group {GROUP} (there: {known}); install it")

@@ -98,7 +98,7 @@ def _serve(worker: int, preload: Sequence[str]) -> None:
     """Forks for whoever asks by the socket at 0, until its worker is gone, or the system makes no more processes."""
     [descriptor] = keeper.only_sockets(worker, is_kept=False)
     line = socket.socket(fileno=descriptor)
-    importlib.import_module(child_main.ENTRY_POINTS)  # what every process would load for packages' tools
+    importlib.import_module(child_main.ENTRY_POINTS).packaged()  # what every process would look up for its tool
     for name in preload:
         getattr(importlib.import_module("hobus"), name)
     gc.collect()
