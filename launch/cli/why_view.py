@@ -168,7 +168,8 @@ def _failures(failures: Sequence[FailureSeen]) -> Iterator[Part]:
         yield Heading("what failed")
     said: dict[str, int] = {}
     for one in failures[:_ROWS]:
-        whose = f"{_FAILED[one.event]} {_whose(one.order) if one.order else ''}".rstrip()
+        about = f" ({printable(one.about)})" if one.about else ""
+        whose = f"{_FAILED[one.event]} {_whose(one.order) if one.order else ''}".rstrip() + about
         attempt = f", attempt {one.attempt}" if one.attempt else ""
         first = said.setdefault(one.words, one.sequence) if one.words else None
         words = "" if first is None else f": {printable(one.words)}" if first == one.sequence else f", as #{first} says"

@@ -52,6 +52,7 @@ class SessionRow(Record):
     created_at: str
     updated_at: str
     last_outcome: Annotated[str, Meta(description="of its last turn that is over; empty: none is")]
+    tools_failed: Annotated[list[str], Meta(description="of that turn: tools of which a call failed")]
     end: Annotated[SessionEnded | None, Meta(description="why, by whom and after what it has ended")]
 
     @classmethod
@@ -82,6 +83,7 @@ class SessionStanding:
     updated_at_us: int = 0
     last_outcome: str = ""
     """Of the last turn that is over: success, degraded, failed, cancelled; empty: none is known."""
+    tools_failed: list[str] = field(default_factory=list[str])
     end: SessionEnded | None = None
     """Why, by whom and after what the session has ended; None: it has not."""
     _input_ref: str = ""
@@ -110,6 +112,8 @@ class SessionStanding:
             result = result_in(one, ended.result_ref) if ended.became == "answered" else None
             answered = "success" if result is None else result.outcome
             self.last_outcome = answered if ended.became == "answered" else ended.became
+            calls = [] if result is None else result.tool_calls
+            self.tools_failed = list(dict.fromkeys(one.tool_id for one in calls if one.status == "Failed"))
         return told
 
     @property

@@ -28,6 +28,8 @@ class FailureSeen:
     sequence: int
     order: str
     """Short id; empty: it is about the whole turn."""
+    about: str
+    """What the order is for: a tool by its name; empty: not known."""
     attempt: int | None
     """Of a call of a model, from 1; None: it was refused before it was sent, or is no call."""
     code: str
@@ -36,11 +38,14 @@ class FailureSeen:
 
 
 def failures_in(turn: Iterable[Entry]) -> tuple[FailureSeen, ...]:
+    turn = list(turn)
+    purposes = purposes_in(turn)
     return tuple(
         FailureSeen(
             event=one.event_type,
             sequence=one.sequence,
             order=short(one.provenance.work_order_id or ""),
+            about=purposes.get(one.provenance.work_order_id or "", ""),
             attempt=attempt_of(one) if one.event_type == "PROMPT_FAILED" else None,
             code=said[0],
             words=said[1],

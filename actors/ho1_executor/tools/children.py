@@ -17,7 +17,7 @@ from hobus.actors.ho1_executor import limits
 from hobus.actors.ho1_executor.mcp_servers.secrets import without
 from hobus.actors.ho1_executor.tools.child import ProcessAttempt, ToolChild
 from hobus.actors.ho1_executor.tools.definition import Bounds, ToolDefinition, ToolResult, no_request, not_done
-from hobus.actors.ho1_executor.tools.host_process import HostGone
+from hobus.actors.ho1_executor.tools.host_process import ENDED, HostGone
 from hobus.actors.ho1_executor.tools.nursery import Nursery
 from hobus.actors.ho1_executor.tools.print_pipe import PrintCaller, caller_of
 from hobus.actors.ho1_executor.tools.protocol import pack_frame
@@ -199,7 +199,8 @@ class ChildToolRunner:
         try:
             return await child.run(fields, attempt)
         except HostGone as gone:
-            return not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}")
+            how = await child.exit_words() if str(gone) == ENDED else ""
+            return not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}{how}")
         finally:
             child.users -= 1
             if not child.users:

@@ -32,6 +32,10 @@ from hobus.actors.ho1_executor.tools.protocol import (
 
 _UNREAD_MAX = 1024
 """Frames of one call that its worker has not looked at: a tool asks and waits, so more is a flood."""
+_EXIT_LOOKS, _EXIT_LOOK_S = 50, 0.002
+"""At how a process ended, whose socket has."""
+ENDED = "ended"
+"""By itself."""
 
 
 class HostGone(Exception):
@@ -67,7 +71,7 @@ class Frames:
         except BadFrame:
             raise HostGone("sent something that is not an answer") from None
         except (asyncio.IncompleteReadError, ConnectionError):
-            raise HostGone("ended") from None
+            raise HostGone(ENDED) from None
 
     async def ends_within(self, limit_s: float) -> bool:
         """Whether the other end closes the socket in that time; what it says until then is dropped."""
@@ -101,7 +105,7 @@ class HostProcess:
         self._kill_grace_s = kill_grace_s
         self._calls: dict[int, asyncio.Queue[dict[str, Any] | None]] = {}
         self._numbers = count(1)
-        self._why_ended = "ended"
+        self._why_ended = ENDED
         self.frames: Frames | None = None
         """Once it was connected."""
 
@@ -208,7 +212,7 @@ class HostProcess:
             try:
                 socket.send_fds(self._line, [b"\0"], [pipe])  # one byte for each call: it is never full
             except OSError:
-                raise HostGone("ended") from None
+                raise HostGone(ENDED) from None
 
     def has_ended(self) -> bool:
         """Whether it is gone; it is not reaped by the question."""
@@ -242,6 +246,15 @@ class HostProcess:
     def is_reaped(self) -> bool:
         """Whether nothing of it is left to wait for."""
         return self._process.poll() is not None
+
+    async def exit_words(self) -> str:
+        """How it ended by itself, behind that it has; its socket is over a moment earlier than it is."""
+        for _ in range(_EXIT_LOOKS):
+            if (code := self._process.poll()) is not None:
+                number = -code if code < 0 else code - keeper.SIGNAL_EXIT
+                return f" by signal {number}" if number > 0 else f" with exit status {code}"
+            await asyncio.sleep(_EXIT_LOOK_S)
+        return ""
 
     def wait(self) -> None:
         """Reaped; after `end` alone."""

@@ -35,6 +35,8 @@ _LIMITS = {
 """Setting of `tools.limits` -> the system's limit."""
 _TOLD = (signal.SIGTERM, signal.SIGCHLD)
 _DESCRIPTORS_MAX = 1 << 20
+SIGNAL_EXIT = 128
+"""Exit codes above it tell the signal that ended a process, as shells have it."""
 
 
 def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
@@ -129,22 +131,25 @@ def _close_all_but(*descriptors: int) -> None:
 
 
 def _keep(working: int, socket: int) -> NoReturn:
+    """It exits as the working half did: 128 more than the number of a signal."""
+    code = None
     try:
         _close_all_but(socket)
-        while signal.sigwait(_TOLD) == signal.SIGCHLD and not _has_ended(working):
+        while signal.sigwait(_TOLD) == signal.SIGCHLD and (code := _exit_code(working)) is None:
             pass
         _end_all()
     finally:
-        os._exit(0)
+        os._exit(code or 0)
 
 
-def _has_ended(working: int) -> bool:
-    """Orphans that fell to the keeper are reaped on the way."""
+def _exit_code(working: int) -> int | None:
+    """None: it goes on. Orphans that fell to the keeper are reaped on the way."""
     with suppress(ChildProcessError):
-        while pid := os.waitpid(-1, os.WNOHANG)[0]:
-            if pid == working:
-                return True
-    return False
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == working:
+                code = os.waitstatus_to_exitcode(ended[1])
+                return code if code >= 0 else SIGNAL_EXIT - code
+    return None
 
 
 def _end_all() -> None:

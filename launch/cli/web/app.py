@@ -46,7 +46,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _STATUS = {
-    exit_codes.USAGE: HTTPStatus.NOT_FOUND,
+    exit_codes.USAGE: HTTPStatus.BAD_REQUEST,
     exit_codes.UNREACHABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     exit_codes.REFUSED: HTTPStatus.CONFLICT,
 }
@@ -340,6 +340,8 @@ class Console:
             )
         fault = _as_command_error(error)
         status = HTTPStatus.FORBIDDEN if isinstance(fault, Forbidden) else _STATUS.get(fault.exit_code, 500)
+        if isinstance(fault, UsageFault) and request.method == "GET" and request.path_params:
+            status = HTTPStatus.NOT_FOUND  # what the path names, and not what was asked or sent
         return self._told(request, status, fault.message, fault.hint)
 
     def _told(self, request: Request, status: int, message: str, hint: str) -> Response:

@@ -27,6 +27,7 @@ STATES: dict[str, Callable[[SessionRow], bool]] = {
     "waiting": lambda row: bool(row.held_calls) or row.lifecycle == "Paused",
     "degraded": lambda row: row.is_degraded or row.last_outcome == "degraded",
     "failed": lambda row: row.last_outcome in ("failed", "error"),
+    "tool failed": lambda row: bool(row.tools_failed),
     "cancelled": lambda row: row.last_outcome == "cancelled",
 }
 """What may be chosen -> whether a session is that."""

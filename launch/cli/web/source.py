@@ -47,7 +47,8 @@ class HomeSource:
         self.clock = SystemClock()
         self._held = AsyncExitStack()
         self._connecting = asyncio.Lock()
-        self._bus: tuple[tuple[int, float], Place, Bus] | None = None
+        self._bus: tuple[tuple[int, float], Bus] | None = None
+        self._place: tuple[str, Place] | None = None
         self._shared: dict[str, tuple[float, asyncio.Task[Any]]] = {}
 
     def run(self) -> RunFile:
@@ -57,19 +58,21 @@ class HomeSource:
         return running(self.home)
 
     def place(self) -> Place:
-        """The same with its configuration. Raises CommandError."""
-        return place_of(self.home, self.run())
+        """The same with the configuration that it goes by now. Raises CommandError."""
+        run = self.run()
+        if self._place is None or self._place[0] != f"{run.started_at} {run.config_digest}":
+            self._place = (f"{run.started_at} {run.config_digest}", place_of(self.home, run))
+        return self._place[1]
 
     async def connection(self) -> tuple[Place, Bus]:
         """The bus as an operator sees it, one connection for all pages. Raises RuntimeFault, CommandError."""
-        run = self.run()
+        run, place = self.run(), self.place()
         of_run = (run.launcher_pid, run.started_at)
         async with self._connecting:
             if self._bus is None or self._bus[0] != of_run:
                 await self._disconnect()
-                place = place_of(self.home, run)
-                self._bus = (of_run, place, await self._held.enter_async_context(connected(place, "operator")))
-            return self._bus[1], self._bus[2]
+                self._bus = (of_run, await self._held.enter_async_context(connected(place, "operator")))
+            return place, self._bus[1]
 
     async def asked(self, service: str, question: Message, expect: type[R]) -> R:
         """The answer of a service. Raises RuntimeFault, CommandError."""

@@ -41,7 +41,7 @@ def test_it_is_narrowed_by_the_filter_language_and_searched_by_words(browser, re
         capsys, rested, "ledger", "search", "packages", "--limit", str(limits.HITS)
     )
     wrong = browser.get("/record?filter=colour=red")
-    assert wrong.status_code == 404 and "not a filter" in words_in(wrong.text)
+    assert wrong.status_code == 400 and "not a filter" in words_in(wrong.text)
 
 
 def test_an_entry_has_its_bodies(browser, rested, capsys):
@@ -57,7 +57,7 @@ def test_calls_are_added_up_as_cost_does(browser, rested, capsys):
     page = browser.get("/gateway.json?by=agent,day").json()
     assert {name: page[name] for name in ("by", "rows", "total")} == told(capsys, rested, "cost", "--by", "agent,day")
     assert len(page["calls"]) == page["total"]["calls"]
-    assert browser.get("/gateway?by=moon").status_code == browser.get("/gateway?since=soon").status_code == 404
+    assert browser.get("/gateway?by=moon").status_code == browser.get("/gateway?since=soon").status_code == 400
 
 
 def test_settings_are_those_of_the_command_and_two_configurations_are_held_against_each_other(browser, rested, capsys):

@@ -13,7 +13,7 @@ from hobus.launch.cli.web.turn import failure_rows, waterfall
 from hobus.launch.sessions.tool_texts import ToolText
 from hobus.launch.sessions.why import Span
 from hobus.launch.sessions.why_failed import FailureSeen
-from tests.launch.cli.web.pages import Browser, words_in
+from tests.launch.cli.web.pages import Browser, recorded, words_in
 
 
 @pytest.fixture(scope="module")
@@ -68,11 +68,13 @@ def test_two_turns_stand_beside_each_other(browser, session, rested, capsys):
 
 
 @pytest.mark.parametrize(
-    "path", ["/sessions/SES-00000000", "/sessions/zz", "/sessions/{}/turns/9", "/diff?before=x&after=y"]
+    ("path", "status"),
+    [("/sessions/SES-00000000", 404), ("/sessions/zz?limit=3", 404), ("/sessions/{}/turns/9", 404), ("/diff?before=x&after=y", 400)],
 )
-def test_what_is_not_there_is_said_with_what_is(browser, session, path):
+def test_what_is_not_there_is_said_with_what_is(browser, session, path, status):
+    """The command's own sentence: 404 for what a path names, 400 for what was asked."""
     answer = browser.get(path.format(session))
-    assert answer.status_code == 404 and "Traceback" not in answer.text
+    assert answer.status_code == status and "Traceback" not in answer.text
 
 
 def test_a_bar_begins_and_ends_where_its_work_did():
@@ -98,7 +100,7 @@ def test_what_failed_again_and_again_is_one_row_with_what_its_tool_told():
     """For each order and reason: which attempts, where they stand; the words once; a tool's own beside its failure alone."""
 
     def failed(event: str, sequence: int, order: str, attempt: int | None, words: str = "shut") -> FailureSeen:
-        return FailureSeen(event=event, sequence=sequence, order=order, attempt=attempt, code="x", words=words)
+        return FailureSeen(event=event, sequence=sequence, order=order, about="", attempt=attempt, code="x", words=words)
 
     texts = [ToolText(1, f"WO-{uuid4()}-1.1.2.001", "pay", "x", "", 1, False, "", "Traceback")]  # noqa: FBT003 - positional
     failures = [
@@ -110,3 +112,13 @@ def test_what_failed_again_and_again_is_one_row_with_what_its_tool_told():
         (7, "1 to 2", [7, 9], 7), (8, "1", [8], 7), (10, "", [10], 10),
     ]  # fmt: skip
     assert [len(one.texts) for one in rows] == [0, 0, 1]
+
+
+def test_a_tool_that_failed_is_named_where_its_turn_is_listed_and_told(tmp_path):
+    """The turn was answered; the list says which tool failed, is narrowed to such turns, and the turn names it."""
+    recorded(tmp_path, ['use list_packages {"nonsense": 1}'])
+    browser = Browser(tmp_path)
+    assert "success list_packages failed" in words_in(browser.get("/sessions").text)
+    [row] = browser.get("/sessions.json?state=tool failed").json()["sessions"]
+    failures = browser.get(f"/sessions/{row['session_id']}/turns/1.json").json()["failures"]
+    assert row["tools_failed"] == ["list_packages"] and [one["about"] for one in failures] == ["list_packages"]
