@@ -64,8 +64,8 @@ def test_settings_are_those_of_the_command_and_two_configurations_are_held_again
     known = told(capsys, rested, "config", "show", "ho2")
     shown = browser.get("/config.json?setting=ho2").json()
     assert {name: shown[name] for name in known} == known
-    assert browser.get("/config?setting=no.such").status_code == 404
-    assert browser.get("/config?before=sha256:0&after=sha256:1").status_code == 404
+    assert browser.get("/config?setting=no.such").status_code == 400
+    assert browser.get("/config?before=sha256:0&after=sha256:1").status_code == 400
 
 
 @pytest.mark.parametrize("role", ["operator", "viewer"])

@@ -69,7 +69,12 @@ def test_two_turns_stand_beside_each_other(browser, session, rested, capsys):
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/sessions/SES-00000000", 404), ("/sessions/zz?limit=3", 404), ("/sessions/{}/turns/9", 404), ("/diff?before=x&after=y", 400)],
+    [
+        ("/sessions/SES-00000000", 404),
+        ("/sessions/zz?limit=3", 404),
+        ("/sessions/{}/turns/9", 404),
+        ("/diff?before=x&after=y", 400),
+    ],
 )
 def test_what_is_not_there_is_said_with_what_is(browser, session, path, status):
     """The command's own sentence: 404 for what a path names, 400 for what was asked."""
@@ -100,7 +105,9 @@ def test_what_failed_again_and_again_is_one_row_with_what_its_tool_told():
     """For each order and reason: which attempts, where they stand; the words once; a tool's own beside its failure alone."""
 
     def failed(event: str, sequence: int, order: str, attempt: int | None, words: str = "shut") -> FailureSeen:
-        return FailureSeen(event=event, sequence=sequence, order=order, about="", attempt=attempt, code="x", words=words)
+        return FailureSeen(
+            event=event, sequence=sequence, order=order, about="", attempt=attempt, code="x", words=words
+        )
 
     texts = [ToolText(1, f"WO-{uuid4()}-1.1.2.001", "pay", "x", "", 1, False, "", "Traceback")]  # noqa: FBT003 - positional
     failures = [
