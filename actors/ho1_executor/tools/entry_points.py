@@ -25,7 +25,7 @@ from typing import Any, get_type_hints
 from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import PydanticSerializationError, SchemaError, to_jsonable_python
 
 from hobus.actors.ho1_executor.tools.definition import BadArguments, ToolDefinition, ToolHost, class_name
 from hobus.actors.ho1_executor.tools.registry import BUILTIN
@@ -92,8 +92,8 @@ def signature_of(function: Callable[..., Any]) -> Signature:
         default = ... if parameter.default is parameter.empty else parameter.default
         try:
             TypeAdapter(hints[name])
-        except PydanticUserError as error:
-            why = _first_line(error)
+        except (PydanticUserError, SchemaError) as error:  # the latter's last line says what, as of a pattern
+            why = _first_line(error) if isinstance(error, PydanticUserError) else str(error).splitlines()[-1]
             raise NoSchema(
                 f"parameter {name}: no JSON Schema for its annotation ({why}); or pass parameters="
             ) from None

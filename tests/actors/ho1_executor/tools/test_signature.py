@@ -227,7 +227,11 @@ def unreadable(a: NoSuchName):  # noqa: F821 - that is the point
     """No."""
 
 
-@pytest.mark.parametrize("function", [unannotated, starred, positional, strange, callback, unreadable])
+def patterned(a: Annotated[str, Field(pattern="[")]):
+    """No."""
+
+
+@pytest.mark.parametrize("function", [unannotated, starred, positional, strange, callback, unreadable, patterned])
 def test_what_has_no_schema_says_which_parameter_and_what_fixes_it(function):
     """And never guesses."""
     with pytest.raises(NoSchema, match="parameters="):
