@@ -19,6 +19,7 @@ from hobus.launch import limits
 from hobus.launch.cluster.home import Home
 from hobus.launch.cluster.installed import layers_of, package_of
 from hobus.launch.console.errors import UsageFault, next_here
+from hobus.launch.console.output import in_one_line
 from hobus.launch.packages.bundle import NoPackage, manifest_name, manifest_of
 from hobus.launch.packages.incoming import Incoming, read_bundle
 from hobus.launch.packages.judging import LayerJudgement, PackageRefused, clashes, judged
@@ -136,7 +137,9 @@ def _put(store: PackageStore, home: Home, incoming: Incoming, before: Installed 
             staged = store.staged(incoming.files)
         failures, judgement = refusals(home, incoming, staged, before)
         if failures:
-            raise PackageRefused(f"{package_id} {incoming.package.version}", failures)
+            needs = in_one_line(incoming.package.description) if any(one.gate == "G2" for one in failures) else ""
+            hint = f"do before what its maker says: {needs}" if needs else ""
+            raise PackageRefused(f"{package_id} {incoming.package.version}", failures, hint)
         rest = [path.name for path in store.in_force() if before is None or path != before.directory]
         with doing(f"{package_id} cannot be put in force, and nothing was changed"):
             if before is not None and before.directory.name == incoming.directory:

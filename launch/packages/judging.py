@@ -139,8 +139,8 @@ class PackageRefused(CommandError):
 
     exit_code = exit_codes.INTEGRITY
 
-    def __init__(self, what: str, findings: Sequence[Finding]) -> None:
+    def __init__(self, what: str, findings: Sequence[Finding], hint: str = "") -> None:
         told = "\n".join(f"- {line}" for line in lines(findings))
         message = f"{what}: {counted(len(findings), 'gate failure')}, and nothing was changed\n{told}"
-        super().__init__(message, code="gate_failed")
+        super().__init__(message, hint=hint, code="gate_failed")
         self.findings = tuple(findings)

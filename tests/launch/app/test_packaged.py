@@ -42,7 +42,11 @@ def test_a_package_of_a_program_is_built_and_installed(
     said = capsys.readouterr().out
     needs = "weather = /path/to/packaged_app.py:weather; tools.approval: weather; gateway.providers: openai"
     assert "PKG-CLERK-7-001 1.2.0, 5 files" in said and needs in said
-    assert cli.run([*home, "package", "install", "PKG-CLERK-7-001-1.2.0.hobus-package"]) == exit_codes.OK
+    install = ["package", "install", "PKG-CLERK-7-001-1.2.0.hobus-package"]
+    assert cli.run(["--home", str(tmp_path / "bare"), *install]) == exit_codes.INTEGRITY
+    told = capsys.readouterr().err
+    assert "do before what its maker says" in told and needs in told
+    assert cli.run([*home, *install]) == exit_codes.OK
     capsys.readouterr()
     assert cli.run([*home, "agent", "show", "CLERK_7", "--json"]) == exit_codes.OK
     shown = json.loads(capsys.readouterr().out)
