@@ -6,10 +6,14 @@ import difflib
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from msgspec import Struct, to_builtins
+from msgspec import json as msgjson
+from msgspec.structs import replace
 
 from hobus.bus.messages.ledger import Entry
 from hobus.bus.record.payloads.prompts import AnswerCalls, PromptSent
@@ -17,17 +21,35 @@ from hobus.config.prompt_pack import parse_pack
 from hobus.config.snapshot import Snapshot
 from hobus.launch.sessions.evidence import body_of, text_in
 from hobus.launch.sessions.why_prompts import messages_sent
-from hobus.launch.testing.model import Request, ScriptedCall, answer_document, document_of, request_of
+from hobus.launch.testing.model import Request, ScriptedCall, ShownMessage, request_of
 from hobus.ledger_service.reader import head_of, read_entries
 
-VERSION = 1
-_ANY = Request(())
+
+class TapedAnswer(Struct):
+    """What a model said."""
+
+    text: str
+    calls: list[ScriptedCall]
 
 
-def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> list[dict[str, Any]]:
-    """Each answered call of a model behind this sequence of a whole record: what it was asked with, and its answer."""
+class TapedCall(Struct):
+    """What a model was asked with, and its answer."""
+
+    asked: Request
+    answer: TapedAnswer
+
+
+class Tape(Struct):
+    """A cassette's file."""
+
+    version: Literal[1]
+    calls: list[TapedCall]
+
+
+def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> list[TapedCall]:
+    """Each answered call of a model behind this sequence of a whole record."""
     by_id = {entry.submission_id: entry for entry in entries}
-    found: list[dict[str, Any]] = []
+    found: list[TapedCall] = []
     for entry in entries:
         said = body_of(entry) if entry.event_type == "PROMPT_SENT" else None
         answer = by_id.get(entry.submission_id.replace("PROMPT_SENT:", "PROMPT_RECEIVED:", 1))
@@ -37,15 +59,8 @@ def recorded(entries: list[Entry], packs: Mapping[str, str], *, after: int) -> l
         asked = request_of(messages_sent(entry, texts, by_id), said.tools)
         calls = body_of(answer, 2)
         made = calls.tool_calls if isinstance(calls, AnswerCalls) else ()
-        found.append(
-            {
-                "asked": asked.document(),
-                "answer": {
-                    "text": text_in(answer) or "",
-                    "calls": [document_of(ScriptedCall(one.tool_id, one.arguments)) for one in made],
-                },
-            }
-        )
+        wanted = [ScriptedCall(one.tool_id, one.arguments) for one in made]
+        found.append(TapedCall(asked, TapedAnswer(text_in(answer) or "", wanted)))
     return found
 
 
@@ -59,9 +74,7 @@ def taped(home: Path, path: Path | None, *, is_wanted: Callable[[], bool]) -> Ge
     packs = Snapshot.from_bytes((home / "run" / "snapshot").read_bytes()).prompt_packs
     calls = recorded(list(read_entries(home / "ledger", with_bodies=True)), packs, after=before)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps({"version": VERSION, "calls": calls}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    path.write_bytes(msgjson.format(msgjson.encode(Tape(1, calls)), indent=1) + b"\n")
 
 
 class Cassette:
@@ -71,17 +84,9 @@ class Cassette:
         """Raises ValueError for a file that is none of this version."""
         self._path = path
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-            self._calls: list[dict[str, Any]] = document["calls"]
-            for one in self._calls:
-                Request.of(one["asked"])
-                said = one["answer"]
-                answer_document([ScriptedCall(**each) for each in said["calls"]] or said["text"], _ANY)
-            is_one = document["version"] == VERSION
-        except (ValueError, KeyError, TypeError):
-            is_one = False
-        if not is_one:
-            raise ValueError(f"{path} is no cassette of this version: pytest --hobus-record makes it anew")
+            self._calls = msgjson.decode(path.read_bytes(), type=Tape).calls
+        except ValueError:
+            raise ValueError(f"{path} is no cassette of this version: pytest --hobus-record makes it anew") from None
         self._next = 0
         self._difference = ""
         self._lock = threading.Lock()
@@ -92,8 +97,8 @@ class Cassette:
             number, self._next = self._next, self._next + 1
             if number >= len(self._calls):
                 said = f"the cassette has {len(self._calls)} requests, and one more came: {request.text[:200]!r}"
-            elif (wanted := self._calls[number]["asked"]) == (asked := request.document()):
-                return dict(self._calls[number]["answer"])
+            elif (wanted := self._calls[number].asked) == (asked := replace(request, output_schema=None)):
+                return to_builtins(self._calls[number].answer)
             else:
                 before, now = _lines(wanted), _lines(asked)
                 lines = difflib.unified_diff(before, now, "recorded", "asked now", lineterm="", n=1)
@@ -113,10 +118,10 @@ class Cassette:
         """`tool arguments` -> what it brought each time, as far as that is a value that it can bring again."""
         found: dict[str, list[Any]] = defaultdict(list)
         for recorded_call in self._calls:
-            for one, text in _new_results(recorded_call["asked"]["messages"]):
+            for one, text in _new_results(recorded_call.asked.messages):
                 with suppress(ValueError):  # what failed, or was cut
                     brought = json.loads(text)
-                    found[key_of(one["tool"], one["arguments"])].append(brought)
+                    found[key_of(one.tool, one.arguments)].append(brought)
         return dict(found)
 
 
@@ -125,19 +130,19 @@ def key_of(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{tool} {json.dumps(arguments, sort_keys=True)}"
 
 
-def _new_results(messages: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
+def _new_results(messages: Sequence[ShownMessage]) -> Iterator[tuple[ScriptedCall, str]]:
     """Each call that these messages show for the first time, with what it brought."""
-    last = max((number for number, one in enumerate(messages) if one["role"] != "tool"), default=-1)
-    calls = messages[last]["calls"] if last >= 0 else []
-    return zip(calls, (one["text"] for one in messages[last + 1 :]), strict=False)
+    last = max((number for number, one in enumerate(messages) if one.role != "tool"), default=-1)
+    calls = messages[last].calls if last >= 0 else ()
+    return zip(calls, (one.text for one in messages[last + 1 :]), strict=False)
 
 
-def _lines(asked: Mapping[str, Any]) -> list[str]:
-    return [f"tools: {', '.join(asked['tools'])}"] + [
+def _lines(asked: Request) -> list[str]:
+    return [f"tools: {', '.join(asked.tools)}"] + [
         line
-        for one in asked["messages"]
+        for one in asked.messages
         for line in (
-            *f"{one['role']}: {one['text']}".splitlines(),
-            *(f"  calls {each['tool']} {json.dumps(each['arguments'])}" for each in one["calls"]),
+            *f"{one.role}: {one.text}".splitlines(),
+            *(f"  calls {each.tool} {json.dumps(each.arguments)}" for each in one.calls),
         )
     ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import json
 import os
 import shutil
 import socketserver
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 import pytest
+from msgspec import json as msgjson
 
 from hobus.config.files import ADMIN_CONFIG
 from hobus.config.own_settings import laid_over
@@ -73,9 +73,9 @@ def remove_left_over() -> None:
                     shutil.rmtree(root)
 
 
-def answer_of(model: AnyModel | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+def answer_of(model: AnyModel | None, asked: Request) -> dict[str, Any]:
     """What the model of the moment says."""
-    return {"fault": _UNSCRIPTED} if model is None else model.reply(Request.of(asked))
+    return {"fault": _UNSCRIPTED} if model is None else model.reply(asked)
 
 
 class _Script(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -89,8 +89,8 @@ class _Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         if line := self.rfile.readline():
             model = self.server.model if isinstance(self.server, _Script) else None
-            answer = answer_of(model, json.loads(line))
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
+            answer = answer_of(model, msgjson.decode(line, type=Request))
+            self.wfile.write(msgjson.encode(answer) + b"\n")
 
 
 class ScriptedCluster(Cluster):

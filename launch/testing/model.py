@@ -6,14 +6,14 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field, to_builtins
 
 from hobus.bus.messages.gateway import PromptMessage
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptedCall:
+class ScriptedCall(Struct, frozen=True):
     """A tool that the model calls."""
 
     tool: str
@@ -25,8 +25,7 @@ def call(tool: str, /, **arguments: Any) -> ScriptedCall:
     return ScriptedCall(tool, arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class ShownMessage:
+class ShownMessage(Struct, frozen=True):
     """One message that a model is shown; `calls` of an assistant's."""
 
     role: str
@@ -34,8 +33,7 @@ class ShownMessage:
     calls: tuple[ScriptedCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True, omit_defaults=True):
     """What a model was asked with."""
 
     messages: tuple[ShownMessage, ...]
@@ -53,36 +51,16 @@ class Request:
         last = max((number for number, one in enumerate(self.messages) if one.role == "user"), default=-1)
         return [one.text for one in self.messages[last + 1 :] if one.role == "tool"]
 
-    @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Request:
-        """As it came over the wire, or stands in a cassette."""
-        messages = [
-            ShownMessage(one["role"], one["text"], tuple([ScriptedCall(**each) for each in one["calls"]]))
-            for one in document["messages"]
-        ]
-        return cls(tuple(messages), tuple(document["tools"]), document.get("output_schema"))
 
-    def document(self) -> dict[str, Any]:
-        """As a cassette has it."""
-        messages = [
-            {"role": one.role, "text": one.text, "calls": [document_of(each) for each in one.calls]}
-            for one in self.messages
-        ]
-        return {"messages": messages, "tools": list(self.tools)}
-
-
-def request_of(messages: Sequence[PromptMessage], tools: Iterable[str]) -> Request:
+def request_of(
+    messages: Sequence[PromptMessage], tools: Iterable[str], schema: Mapping[str, Any] | None = None
+) -> Request:
     """What a test sees of a prompt."""
     shown = [
         ShownMessage(one.role, one.text, tuple(ScriptedCall(each.tool_id, each.arguments) for each in one.tool_calls))
         for one in messages
     ]
-    return Request(tuple(shown), tuple(sorted(tools)))
-
-
-def document_of(one: ScriptedCall) -> dict[str, Any]:
-    """A call on the wire."""
-    return {"tool": one.tool, "arguments": dict(one.arguments)}
+    return Request(tuple(shown), tuple(sorted(tools)), schema)
 
 
 Answer = str | Mapping[str, Any] | ScriptedCall | Sequence[ScriptedCall] | Exception | Callable[[Request], Any]
@@ -127,13 +105,13 @@ def answer_document(answer: Any, request: Request) -> dict[str, Any]:
         case str():
             return {"text": answer, "calls": []}
         case ScriptedCall():
-            return {"text": "", "calls": [document_of(answer)]}
+            return {"text": "", "calls": [to_builtins(answer)]}
         case Exception():
             return {"fault": str(answer)}
         case Mapping():
             return {"text": json.dumps(answer), "calls": []}
         case [*calls] if calls and all(isinstance(one, ScriptedCall) for one in calls):
-            return {"text": "", "calls": [document_of(one) for one in calls]}
+            return {"text": "", "calls": [to_builtins(one) for one in calls]}
         case _ if callable(answer):
             return answer_document(answer(request), request)
         case _:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
+
+from msgspec import json as msgjson
 
 from hobus.bus.errors import GatewayError
 from hobus.bus.messages.gateway import Prompt, PromptResponse
 from hobus.bus.messages.work_order import ToolCall
 from hobus.launch.limits import SCRIPTED_REQUEST_MAX_BYTES
-from hobus.launch.testing.model import request_of
+from hobus.launch.testing.model import Request, request_of
 
 
 class ScriptedProvider:
@@ -27,8 +28,8 @@ class ScriptedProvider:
     ) -> PromptResponse:
         """One request. Raises GatewayError: PROVIDER_REFUSED in the test's words, PROVIDER_UNUSABLE without a test."""
         del model_id, timeout_s
-        request = request_of(prompt.messages, [tool.tool_id for tool in prompt.tools])
-        answer = await self.answer_to(request.document() | {"output_schema": prompt.output_schema})
+        request = request_of(prompt.messages, [tool.tool_id for tool in prompt.tools], prompt.output_schema)
+        answer = await self.answer_to(request)
         if "fault" in answer:
             raise GatewayError("PROVIDER_REFUSED", answer["fault"], facts={"unbilled": True})
         if answer["text"] and on_delta is not None:
@@ -44,15 +45,15 @@ class ScriptedProvider:
             finish_reason="tool_calls" if calls else "stop",
         )
 
-    async def answer_to(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def answer_to(self, asked: Request) -> dict[str, Any]:
         """The answer's document, from the test's process. Raises GatewayError."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path, limit=SCRIPTED_REQUEST_MAX_BYTES)
         except OSError:
             raise GatewayError("PROVIDER_UNUSABLE", "the test that scripts this model is over") from None
         try:
-            writer.write(json.dumps(asked).encode() + b"\n")
+            writer.write(msgjson.encode(asked) + b"\n")
             await writer.drain()
-            return json.loads(await reader.readline())
+            return msgjson.decode(await reader.readline())
         finally:
             writer.close()

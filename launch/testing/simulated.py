@@ -31,6 +31,7 @@ from hobus.launch.sessions.cluster_client import AsyncClusterClient
 from hobus.launch.sessions.journal import FromLedger
 from hobus.launch.sessions.turns import asked_of_owner
 from hobus.launch.testing.cluster import ScriptedCluster, answer_of
+from hobus.launch.testing.model import Request
 from hobus.launch.testing.provider import ScriptedProvider
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ class _InProcess(ScriptedProvider):
     async def prepare(self) -> None:
         """Nothing is to be loaded."""
 
-    async def answer_to(self, asked: dict[str, Any]) -> dict[str, Any]:
+    async def answer_to(self, asked: Request) -> dict[str, Any]:
         return answer_of(self._cluster.model, asked)
 
 

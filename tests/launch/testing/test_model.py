@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from hobus.launch.testing.cassette import VERSION, Cassette
+from hobus.launch.testing.cassette import Cassette, Tape, TapedAnswer, TapedCall
 from hobus.launch.testing.model import Request, ScriptedCall, ScriptedModel, ShownMessage, call
 
 ASKED = Request((ShownMessage("system", "be brief"), ShownMessage("user", "how?")), ("weather",))
@@ -50,13 +50,13 @@ def test_a_request_says_what_was_said_last_and_what_tools_brought_since():
     ]
     asked = Request(tuple(shown), ("weather",))
     assert (asked.text, asked.results) == ("how?", ["sunny", "rain"])
-    assert Request.of(json.loads(json.dumps(asked.document()))) == asked
+    assert msgspec.json.decode(msgspec.json.encode(asked), type=Request) == asked
 
 
 def taped(path: Path, *requests: Request) -> Cassette:
     """A cassette of these, each answered by its number."""
-    calls = [{"asked": one.document(), "answer": {"text": str(n), "calls": []}} for n, one in enumerate(requests, 1)]
-    path.write_text(json.dumps({"version": VERSION, "calls": calls}))
+    calls = [TapedCall(one, TapedAnswer(str(number), [])) for number, one in enumerate(requests, 1)]
+    path.write_bytes(msgspec.json.encode(Tape(1, calls)))
     return Cassette(path)
 
 
