@@ -14,8 +14,8 @@ SHARED_S = 1.0
 """One read answers all browsers that ask the same so soon after another."""
 SHARED_MAX = 256
 """Reads kept for that."""
-TICK_S = 0.7
-"""Browsers are told of changes at most so often; the index of the record is not so far behind."""
+TICK_S = 1.0
+"""Browsers are told of changes at most so often: each page of a session is a read. The record's index follows sooner."""
 LISTS_MS = 3000
 """Pages of all sessions are made anew at most so often: each is many reads."""
 BEAT_S = 2.0
