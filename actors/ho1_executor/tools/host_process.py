@@ -253,7 +253,9 @@ class HostProcess:
             if (code := self._process.poll()) is not None:
                 number = -code if code < 0 else code - keeper.SIGNAL_EXIT
                 return f" by signal {number}" if number > 0 else f" with exit status {code}"
-            await asyncio.sleep(_EXIT_LOOK_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_EXIT_LOOK_S):
+                    await asyncio.get_running_loop().create_future()
         return ""
 
     def wait(self) -> None:
