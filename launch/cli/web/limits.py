@@ -15,7 +15,7 @@ SHARED_S = 1.0
 SHARED_MAX = 256
 """Reads kept for that."""
 TICK_S = 1.0
-"""Browsers are told of changes at most so often: each page of a session is a read. The record's index follows sooner."""
+"""Browsers are told of changes at most so often: each page is a read. The record's index follows sooner."""
 LISTS_MS = 3000
 """Pages of all sessions are made anew at most so often: each is many reads."""
 BEAT_S = 2.0
