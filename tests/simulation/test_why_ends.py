@@ -71,7 +71,10 @@ def test_each_call_that_failed_says_why_with_its_code_words_and_entry(failed):
         assert one.failed in ends and (one.code, one.words) == ("PROVIDER_ERROR", WORDS)
         assert f"not answered: PROVIDER_ERROR: {WORDS} (#{one.failed})" in words
         assert (one.failed, one.attempt) in {(seen.sequence, seen.attempt) for seen in told.why.failures}
-    assert f"prompt of order 1.1.1 (classification), attempt 1: PROVIDER_ERROR: {WORDS} (#{told.why.prompts[0].failed})" in words
+    assert (
+        f"prompt of order 1.1.1 (classification), attempt 1: PROVIDER_ERROR: {WORDS} (#{told.why.prompts[0].failed})"
+        in words
+    )
 
 
 def test_the_turns_own_failure_and_the_attempt_of_the_host_are_told_with_their_entries(failed):
