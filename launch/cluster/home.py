@@ -37,6 +37,8 @@ _MARK = ".hobus-home"
 _MARK_SAYS = "A home of hobus: no agent reads files in this directory.\n"
 _WORKER_KEY = "worker.key"
 _OTHERS = 0o077
+_OF_OLDER_HOMES = (("ledger", "logs", "spool"), (_WORKER_KEY,), ("keys/broker.key",), ("keys/http.secret",))
+"""What lies in a home that no hobus with marks has started: a cluster's, a worker's, copies of them."""
 _IGNORED = """\
 # Made by hobus: record, logs and keys are not for version control. What somebody writes into config/ may be.
 /*
@@ -165,10 +167,10 @@ def is_worker(root: Path) -> bool:
 
 
 def is_home(directory: Path) -> bool:
-    """Whether it is a home, a cluster's or a worker's, by its mark, or as a folder of keys."""
+    """Whether it is a home, a cluster's or a worker's: by its mark, by what older ones hold, or as a folder of keys."""
     if directory.name == "keys" and directory.is_dir() and not directory.stat().st_mode & _OTHERS:
         return True
-    return (directory / _MARK).exists()
+    return any(all((directory / name).exists() for name in names) for names in ((_MARK,), *_OF_OLDER_HOMES))
 
 
 class HomeLock:
