@@ -24,7 +24,7 @@ from hobus.launch.cluster.client import cluster_of
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.home import Home
 from hobus.launch.console.errors import RefusedFault, UsageFault, next_command, next_here
-from hobus.launch.console.output import counted, day_and_minute, note, say, table, wants_json, zone
+from hobus.launch.console.output import counted, day_and_minute, say, table, wants_json, zone
 
 R = TypeVar("R", bound=Message)
 P = TypeVar("P", m.Signals, m.Overlays)
@@ -132,12 +132,11 @@ class ChosenMemory(NamedTuple):
 
 
 def _of_agent(command: Callable[..., Output]) -> Callable[..., Any]:
-    """The command gets `of: Memory` from `--agent`; with `principal`, a word is said of a key that never was."""
+    """The command gets `of: ChosenMemory` from `--agent`."""
 
     @functools.wraps(command)
     def asked(*, home: Home, agent_id: str | None, **arguments: Any) -> Output:
         place = place_of_memory(home)
-        say_unknown(home, arguments.get("principal"))
         chosen = agent_id or place.snapshot.config.host.agent_id
         meant = cluster_options.known_agent(chosen, place.snapshot, running_in=home) or chosen
         return command(of=ChosenMemory(place, meant), **arguments)
@@ -161,17 +160,6 @@ def place_of_memory(home: Home) -> Place:
         f"memory is off in the cluster of {home.root}: {why}",
         hint=f"{copied}{fix}, then: {next_command('down', home.root)} && {next_command('up', home.root)}",
     )
-
-
-def say_unknown(home: Home, principal: str | None) -> None:
-    """A word on stderr where the principal has a key that was never made here."""
-    if principal in (None, LOCAL):
-        return
-    from hobus.launch.http.keys import keys_in, revoked_in  # noqa: PLC0415 - for who names one
-
-    name = (principal or "").split("/")[1]
-    if name not in {key.principal for key in (*keys_in(home), *revoked_in(home))}:
-        note(f"no key {name} was ever made here: {next_here('keys list')}")
 
 
 # --- READ -------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from hobus.launch.cli.commands.memory import ARTIFACT, PRINCIPAL, REASON, SIGNAL
 from hobus.launch.cluster.home import home_of
 from hobus.launch.console import exit_codes
 from hobus.launch.console.errors import CommandError
-from hobus.launch.http import keys
 from tests.actors.ho3_memory.builders import artifact
 
 
@@ -59,20 +58,6 @@ def test_what_is_none_of_its_kind_is_a_mistake_of_usage(kind, said, given):
         with pytest.raises(CommandError, match=said) as caught:
             taken(kind, one)
         assert caught.value.exit_code == exit_codes.USAGE
-
-
-def test_a_key_that_there_never_was_is_told_beside_the_answer(tmp_path, capsys):
-    """What one that was taken back had said is still there to be asked for."""
-    home = home_of(tmp_path / "home")
-    words = iter("0123456789")
-    for name in ("alice", "bob"):
-        keys.create(home, name, new_id=lambda: next(words), now_us=1, ttl_s=None)
-    keys.revoke(home, "bob", now_us=2)
-    for name in (None, "local", "key/alice", "key/bob", "key/bob/carol"):
-        memory.say_unknown(home, name)
-    assert capsys.readouterr().err == ""
-    memory.say_unknown(home, "key/zzz")
-    assert "no key zzz was ever made here: hobus keys list" in capsys.readouterr().err
 
 
 def as_shown(monkeypatch, capsys, tmp_path, command, answer):
