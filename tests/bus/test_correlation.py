@@ -7,12 +7,10 @@ from hobus.bus.envelope import Kind, header
 
 
 def pending(message_id: str, *, connection: str = "", redeliver: bool = True) -> OwnRequest[str]:
-    """One request."""
     return OwnRequest(header(Kind.REQUEST, message_id), b"", connection, 1.0, redeliver, ["waiter"])
 
 
 def table(*entries: OwnRequest[str]) -> PendingTable[str]:
-    """A table of these."""
     made = PendingTable[str]()
     for entry in entries:
         made.add(entry)

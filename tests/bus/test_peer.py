@@ -35,7 +35,6 @@ def world() -> Iterator[World]:
 
 
 async def ask(peer, script: str, *, timeout_s: float = 30.0, **options) -> PromptResponse:
-    """Asks the gateway to do what the script says."""
     return await peer.request("gateway", prompt(script), expect=PromptResponse, timeout_s=timeout_s, **options)
 
 

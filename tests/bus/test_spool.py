@@ -17,7 +17,6 @@ START = b"\0" * 32
 
 
 def entry(number: int) -> WriteEntry:
-    """An entry to keep."""
     return WriteEntry(
         parents=[],
         submission_id=f"E:{number}",

@@ -29,7 +29,6 @@ def shown(frames: list[Message]) -> str:
 
 
 def delta(index: int, text: str = "x", *, step: str = "WO-1", attempt: int = 1) -> StreamDelta:
-    """One piece."""
     return StreamDelta(step=step, attempt=attempt, index=index, text=text)
 
 

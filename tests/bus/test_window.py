@@ -10,7 +10,6 @@ from hobus.bus.window import DuplicateWindow, KeptReply
 
 
 def answer(body: bytes = b"x") -> KeptReply:
-    """A recorded reply."""
     return KeptReply(Kind.REPLY, "bus.done", 1, body)
 
 

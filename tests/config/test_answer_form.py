@@ -13,7 +13,6 @@ from hobus.config.json_schema import schema_fault
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Borders that a test can reach."""
     monkeypatch.setattr(limits, "OUTPUT_SCHEMA_MAX_BYTES", 200)
     monkeypatch.setattr(limits, "OUTPUT_SCHEMA_DEPTH_MAX", 5)
 

@@ -21,7 +21,6 @@ PLAIN: dict[str, Any] = json.loads((SHIPPED_ROOT / "attention/ATT-TURN-001.json"
 
 
 def template(template_id: str, **applies_to: Any) -> Template:
-    """A template with these selectors."""
     return Template.model_validate({**PLAIN, "template_id": template_id, "applies_to": applies_to})
 
 

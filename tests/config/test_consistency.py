@@ -24,14 +24,12 @@ def changed(section: str, **values: object) -> AdminConfig:
 def faults(
     config: AdminConfig = GOVERNED.config, agent: AgentFile | None = None, contract: Contract | None = None
 ) -> list[str]:
-    """The faults of the shipped parts with one replaced."""
     agents = dict(GOVERNED.agents) | ({agent.agent_id: agent} if agent else {})
     contracts = dict(GOVERNED.contracts) | ({contract.contract_id: contract} if contract else {})
     return inconsistencies(config, agents, contracts, GOVERNED.prompt_packs, GOVERNED.frameworks)
 
 
 def admin(**values: object) -> AgentFile:
-    """ADMIN with some fields replaced."""
     return AgentFile.model_validate(GOVERNED.agents["ADMIN"].model_dump() | values)
 
 

@@ -30,7 +30,6 @@ EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za
 
 
 def nested(levels: int) -> dict[str, Any]:
-    """A schema that deep."""
     schema: dict[str, Any] = {}
     for _ in range(levels):
         schema = {"not": schema}
@@ -38,7 +37,6 @@ def nested(levels: int) -> dict[str, Any]:
 
 
 def high(levels: int) -> list[Any]:
-    """A value that high."""
     value: list[Any] = []
     for _ in range(levels):
         value = [value]

@@ -52,7 +52,6 @@ def objects(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str 
 
 
 def at(value: Any, path: tuple[str | int, ...]) -> Any:
-    """The value at a path."""
     for part in path:
         value = value[part]
     return value

@@ -33,7 +33,6 @@ def loaded(tmp_path: Path, servers: Any, **tools: Any) -> Snapshot:
 
 
 def faults(tmp_path: Path, servers: Any, **tools: Any) -> list[str]:
-    """Without the file's name."""
     with pytest.raises(ConfigError) as refused:
         loaded(tmp_path, servers, **tools)
     return [fault.replace(f"{tmp_path / 'admin_config.json'}: ", "") for fault in refused.value.facts["faults"]]

@@ -14,7 +14,6 @@ PACK = "[[system]]\nYou are {{ who }}.\n\n[[user]]\nSaid: {{user_input}}{{ who }
 
 
 def seg(name: str, text: str, ref: str | None = None) -> Segment:
-    """A segment."""
     return Segment(name=name, text=text, ref=ref)
 
 

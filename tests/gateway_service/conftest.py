@@ -11,7 +11,6 @@ from tests.gateway_service.rig import Cluster, Scripted
 
 @pytest.fixture
 def clusters() -> Iterator[list[Cluster]]:
-    """Closed at the end."""
     made: list[Cluster] = []
     yield made
     for cluster in made:
@@ -20,8 +19,6 @@ def clusters() -> Iterator[list[Cluster]]:
 
 @pytest.fixture
 def make(clusters: list[Cluster]):
-    """Starts a cluster."""
-
     def start(provider: Scripted | None = None, **sections) -> Cluster:
         clusters.append(Cluster(provider, **sections))
         return clusters[-1]

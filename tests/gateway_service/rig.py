@@ -55,7 +55,6 @@ class Counting:
         self.at_work = self.most = 0
 
     async def answer(self) -> PromptResponse:
-        """One call, to its end."""
         self.at_work += 1
         self.most = max(self.most, self.at_work)
         try:
@@ -100,7 +99,6 @@ async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 async def hang(_prompt: Prompt) -> PromptResponse:
-    """Never answers."""
     await asyncio.sleep(1e6)
     raise AssertionError("a hanging provider answered")
 

@@ -178,7 +178,6 @@ def breakers(cluster: Cluster) -> dict[str, str]:
 
 
 def ask(cluster: Cluster, name: str) -> str:
-    """Code of one call's answer; empty: answered."""
     return cluster.run(cluster.ask(prompt(f"WO-{name}#1"))).error_code
 
 
@@ -201,7 +200,6 @@ def test_a_provider_that_is_down_is_left_alone_and_probed(down):
 
 
 def wait(cluster: Cluster, seconds: float) -> None:
-    """Virtual time passes."""
     cluster.run(cluster.operator.sleep(seconds))
 
 

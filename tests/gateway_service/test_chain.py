@@ -98,19 +98,15 @@ def test_an_unknown_outcome_is_not_followed_where_it_shall_fail():
 
 
 async def fail(_prompt):
-    """A provider that is down."""
     raise GatewayError("PROVIDER_ERROR", "503", facts={"status": 503, "unbilled": True})
 
 
 async def refuse(_prompt):
-    """A provider that does not take the request."""
     raise GatewayError("PROVIDER_ERROR", "400", facts={"status": 400, "unbilled": True})
 
 
 @pytest.fixture
 def make(make):
-    """Starts a cluster of three providers."""
-
     def start(*acts, budget=None, **gateway):
         scripted = [Scripted(act, provider_id=name) for act, name in zip(acts, MODELS, strict=True)]
         others = {one.provider_id: one for one in scripted[1:]}
@@ -120,7 +116,6 @@ def make(make):
 
 
 def calls(cluster):
-    """How often each provider was called."""
     return [provider.calls for provider in cluster.providers.values()]
 
 

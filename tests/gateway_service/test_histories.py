@@ -23,7 +23,6 @@ def asked(text: str) -> WorkOrder:
 
 
 def prompt(given: WorkOrder, session_id: str = "s") -> Prompt:
-    """What an executor makes of it."""
     segments = [one for one in given.input_context if one.name == transcript.NAME]
     message = PromptMessage(role="history", segments=segments)
     return built(messages=[message], session_id=session_id, history_after=given.history_after)

@@ -25,7 +25,6 @@ class Bodies:
         self.bodies = bodies
 
     async def body(self, ref: str) -> bytes:
-        """Behind one ref."""
         found = self.bodies[ref]
         if isinstance(found, Exception):
             raise found

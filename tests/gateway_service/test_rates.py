@@ -52,7 +52,6 @@ def test_no_window_has_more_than_burst_and_rate(calls):
 
 
 def rate(**changes):
-    """No limit but those given."""
     return {
         "requests_per_minute": None, "requests_burst": 1, "tokens_per_minute": None, "tokens_burst": 1, **changes,
     }  # fmt: skip
@@ -67,7 +66,6 @@ async def timed(cluster, name, **changes):
 
 @pytest.fixture
 def make(make):
-    """Starts a cluster with this section of the gateway."""
     return lambda provider=None, **gateway: make(provider, gateway=gateway)
 
 

@@ -20,7 +20,6 @@ from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempt
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    """Ledger, gateway and clients."""
     made = Cluster()
     yield made
     made.close()

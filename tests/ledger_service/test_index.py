@@ -276,11 +276,9 @@ class _Stuck(RealDisk):
     """Its directory takes no change of names."""
 
     def remove(self, path: str) -> None:
-        """Refused."""
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     def rename(self, source: str, target: str) -> None:
-        """Refused."""
         raise PermissionError(errno.EACCES, "Permission denied", f"{source} -> {target}")
 
 

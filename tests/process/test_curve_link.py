@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import threading
 
 import pytest
@@ -149,12 +148,3 @@ async def test_another_broker_s_key_and_a_server_that_is_none_are_no_handshake(b
     await http.until(lambda: http.happened.count("no_handshake") >= 3)
     http.close()
     server.close()
-
-
-async def test_nobody_there_is_unreachable_again_and_again(broker):
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        far = Far(broker, token_key(broker), address=f"127.0.0.1:{bound.getsockname()[1]}")
-        await far.until(lambda: far.happened.count("unreachable") >= 3)
-        assert set(far.happened) == {"unreachable"}
-        far.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import socket
 import struct
 import threading
 import time
@@ -165,34 +163,6 @@ def test_a_client_without_curve_is_not_heard(there):
     assert [row.instance for row in there.list().peers if row.role == "ho2"] == []
     plain.socket.close(linger=0)
     eventually(lambda: there.count("handshakes_failed"))
-
-
-def test_garbage_on_the_port_harms_nobody(there):
-    """Random bytes, half a greeting, HTTP, many connections that say nothing: a worker beside them is served."""
-    host, _, port = there.keys.listens.rpartition(":")
-    draw = random.Random(1)
-    silent = [socket.create_connection((host, int(port))) for _ in range(20)]
-    for number in range(60):
-        with socket.create_connection((host, int(port))) as stranger:
-            stranger.sendall(
-                [b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff\0\0\0\0\0\0\0\1\x7f", draw.randbytes(300)][number % 3]
-            )
-    mine = curve.new_pair()
-    assert there.far(there.token()).join(mine).name == "ho1/remote-1"
-    assert there.list().listens == there.keys.listens
-    for connection in silent:
-        connection.close()
-
-
-def test_frames_of_an_enrolled_worker_that_are_none_harm_nobody_else(there):
-    """Strange parts and random bytes behind a good key: counted, the others are served."""
-    mine = curve.new_pair()
-    there.far(there.token()).join(mine)
-    worker, draw = there.far(mine), random.Random(2)
-    for number in range(200):
-        worker.socket.send_multipart([draw.randbytes(draw.randrange(40)) for _ in range(1 + number % 5)])
-    eventually(lambda: there.count("malformed") > 50)
-    assert there.far(there.token()).join(curve.new_pair()).name == "ho1/remote-2"
 
 
 def test_a_chosen_routing_id_makes_nobody_somebody_else(there):

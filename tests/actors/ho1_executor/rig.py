@@ -26,7 +26,6 @@ from tests.rig import SimulatedRig, names
 
 
 def answer(content: str = "", **changed: Any) -> PromptResponse:
-    """A gateway's success."""
     fields: dict[str, Any] = {
         "outcome": "SUCCESS", "content": content, "input_tokens": 100, "output_tokens": 10, "cost_usd": 0.001,
         "provider_id": "scripted", "model_id": "m", "finish_reason": "stop",
@@ -68,7 +67,6 @@ class ScriptedGateway(Actor):
         return self._given[message.idempotency_key]
 
     async def on_budget(self, message: ReadBudget, call: Call) -> Budget:
-        """One session's row."""
         row = ScopeBudget(
             scope=f"session:{message.session_id}", limit=1000, used=250, reserved=50, remaining=700, calls=2,
             cost_usd=0.5, unknown_calls=0,
@@ -76,7 +74,6 @@ class ScriptedGateway(Actor):
         return Budget(mode="warn", scopes=[row])
 
     async def on_breakers(self, message: ReadBreakers, call: Call) -> Breakers:
-        """None."""
         return Breakers(breakers=[])
 
 
@@ -166,11 +163,9 @@ class Cluster(SimulatedRig):
         assert ack.outcome == "committed"
 
     async def events(self) -> list[str]:
-        """Their types, in order."""
         return names(await self.entries())
 
     async def until(self, is_true: Callable[[], bool]) -> None:
-        """Waits in virtual time."""
         while not is_true():
             await self.ho2.sleep(0.001)
 
@@ -183,7 +178,6 @@ def cluster(
     tools: Mapping[str, ToolDefinition] = BUILTIN,
     approval: Sequence[str] = (),
 ) -> Any:
-    """A cluster that is closed afterwards."""
     made = Cluster(gateway, tools, approval)
     with made:
         for _ in range(executors):

@@ -28,7 +28,6 @@ class Paper:
     asked: list[Query] = field(default_factory=list[Query])
 
     async def page(self, question: Query) -> Any:
-        """All of them."""
         self.asked.append(question)
         if self.entries is None:
             raise LedgerError("unavailable", "away")

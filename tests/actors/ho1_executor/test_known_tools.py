@@ -33,7 +33,6 @@ def announced(*tool_ids: str) -> AnnounceTools:
 
 
 def agent(*tools: str, permitted: Sequence[str] = ("*",)) -> AgentFile:
-    """One that has these tools."""
     given = shipped_snapshot().agents["ADMIN"]
     permissions = given.permissions.model_copy(update={"tools": tuple(permitted)})
     return given.model_copy(update={"tools": tools, "permissions": permissions})

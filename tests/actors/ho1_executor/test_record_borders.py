@@ -43,7 +43,6 @@ class LedgerOnPaper:
     fetched: list[str] = field(default_factory=list)
 
     async def write(self, entries: Sequence[WriteEntry], *, trace: str = "", follows: str = "") -> list[Ack]:
-        """A barrier."""
         submitted = self.submit(entries, trace=trace)
         await self.flush()
         return submitted.result()
@@ -67,7 +66,6 @@ class LedgerOnPaper:
         at_once: bool = False,
         follows: str = "",
     ) -> Promise[list[Ack]]:
-        """Not waited for; nor does its arrival depend on who waits for it."""
         promise: Promise[list[Ack]] = Promise()
         self.under_way.append(promise)
         asyncio.get_running_loop().call_soon(lambda: promise.settle(self._arrive(entries[0])))
@@ -81,12 +79,10 @@ class LedgerOnPaper:
         self.unflushed = []
 
     async def lookup(self, *, once: Sequence[str], with_bodies: bool = False) -> list[Entry | None]:
-        """By once key."""
         by_key = {entry.once: stored(entry, origin="ho1/1@a") for entry in self.entries}
         return [by_key.get(key) for key in once]
 
     async def body(self, ref: str) -> bytes:
-        """By ref."""
         self.fetched.append(ref)
         if ref not in self.bodies:
             raise BusError("not_found", ref)
@@ -100,16 +96,13 @@ class BusOnPaper:
     clock = property(lambda self: self)
 
     def monotonic(self) -> float:
-        """Standing still."""
         return 1.0
 
     def now(self) -> float:
-        """The same."""
         return 1.0
 
 
 def as_client(ledger: LedgerOnPaper) -> LedgerClient:
-    """In the place of a client."""
     return cast("LedgerClient", ledger)
 
 

@@ -27,7 +27,6 @@ def us(hours: float) -> int:
 
 
 def at(hours: float) -> str:
-    """The same as a timestamp."""
     return timestamp_of(us(hours))
 
 
@@ -37,12 +36,10 @@ def moment(hours: float, seq: int = 2**62) -> PointInTime:
 
 
 def session(number: int) -> str:
-    """A session's id."""
     return f"00000000-0000-5000-8000-{number:012d}"
 
 
 def event_id(number: int, signal_id: str = SIGNAL) -> str:
-    """The id of the n-th event."""
     return f"EVT-{session(0)}-{number}-{signal_id}"
 
 
@@ -79,7 +76,6 @@ def seen(
 
 
 def gate_result() -> GateResult:
-    """A crossed gate."""
     return GateResult(
         signal_id=SIGNAL, crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed"
     )
@@ -108,7 +104,6 @@ def artifact(name: str = "one", hours: float = 0.0, **changed: Any) -> Artifact:
 
 
 def logged(made: Artifact, seq: int) -> Fact:
-    """An artifact as the record has it."""
     at_us, name = micros(made.created_at_event_ts), f"HO3_OVERLAY:{made.artifact_id}/{seq}"
     return Fact("overlay", seq, AGENT, name, at_us, made.artifact_id, artifact=made)
 
@@ -134,7 +129,6 @@ def confirmed(seq: int, hours: float, name: str = "ART-1") -> Fact:
 
 
 def failed(seq: int, hours: float, signal_id: str = SIGNAL, principal: str | None = LOCAL, **texts: str) -> Fact:
-    """A failed consolidation."""
     return Fact("failure", seq, AGENT, f"failed {seq}", us(hours), signal_id, principal=principal, **texts)
 
 

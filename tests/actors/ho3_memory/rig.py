@@ -48,7 +48,6 @@ class Cluster(SimulatedRig):
         return self.world.media["ho3"].files[FILE].content
 
     def ask(self, message: Message, expect: type[Any], *, timeout_s: float = 5.0, message_id: str | None = None) -> Any:
-        """The answer, in virtual time."""
         return self.world.run(self.request(message, expect, timeout_s=timeout_s, message_id=message_id))
 
     async def request(
@@ -70,7 +69,6 @@ class Cluster(SimulatedRig):
         return self.ask(m.LogSignals(agent_id=agent_id, signals=list(signals)), m.SignalsLogged)
 
     def log_overlay(self, overlay: m.Artifact | m.PlainOverlay, agent_id: str = AGENT) -> m.OverlayLogged:
-        """One artifact."""
         return self.ask(m.LogOverlay(agent_id=agent_id, overlay=overlay), m.OverlayLogged)
 
     def overlays(self, *, as_of: m.AsOf | None = None, active_only: bool = False) -> m.Overlays:

@@ -28,7 +28,6 @@ VOCABULARY = ClassifyLabels(domain=["tools", "docs"], task=["inspect"])
 
 
 def fault(**changed):
-    """The fault of an artifact with these fields."""
     return fault_of_artifact(artifact(**changed), VOCABULARY)
 
 

@@ -23,7 +23,6 @@ FACTS: list[Fact] = [
 
 
 def position(seq):
-    """An entry of some record."""
     return RecordPosition(seq, f"entry {seq}", bytes([seq]) * 32)
 
 
@@ -37,7 +36,6 @@ def file_of(*groups):
 
 
 def frames_in(data, read=None):
-    """Its whole frames."""
     return frames(read or (lambda offset, size: data[offset : offset + size]), len(data))
 
 

@@ -33,7 +33,6 @@ ALWAYS = range(us(0) // HOUR_US, us(6000) // HOUR_US)
 
 
 def level(events, hours, rules=RULES, present=ALWAYS):
-    """The level as of then."""
     counted = sorted(one for one in events if one[0] <= us(hours))
     levels = [level for level, _ in trace(counted, present, rules)]
     return faded(levels[-1], present_us(present, counted[-1][0], us(hours)), rules) if levels else NOTHING

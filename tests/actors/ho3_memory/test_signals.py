@@ -40,12 +40,10 @@ class Log:
 
 
 def event(seq, hours, of_session=0):
-    """An event; its id follows its sequence."""
     return seen(seq, hours, of_session)._replace(submission_id=f"e{seq:03d}")
 
 
 def log_of(*events):
-    """A log that got these events in this order."""
     log = Log()
     for one in events:
         log.insert(one)

@@ -9,5 +9,4 @@ from tests.bus.broker.rig import Rig
 
 @pytest.fixture
 def rig() -> Rig:
-    """A fresh core with the shipped settings."""
     return Rig()

@@ -38,8 +38,6 @@ def settings_with(**overrides: Any) -> BusSettings:
 
 
 class Got(NamedTuple):
-    """One frame that a connection got."""
-
     header: Header
     body: bytes
 
@@ -154,7 +152,6 @@ class Rig:
         return name
 
     def client(self, instance: str, connection: bytes | None = None, **fields: Any) -> bytes:
-        """A peer that offers nothing."""
         name = self.hello(instance, connection, **fields)
         self.got(name)
         return name

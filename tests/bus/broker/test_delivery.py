@@ -18,7 +18,6 @@ POST_ROW = Row(ReadQueues, "ho2", None, frozenset({"host"}), redeliver=False)
 
 
 def pair(rig, slots=2):
-    """A requester and a worker."""
     return rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=slots)
 
 

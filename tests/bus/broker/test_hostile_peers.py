@@ -320,7 +320,6 @@ def test_a_word_that_can_be_no_tool_is_refused_where_it_comes_in(parameters: str
 
 
 def peer_row(rig: Rig, instance: str) -> control.PeerRow:
-    """As the broker shows it."""
     return next(row for row in rig.core._operations._read_peers(ReadPeers()).peers if row.instance == instance)
 
 

@@ -19,7 +19,6 @@ ROW = rows_of("ho1")["wo.execute"]
 
 
 def requester(name="ho2/1@a"):
-    """A peer that asks."""
     return BoundPeer(name.encode(), name, "ho2", 0.0)
 
 

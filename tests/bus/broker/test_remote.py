@@ -79,13 +79,11 @@ def hello(instance, **fields):
 
 @pytest.fixture
 def there(tmp_path):
-    """A core that listens."""
     return Elsewhere(tmp_path)
 
 
 @pytest.fixture
 def operator(there):
-    """Its operator."""
     return there.rig.client("operator/1@a")
 
 

@@ -17,7 +17,6 @@ from tests.laws import law
 
 
 def tap(sequence, *, at=0.0, body=b"body", kind=Kind.REQUEST):
-    """One tapped frame."""
     frame = header(kind, f"m{sequence}", type="wo.execute", destination="ho1", key="k", trace="t", deadline_ms=5)
     return Tap(sequence, at, "delivered", frame, "ho2/1@a", "ho1/1@a", body, "")
 

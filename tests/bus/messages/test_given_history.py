@@ -10,7 +10,6 @@ from hobus.bus.messages.given_history import own_words, stretches, with_history
 
 
 def parts(message: str) -> list[tuple[str, str]]:
-    """Who said what."""
     return [(one.role, message[one.start : one.end]) for one in stretches(message)]
 
 

@@ -9,7 +9,6 @@ from tests.laws import law
 
 
 def medium() -> SimMedium:
-    """A small one."""
     return SimMedium(capacity_bytes=1000)
 
 

@@ -12,7 +12,6 @@ from hobus.bus.sim.process import SimProcess
 
 @pytest.fixture
 def loop():
-    """A virtual loop."""
     made = VirtualLoop()
     yield made
     made.close()

@@ -105,12 +105,10 @@ class Slow(Actor):
     service = "ho3"
 
     async def start(self, bus: Bus) -> None:
-        """Takes a few beats."""
         await bus.sleep(5 * SETTINGS.beat_interval_ms / 1000)
         self.done = 1
 
     def counters(self) -> dict[str, int]:
-        """For the heartbeat."""
         return {"done": self.done}
 
 

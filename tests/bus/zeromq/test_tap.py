@@ -54,7 +54,6 @@ def publisher(tmp_path, monkeypatch):
 
 
 def taps(first: int, count: int = 3) -> list[Tap]:
-    """Consecutive frames with a body."""
     return [
         Tap(first + n, 999.0, "delivered", header(Kind.REQUEST, f"m{n}", type="wo.execute"), "ho2/1@a", "", SECRET, "")
         for n in range(count)

@@ -16,7 +16,6 @@ from hobus.bus.zeromq.tokens import TokenDirectory, mint, refuses_a_stranger, re
 
 
 def hello(token, instance="ho1/1@a", role="ho1"):
-    """A hello with this token."""
     return Hello(instance=instance, token=token, role=role, slots=1, version="", protocol=HEADER_VERSION)
 
 

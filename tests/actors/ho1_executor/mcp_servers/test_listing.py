@@ -20,7 +20,6 @@ OBJECT = {"type": "object", "properties": {}}
 
 
 def server(**changes):
-    """A configured server."""
     fields = {
         "transport": "stdio", "command": ["x"], "env": {}, "tools": None, "reads": [], "idempotent": [],
         "connect_timeout_ms": 1000, "timeout_ms": None, "per": "worker", "elsewhere": False,
@@ -29,12 +28,10 @@ def server(**changes):
 
 
 def tool(name, schema=OBJECT, description="does it", **more):
-    """One row of a listing."""
     return {"name": name, "description": description, "schema": schema, **more}
 
 
 def found(*tools, **changes):
-    """What is taken of these."""
     return taken("files", server(**changes), tools)
 
 

@@ -29,14 +29,12 @@ async def request(service: str, type_name: str, body: Mapping[str, Any]) -> dict
 
 
 async def run(runner: ToolRunner, tool_id: str, *, timeout_s: float = 60.0, **arguments: Any) -> ToolResult:
-    """One call."""
     call = ToolCall(call_id="001", tool_id=tool_id, arguments=arguments)
     context = {"session_id": "s", "agent_id": "A", "wo_id": "W", "idempotency_key": "W", "request": request}
     return await runner.run(call, context=context, timeout_s=timeout_s)
 
 
 def shown(output: ToolResult) -> tuple[bool, str, str, bool]:
-    """All of an output."""
     return output.ok, output.code, output.text, output.truncated
 
 

@@ -41,12 +41,10 @@ class Host:
         return self.answers[service]
 
     async def check(self, name: str) -> Mapping[str, Any]:
-        """The prepared report."""
         return self.answers[name]
 
 
 async def value_of(tool_id: str, host: Host, **arguments: Any) -> Any:
-    """What the tool gives."""
     return await BUILTIN[tool_id].run(arguments, host)
 
 
@@ -167,7 +165,6 @@ def test_a_query_is_bounded(arguments: dict[str, Any], is_valid: bool) -> None:
 
 
 def scope(name: str, **changed: Any) -> dict[str, Any]:
-    """One row of a budget."""
     row = {
         "scope": name, "limit": 100, "used": 10, "reserved": 5, "remaining": 85, "calls": 2, "cost_usd": None,
         "unknown_calls": 1,

@@ -19,11 +19,8 @@ async def _report() -> dict[str, Any]:
 
 
 class TestInProcess(RunnerSuite):
-    """The suite."""
-
     @pytest.fixture
     def runner(self) -> InProcessToolRunner:
-        """A runner of this kind."""
         return InProcessToolRunner(tools=BOTH, view=VIEW, bounds=BOUNDS, checks={"verify": _report})
 
 
