@@ -50,6 +50,10 @@ class Shell(Protocol):
 
     def refused(self, connection: Connection, refused: Refused) -> None: ...
 
+    def unbound(self, connection: Connection) -> None:
+        """Nothing but a hello leaves this connection until its welcome."""
+        ...
+
     def drained(self) -> None:
         """The broker wants this peer to finish its work and end."""
         ...
@@ -174,6 +178,7 @@ class Conversation:
         connection.said_hello(now)
         connection.link.discard()
         self.say(connection, Kind.HELLO, self._shell.hello(connection, now))
+        self._shell.unbound(connection)
 
     def _receive(self, connection: Connection, head_bytes: bytes, body: bytes) -> None:
         now = self._clock.monotonic()
@@ -223,6 +228,7 @@ class Conversation:
         connection.refused = refused
         connection.is_bound = False
         self._shell.refused(connection, refused)
+        self._shell.unbound(connection)
 
 
 def send_or_drop(connection: Connection, head: Header, body: bytes) -> None:
@@ -255,6 +261,8 @@ class Connection(Struct):
     heard_at: float = 0.0
     hello_at: float | None = None  # None: never said
     refused: Refused | None = None
+    is_resting: bool = False
+    """Its server takes nothing new by it."""
 
     def duty(self, now: float) -> Duty:
         """What is due at this tick; silence beyond the time-out unbinds."""
@@ -279,6 +287,7 @@ class Connection(Struct):
         self.config_digest = config_digest
         self.heard_at = now
         self.refused = None
+        self.is_resting = False
 
     def must_say_hello_again(self) -> bool:
         """Whether a Rehello asks for one; an answer to frames sent before the last hello does not."""

@@ -142,6 +142,10 @@ class PendingTable(Generic[W]):
             del self._pending[pending.header.message_id]
         return send, lost
 
+    def of(self, connection: str) -> list[OwnRequest[W]]:
+        """Those of one connection, oldest first."""
+        return [pending for pending in self._pending.values() if pending.connection == connection]
+
     def all(self) -> list[OwnRequest[W]]:
         """Every pending request, oldest first."""
         return list(self._pending.values())

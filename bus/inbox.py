@@ -74,6 +74,8 @@ class Running(Struct, eq=False):
     principal: str = ""  # it was admitted for this one: a later requester changes the header
     size_bytes: int = 0
     is_queued: bool = False  # its task is not made yet: others begin first
+    also: tuple[tuple[Header, ReplyRoute], ...] = ()
+    """Earlier requesters that the broker does not know of, or knows of alone: whoever asks gets the answer."""
     attached: list[Callable[[], None]] = msgspec.field(default_factory=list[Callable[[], None]])
     """What is done whenever somebody else, or the same one anew, asks for it."""
 
@@ -125,7 +127,7 @@ class Inbox:
             if self._is_duplicate(key, header, body, route):
                 return
             deadline = self._deadline(header)
-            if row.mode == "immediate":
+            if row.mode == "immediate" or (route.lane and row.mode == "slot"):  # a lane gives no credit
                 self._demand_room(principal, size_bytes)
             elif row.reply is None and len(self._behind.get(header.key, ())) > limits.ORDERED_POSTS_MAX:
                 raise self._busy(f"{self.role}: {limits.ORDERED_POSTS_MAX} posts wait under the key {header.key[:80]}")
@@ -181,7 +183,9 @@ class Inbox:
         return True
 
     def _attach(self, running: Running, header: Header, route: ReplyRoute) -> None:
-        """The newest requester gets the answer; its deadline counts if it is later."""
+        """The newest requester gets what is streamed; the latest deadline counts."""
+        if header.sender != running.header.sender and (route.lane or running.route.lane):
+            running.also += ((running.header, running.route),)
         running.route, running.header = route, header
         for step in running.attached:
             step()
@@ -354,7 +358,8 @@ class Inbox:
             return
         if is_final and not running.row.reads:
             self.window.record(running.key, answer, self.clock.monotonic())
-        running.route.answer(running.header, answer)
+        for header, route in (*running.also, (running.header, running.route)):
+            route.answer(header, answer)
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 

@@ -26,11 +26,11 @@ from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import ReplyRoute
-from hobus.bus.lanes import epoch_of, is_foreign, lane_types, role_of
+from hobus.bus.lanes import BESIDE_BROKER, epoch_of, is_foreign, role_of
 from hobus.bus.link import LaneTransport
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
+from hobus.bus.messages.control import Beat, Credit, Hello, Refused, Rehello, Welcome
 from hobus.bus.messages.ids import ID_MAX_CHARS
 from hobus.bus.outcome import failure_answer
 from hobus.bus.port import Clock
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 _log = Logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)
 _ASKS = (_REQUEST, int(Kind.CANCEL))
-_ALIVE = Beat().to_bytes()
+_ALIVE, _NOTHING_NEW = Beat().to_bytes(), Credit(slots=0).to_bytes()
 _COUNTED = counters("welcomed", "refused", "malformed", "denied", "unreachable", "internal_errors")
 Authenticate = Callable[[Hello], Refused | None]
-OnFrame = Callable[[str, Header, bytes], None]
-"""(verdict, header with the stamped sender, body) of every request, cancel and answer: the tap's `lane=direct`."""
+OnFrame = Callable[[str, bytes, bytes], None]
+"""(verdict, packed header as stamped, body) of every request, cancel and answer: the tap's `lane=direct`."""
 
 
 class _Client(Struct):
@@ -74,12 +74,15 @@ class LaneServer:
     _count: int = 0
     service: str = field(init=False)  # whose lane this is
     _rows: dict[str, Row] = field(init=False)  # of what it takes, by type
+    _is_beside: bool = field(init=False)
+    _is_resting: bool = False
     _asking: Pace = field(init=False)
     _refusing: Pace = field(init=False)
 
     def __post_init__(self) -> None:
         self.service = role_of(self.instance)
-        self._rows = {name: row for name, row in rows_of(self.service).items() if name in lane_types(self.service)}
+        self._rows = rows_of(self.service)
+        self._is_beside = self.service in BESIDE_BROKER
         self._asking, self._refusing = Pace(self.settings), Pace(self.settings)
 
     def bind(self, transport: LaneTransport) -> None:
@@ -142,7 +145,9 @@ class LaneServer:
                 self._send(routing, Kind.WELCOME, Rehello())
             return
         client.heard_at = self.clock.monotonic()
-        stamped = header_of((*head[:-2], client.principal, client.instance))  # the lane's word, not the sender's
+        # The lane's word, not the sender's; but whoever asks beside the broker works for others, and says for whom.
+        principal = (self._is_beside and head.principal) or client.principal
+        stamped = header_of((*head[:-2], principal, client.instance))
         self._from_client(client, stamped, frames)
 
     def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
@@ -227,6 +232,15 @@ class LaneServer:
             peer_timeout_ms=self.settings.peer_timeout_ms,
         )
         self._send(routing, Kind.WELCOME, welcome)
+        if self._is_resting:
+            self._say(routing, Kind.CREDIT, Credit, _NOTHING_NEW)
+
+    def rest(self) -> None:
+        """What was asked is answered, and clients send what is new by the broker; for a lane that is beside it."""
+        if self._is_beside and not self._is_resting:
+            self._is_resting = True
+            for routing in list(self._by_routing):
+                self._say(routing, Kind.CREDIT, Credit, _NOTHING_NEW)
 
     def _unbind(self, client: _Client) -> None:
         if self._by_routing.get(client.routing) is client:
@@ -282,17 +296,18 @@ class LaneServer:
     def answer(self, instance: str, request: Header, answer: KeptReply) -> None:
         """Sends an answer to the connection that `instance` has now; dropped and counted if it has none."""
         client = self._by_instance.get(instance)
-        if client is None:
-            self.counters["unreachable"] += 1
-            return
         row = self._rows.get(request.type)
         head = header_of((
             HEADER_VERSION, int(answer.kind), self._next_id(), request.message_id, request.message_id, answer.type,
             answer.type_version, instance, "", 0, 1, row is not None and row.sensitive, request.trace, "",
             self.instance,
         ))  # fmt: skip
-        if self._hand_over(client.routing, pack_header(head), answer.body):
-            self._tapped("delivered", head, answer.body)
+        packed = pack_header(head)
+        if client is None:
+            self.counters["unreachable"] += 1
+        is_there = client is not None and self._hand_over(client.routing, packed, answer.body)
+        if self.on_frame is not None:
+            self.on_frame("delivered" if is_there else "late", packed, answer.body)
 
     def _send(self, routing: bytes, kind: Kind, message: Message) -> None:
         self._say(routing, kind, type(message), encode(message, limits.BODY_MAX_BYTES))
@@ -312,7 +327,7 @@ class LaneServer:
 
     def _tapped(self, verdict: str, head: Header, body: bytes) -> None:
         if self.on_frame is not None:
-            self.on_frame(verdict, head, body)
+            self.on_frame(verdict, pack_header(head), body)
 
     def _next_id(self) -> str:
         self._count += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from hobus.bus.catalog import Row, row_of, rows_of
+from hobus.bus.catalog import Row, row_of
 
 INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A-Za-z0-9]{1,64}")
 """`<role>/<n>@<incarnation>`."""
@@ -13,13 +13,18 @@ _ROLES_KEPT = 1024
 """Of the instances that asked last; each frame names one or two."""
 LANES = ("ledger", "gateway")
 """Services that have one."""
+BESIDE_BROKER = frozenset({"gateway"})
+"""Those of them whose lane only spares the broker work: it is told of every frame, and while the lane is down, or its
+server rests, requests go by the broker."""
+LAST_RESORT = "gateway.degraded_prompt"
+"""It must not depend on what it is a resort from: it waits for the lane, and never goes by the broker."""
 
 
-def lane_types(service: str) -> frozenset[str]:
-    """What its lane takes: all of the ledger's; of the gateway's the session host's last resort alone."""
-    if service == "gateway":
-        return frozenset({"gateway.degraded_prompt"})
-    return frozenset(rows_of(service)) if service in LANES else frozenset()
+def lanes_of(role: str) -> tuple[str, ...]:
+    """The lanes that a process of this role on this machine connects to."""
+    if role == "ledger":
+        return ()
+    return LANES if role in ("host", "ho1") else ("ledger",)
 
 
 @lru_cache(maxsize=_ROLES_KEPT)
@@ -28,8 +33,8 @@ def way_of(service: str, type_name: str) -> tuple[Row | None, str]:
 
     "" for the broker.
     """
-    lane = service if type_name in lane_types(service) else ""
-    return row_of(role_of(service), type_name), lane
+    row = row_of(role_of(service), type_name)
+    return row, service if service in LANES and row is not None else ""
 
 
 def is_foreign(message_id: str, instance: str) -> bool:

@@ -20,6 +20,12 @@ LAGGING_MS = 250
 """A worker's loop that is so far behind gets no more: what it had could wait there only for itself."""
 LAG_MIN_S = 0.02
 """Less is what a timer is off by: a beat that says nothing new stays the same bytes."""
+AT_WORK = "at_work"
+"""The counter of a beat that says how many requests a peer has."""
+LANE_FRAMES_MAX = 64
+"""Frames of a lane that the broker is told at once, for its tap; it is told at the latest"""
+LANE_FRAMES_MS = 50
+"""after so long: each telling costs both ends as much as a frame."""
 LAG = "lag_ms"
 """The counter of a beat that says by how much a peer's loop is behind."""
 TOOL_FILES_MAX = 16

@@ -6,7 +6,7 @@ above a link is the same code in both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 OnFrames = Callable[[bytes, bytes], None]
@@ -33,6 +33,18 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Nothing is sent or received afterwards; what was not yet on its way is dropped."""
+        ...
+
+
+class LaneEnd(Protocol):
+    """The rules of a lane, as its transport sees them."""
+
+    def bind(self, transport: LaneTransport) -> None:
+        """Frames leave by this transport from now on."""
+        ...
+
+    def receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
+        """Handles one multipart message of one connection."""
         ...
 
 

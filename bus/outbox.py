@@ -26,7 +26,7 @@ from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header_of
 from hobus.bus.errors import BusError, RuntimeFault, fault_of
 from hobus.bus.histogram import Counters, counters
 from hobus.bus.inbox import CAUSE
-from hobus.bus.lanes import role_of, way_of
+from hobus.bus.lanes import BESIDE_BROKER, LAST_RESORT, role_of, way_of
 from hobus.bus.messages.base import Message
 from hobus.bus.messages.control import Cancelled
 from hobus.bus.messages.failure import Failure
@@ -190,6 +190,9 @@ class Outbox(Struct):
     ) -> OwnRequest[Waiter]:
         row, lane = way_of(service, message.TYPE)
         connection = self.connections.get(lane) or self.connections[""]
+        if lane in BESIDE_BROKER and (connection.is_resting or not connection.is_bound) and message.TYPE != LAST_RESORT:
+            broker = self.connections[""]
+            connection = broker if broker.is_bound else connection
         head = self._header(
             _REQUEST, connection, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
             deadline_ms=max(1, int(timeout_s * 1000)),
@@ -337,6 +340,10 @@ class Outbox(Struct):
     def welcomed(self, connection: Connection) -> None:
         """Sends what waits for this connection, in the order of the calls; what the old server took with it is lost."""
         self._repeat_cancels(connection)
+        if not connection.name:
+            for lane in BESIDE_BROKER & self.connections.keys():
+                if not self.connections[lane].is_bound:
+                    self.give_over(lane)
         to_send, lost = self._pending.welcomed(connection.name, connection.epoch)
         for pending in lost:
             head = pending.header
@@ -350,6 +357,22 @@ class Outbox(Struct):
                 self._send_or_fail(connection, pending)
             else:
                 self._pending.hold(pending)
+
+    def give_over(self, lane: str) -> None:
+        """What was asked by a lane beside the broker goes by the broker from now on, and joins what is at work.
+
+        So whatever becomes of the lane's server, the broker finds who answers, within its bounds, or says that nobody
+        does.
+        """
+        broker = self.connections[""]
+        if lane not in BESIDE_BROKER or not broker.is_bound:
+            return
+        for pending in self._pending.of(lane):
+            if pending.header.type == LAST_RESORT:
+                continue
+            pending.connection, pending.sent_epoch = "", None
+            if pending.deadline > self.clock.monotonic():  # else the guard speaks
+                self._send_or_fail(broker, pending)
 
     def _repeat_cancels(self, connection: Connection) -> None:
         """Says the cancels that this incarnation of the server has not been told; the request's handler may live."""
@@ -424,8 +447,8 @@ class Outbox(Struct):
     ) -> Header:  # fmt: skip
         cause = CAUSE.get()
         # A derived id names its turn itself; a counted one gets a trace that does, so that its answer has it too.
-        if not trace and cause is not None and message_id is None and not connection.name:
-            trace = cause.trace or trace_from(cause.message_id)  # what goes by a lane is not on the tap, and needs none
+        if not trace and cause is not None and message_id is None and connection.name != "ledger":
+            trace = cause.trace or trace_from(cause.message_id)  # what goes to the ledger is not on the tap: no need
         return header_of((
             HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
             cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,

@@ -15,19 +15,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
 from hobus.bus import limits
 from hobus.bus.catalog import row_of
-from hobus.bus.codec import decode, pack_header
+from hobus.bus.codec import decode
 from hobus.bus.conversation import Connection, Conversation, send_or_drop
 from hobus.bus.dispatch import Actor, handlers_of
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header, header_of
 from hobus.bus.errors import BusError, RuntimeFault
 from hobus.bus.fair import principal_of
 from hobus.bus.inbox import CAUSE, Inbox, ReplyRoute
-from hobus.bus.lanes import role_of
-from hobus.bus.limits import LAG
+from hobus.bus.lanes import BESIDE_BROKER, role_of
+from hobus.bus.limits import AT_WORK, LAG
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
@@ -39,6 +37,7 @@ from hobus.bus.messages.control import (
     Hello,
     Join,
     LaneFrame,
+    LaneFrames,
     Probe,
     Probed,
     Ready,
@@ -180,8 +179,8 @@ class Peer:
         self._servers.append(server)
         server.attach(self._from_lane, self._inbox.discard_unstarted)
         self._inbox.beginnings.is_behind = server.is_behind
-        if server.service in MIRRORED:
-            server.on_frame = Mirror(self._broker, self._outbox)
+        if server.service in BESIDE_BROKER:
+            server.on_frame = Mirror(self._broker, self._outbox, self.clock)
 
     async def start(self, *, timeout_s: float) -> None:
         """Connected to the broker, the actor started, its requests let in; readiness follows by itself.
@@ -232,6 +231,7 @@ class Peer:
         self._readiness.drain()
         self._slots = 0
         self._conversation.say(self._broker, Kind.CREDIT, Credit(slots=0))
+        self._rest_lanes()
         try:
             async with asyncio.timeout(drain_s):
                 if self._actor is not None and self._is_open:
@@ -306,6 +306,14 @@ class Peer:
                 self._welcome.set_result(None)
         self._outbox.welcomed(connection)
 
+    def unbound(self, connection: Connection) -> None:
+        """What a lane beside the broker was asked goes by the broker."""
+        self._outbox.give_over(connection.name)
+
+    def _rest_lanes(self) -> None:
+        for server in self._servers:
+            server.rest()
+
     def refused(self, connection: Connection, refused: Refused) -> None:
         """The broker's no is final for this incarnation; a lane is asked again after the next time-out."""
         if connection is not self._broker:
@@ -366,6 +374,15 @@ class Peer:
                 self._heed_snapshot()
         elif kind == Kind.STREAM:
             self._outbox.stream(connection, head, body)
+        elif kind == Kind.CREDIT:
+            self._heed_credit(connection)
+
+    def _heed_credit(self, connection: Connection) -> None:
+        """No credit: from the broker, to the lanes of a peer that is drained; from a lane's server, to its clients."""
+        if connection is self._broker:
+            self._rest_lanes()
+        else:
+            connection.is_resting = True
 
     def _heed_snapshot(self) -> None:
         """The actor is told of another snapshot than it begins new work under; one thing at a time, each beat anew."""
@@ -455,7 +472,7 @@ class Peer:
                 self._arm(earliest)
 
     def counters(self) -> dict[str, int]:
-        counters = dict(self._outbox.counters) | {"at_work": len(self._inbox), "waiting": len(self._outbox)}
+        counters = dict(self._outbox.counters) | {AT_WORK: len(self._inbox), "waiting": len(self._outbox)}
         counters[LAG] = self._conversation.lag_ms
         counters |= {f"inbox_{name}": value for name, value in self._inbox.counters.items()}
         counters |= self._conversation.counters
@@ -472,28 +489,41 @@ def _unheeded(_word: Beat | bool) -> None:
 
 _NO_CAUSE = header(Kind.POST, "")
 """Of what nobody asked for over the bus."""
-MIRRORED = frozenset({"gateway"})
-"""Services whose lanes are mirrored."""
 
 
-class Mirror(Struct, frozen=True):
-    """Tells the broker, for its tap (`lane=direct`), of every frame of a service's own lane; in the way of none.
+class Mirror:
+    """Tells the broker, for its tap (`lane=direct`), of every frame of a lane beside it; in the way of none.
 
-    The gateway's lane alone, which carries the degraded call. The ledger's lane is not mirrored: most frames of a turn
-    are records, and what they hold stands in the record.
+    Many at once, each with its age. The ledger's lane is not mirrored: most frames of a turn are records, and what they
+    hold stands in the record.
     """
 
-    broker: Connection
-    outbox: Outbox
+    def __init__(self, broker: Connection, outbox: Outbox, clock: Clock) -> None:
+        self._broker = broker
+        self._outbox = outbox
+        self._clock = clock
+        self._frames: list[tuple[str, bytes, int, bytes, float]] = []
 
-    def __call__(self, verdict: str, head: Header, body: bytes) -> None:
+    def __call__(self, verdict: str, header: bytes, body: bytes) -> None:
+        """Told within `limits.LANE_FRAMES_MS`."""
+        if not self._frames:
+            asyncio.get_running_loop().call_later(limits.LANE_FRAMES_MS / 1000, self._tell)
+        digest = hashlib.sha256(body).digest()
+        self._frames.append((verdict, header, len(body), digest, self._clock.monotonic()))
+        if len(self._frames) >= limits.LANE_FRAMES_MAX:
+            self._tell()
+
+    def _tell(self) -> None:
         """The broker is told, if it is there."""
-        if not self.broker.is_bound:
+        frames, self._frames = self._frames, []
+        if not frames or not self._broker.is_bound:
             return
-        frame = LaneFrame(
-            verdict=verdict, header=pack_header(head), size=len(body), sha256=hashlib.sha256(body).digest()
+        now = self._clock.monotonic()
+        told = LaneFrames(
+            frames=[
+                LaneFrame(verdict=verdict, header=header, size=size, sha256=digest, ago_us=int((now - at) * 1_000_000))
+                for verdict, header, size, digest, at in frames
+            ]
         )
-        try:
-            self.outbox.post(Kind.POST, "broker", frame, key="", trace="")
-        except BusError:
-            return  # the broker went away meanwhile; the lane goes on without it
+        with suppress(BusError):  # the broker went away meanwhile; the lane goes on without it
+            self._outbox.post(Kind.POST, "broker", told, key="", trace="")

@@ -22,6 +22,7 @@ from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.lanes import BESIDE_BROKER
 from hobus.bus.messages.control import (
     AnnounceTools,
     Beat,
@@ -174,7 +175,10 @@ class Membership:
         self.lose(peer, "said bye", is_final=True, counted_as="peers_left")
 
     def drain(self, peer: BoundPeer) -> None:
-        """The peer gets no new work; what it works on, it may finish. One elsewhere is told: no launcher ends it."""
+        """The peer gets no new work; what it works on, it may finish.
+
+        It is told: no launcher ends one elsewhere, and one here that has a lane takes nothing new by that either.
+        """
         peer.is_drained = True
         self._tell_drained(peer)
         self._rejudge(peer)
@@ -182,6 +186,8 @@ class Membership:
     def _tell_drained(self, peer: BoundPeer) -> None:
         if peer.is_drained and peer.address:
             self._state.control(peer.connection, Kind.WELCOME, Drain(instance=peer.instance))
+        elif peer.is_drained and peer.role in BESIDE_BROKER:
+            self._state.control(peer.connection, Kind.CREDIT, Credit(slots=0))
 
     def connected(self, connection: bytes) -> None:
         """A new connection is asked for a hello: its peer may believe that it is bound, from before a restart."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from msgspec.structs import asdict
 
 from hobus.bus import limits
+from hobus.bus.broker.admission import excess_of
 from hobus.bus.broker.endings import Endings
 from hobus.bus.broker.enrolment import Enrolment
 from hobus.bus.broker.membership import Membership
@@ -16,14 +17,17 @@ from hobus.bus.broker.peers import BoundPeer
 from hobus.bus.broker.placing import Placement
 from hobus.bus.broker.state import State
 from hobus.bus.broker.tap_record import VERDICTS, BodyFacts
+from hobus.bus.catalog import row_of
 from hobus.bus.codec import decode, encode, unpack_header
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.lanes import role_of
 from hobus.bus.messages import control
 from hobus.bus.messages.base import Message, Record, pack
 from hobus.bus.messages.control import WORKERS_SHOWN_MAX, SourceRow, ToolRow, ToolSource, ToolWord
+from hobus.bus.window import remember
 
-_TO_WORKERS = (int(Kind.REQUEST), int(Kind.CANCEL))
+_TO_WORKERS, _ENDS = (int(Kind.REQUEST), int(Kind.CANCEL)), (int(Kind.REPLY), int(Kind.FAILURE))
 
 _ABOUT_PEERS = (control.ReadPeers.TYPE, control.ReadPeer.TYPE, control.ReadTools.TYPE)
 """What is answered only once everybody has had the time to come back."""
@@ -41,6 +45,7 @@ class Operations:
         self._membership = membership
         self._enrolment = enrolment
         self._held: list[tuple[BoundPeer, Header, Message]] = []
+        self._by_lane: OrderedDict[str, tuple[str, float]] = OrderedDict()  # open there: its histogram, when it came
         self._answers: dict[str, tuple[type[Message], Callable[..., Message | None]]] = {
             control.ReadPeers.TYPE: (control.ReadPeers, self._read_peers),
             control.ReadPeer.TYPE: (control.ReadPeer, self._read_peer),
@@ -57,7 +62,7 @@ class Operations:
         }
 
     def handle(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        if frame.type == control.LaneFrame.TYPE:
+        if frame.type == control.LaneFrames.TYPE:
             self._mirror(peer, frame, body)
             return
         cls, _ = self._answers[frame.type]
@@ -102,17 +107,32 @@ class Operations:
         state.tap("delivered", stamped, state.me.instance, worker=state.me.instance, body=data)
 
     def _mirror(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
-        """A lane's frame is tapped in place of the post that told of it."""
+        """A lane's frames are tapped in place of the post that told of them, and its calls are timed."""
+        state = self._state
         try:
-            told = decode(control.LaneFrame, body, limits.BODY_MAX_BYTES)
-            if told.verdict not in VERDICTS:
+            told = decode(control.LaneFrames, body, limits.BODY_MAX_BYTES)
+            if excess := excess_of(told):
+                raise BusError("too_large", excess)
+            if any(one.verdict not in VERDICTS for one in told.frames):
                 raise BusError("malformed", "no verdict of the tap")
-            mirrored = unpack_header(told.header)
+            mirrored = [(one, unpack_header(one.header)) for one in told.frames]
         except RuntimeFault as fault:
             self._endings.refuse(peer, frame, fault.code, fault.detail, body=body)
             return
-        worker = peer.instance if mirrored.kind in _TO_WORKERS else ""
-        self._state.tap(told.verdict, mirrored, mirrored.sender, worker=worker, told=BodyFacts(told.size, told.sha256))
+        for one, head in mirrored:
+            at = state.now - one.ago_us / 1_000_000
+            worker = peer.instance if head.kind in _TO_WORKERS else ""
+            state.tap(one.verdict, head, head.sender, worker=worker, told=BodyFacts(one.size, one.sha256), at=at)
+            if head.kind == Kind.REQUEST and one.verdict == "delivered":
+                self._began(role_of(peer.instance), head, at)
+            elif head.kind in _ENDS and (began := self._by_lane.pop(head.correlation_id, None)) is not None:
+                state.times[began[0]].add(at - began[1])
+
+    def _began(self, service: str, head: Header, at: float) -> None:
+        self._state.services[service].delivered += 1
+        row = row_of(service, head.type)
+        if row is not None and row.timed:
+            remember(self._by_lane, head.message_id, (row.timed, at), at_most=limits.MAILBOX_MAX)
 
     def _read_peers(self, asked: control.ReadPeers) -> control.Peers:
         state = self._state
@@ -171,7 +191,7 @@ class Operations:
                 "state": "ready" if is_me else peer.shown_state,
                 "reason": peer.reason,
                 "slots": peer.slots,
-                "in_flight": len(peer.in_flight),
+                "in_flight": peer.at_work,
                 "keys": len(peer.keys),
                 "last_beat_ms": max(0, int((state.now - peer.last_seen) * 1000)),
                 "connected_ms": max(0, int((state.now - peer.connected_at) * 1000)),
@@ -191,7 +211,7 @@ class Operations:
                 control.QueueRow(
                     service=service.name,
                     queued=service.waiting.count,
-                    in_flight=service.in_flight,
+                    in_flight=max(service.in_flight, sum(peer.at_work for peer in service.offering)),
                     delivered=service.delivered,
                     failed=dict(sorted(service.failed.items())),
                 )

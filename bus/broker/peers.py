@@ -18,7 +18,8 @@ from hobus.bus.broker.waiting import Place, WaitingRoom
 from hobus.bus.catalog import CLIENT_ROLES, Row
 from hobus.bus.envelope import Header, Kind
 from hobus.bus.fair import key_principal, principal_of
-from hobus.bus.limits import LAG, LAGGING_MS
+from hobus.bus.lanes import BESIDE_BROKER
+from hobus.bus.limits import AT_WORK, LAG, LAGGING_MS
 from hobus.bus.messages.control import HELD_FOR, SEPARATOR, Beat
 
 _POST = int(Kind.POST)
@@ -87,6 +88,12 @@ class BoundPeer:
     @property
     def counters(self) -> dict[str, int]:
         return self.beat.counters
+
+    @property
+    def at_work(self) -> int:
+        """Requests that it has; by a lane beside the broker as many as it last said."""
+        said = self.beat.counters.get(AT_WORK, 0) if self.role in BESIDE_BROKER else 0
+        return max(len(self.in_flight), said)
 
     @property
     def shown_state(self) -> str:

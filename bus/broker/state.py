@@ -103,9 +103,11 @@ class State:
         body: bytes = b"",
         code: str = "",
         told: BodyFacts | None = None,
+        at: float | None = None,
     ) -> None:
+        """`at`: when, if not now."""
         self.sequence += 1
-        at = self.now + self.wall_offset
+        at = (self.now if at is None else at) + self.wall_offset
         self.actions.append(Tap(self.sequence, at, verdict, frame, sender, worker, body, code, told))
 
     def send(self, to: BoundPeer, frame: Header, body: bytes) -> None:

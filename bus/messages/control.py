@@ -226,13 +226,20 @@ class UseSnapshot(Message, wire="broker.use_snapshot"):
     config_digest: Annotated[Digest, Meta(description="`sha256:<64 hex>` of it")]
 
 
-class LaneFrame(Message, wire="broker.lane_frame"):
-    """Gateway -> broker, post: a frame of its own lane, for the tap, without its body."""
+class LaneFrame(Record):
+    """A frame of a lane, without its body."""
 
+    ago_us: Annotated[Count, Meta(description="microseconds since it came or left")]
     verdict: Annotated[str, Meta(max_length=16, description="a verdict of the tap")]
     header: Annotated[bytes, Meta(max_length=4096, description="with the stamped sender")]
     size: Annotated[Count, Meta(description="bytes of its body")]
     sha256: Annotated[bytes, Meta(min_length=32, max_length=32, description="SHA-256 of its body")]
+
+
+class LaneFrames(Message, wire="broker.lane_frames"):
+    """Gateway -> broker, post: the frames of its own lane since the last one, in order, for the tap."""
+
+    frames: list[LaneFrame]
 
 
 class ReadPeers(Message, wire="broker.read_peers"):
@@ -417,6 +424,7 @@ LIMITED_BY: dict[tuple[type[Record], str], str] = {
     (Hello, "answered"): "hello_ids_max",
     (Beat, "counters"): "counters_max",
     (AnnounceTools, "tools"): "tools_max",
+    (LaneFrames, "frames"): "lane_frames_max",
     (ToolWord, "description"): "tool_max_bytes",
     (ToolWord, "parameters"): "tool_max_bytes",
     (PeerRow, "tools"): "tools_max",

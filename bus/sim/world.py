@@ -22,7 +22,7 @@ from hobus.bus import limits
 from hobus.bus.dispatch import Actor
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import LANES
+from hobus.bus.lanes import LANES, lanes_of
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
 from hobus.bus.sim.clock import SimClock
@@ -123,13 +123,13 @@ class World:
         """A process that runs this actor; it connects once the loop runs.
 
         With an actor it offers its role's service, and binds the lane of that if it has one. `lanes`: services it has
-        a lane to; the ledger (and for the host the gateway) unless said otherwise.
+        a lane to; those of its role unless said otherwise.
         """
         instance = instance or self.instance_of(role)
         offered = [role] if actor is not None else []
         process = SimProcess(instance)
         clock = SimClock(self.loop, seed=self.seed, name=instance, epoch_s=self._wall_epoch)
-        connects_to = ["", *(lanes if lanes is not None else _lanes(role))]
+        connects_to = ["", *(lanes if lanes is not None else lanes_of(role))]
         links = {name: self.network.connect(process, name) for name in connects_to}
         peer = Peer(
             actor, instance=instance, role=role, offers=offered, slots=slots, token=_token(instance),
@@ -269,8 +269,3 @@ async def _end_of(actor: Actor | None, peer: Peer, starting: asyncio.Task[None])
 
 def _token(instance: str) -> str:
     return f"token of {instance}"
-
-
-def _lanes(role: str) -> list[str]:
-    lanes = ["ledger"] if role != "ledger" else []
-    return [*lanes, "gateway"] if role == "host" else lanes

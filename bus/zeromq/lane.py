@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from hobus.bus import limits
 from hobus.bus.conduct import FRAME_BYTES
-from hobus.bus.lane_server import LaneServer
+from hobus.bus.link import LaneEnd
 from hobus.bus.zeromq.context import ZeroMQ, private_ipc
 from hobus.bus.zeromq.drained import DrainedSocket
 
@@ -21,7 +21,7 @@ from hobus.bus.zeromq.drained import DrainedSocket
 class ZeroMQLane:
     """`bus.link.LaneTransport`; made on a running event loop."""
 
-    def __init__(self, zeromq: ZeroMQ, server: LaneServer, endpoint: str) -> None:
+    def __init__(self, zeromq: ZeroMQ, server: LaneEnd, endpoint: str) -> None:
         socket = zeromq.bound(zmq.ROUTER)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.bind(endpoint)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from hobus.bus.codec import unpack_header
-from hobus.bus.link import Link, OnFrames
+from hobus.bus.link import LaneEnd, LaneTransport, Link, OnFrames
 from hobus.launch.console.errors import UsageFault
 
 VARIABLE = "HOBUS_DRILL"
@@ -120,13 +120,40 @@ class DrilledLink:
         self._link.close()
 
 
-def drilled(links: Mapping[str, Link], actor: str, run_directory: Path, environ: Mapping[str, str]) -> dict[str, Link]:
-    """These links, behind a drill if the environment asks for one at this actor. Raises CommandError."""
+class DrilledLane:
+    """A lane between its server and its transport, whose frames pass a drill."""
+
+    def __init__(self, server: LaneEnd, drill: Drill) -> None:
+        self._server = server
+        self._drill = drill
+
+    def bind(self, transport: LaneTransport) -> None:
+        self._transport = transport
+        self._server.bind(self)
+
+    def receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
+        if len(frames) > 1:
+            self._drill.passed("on-receive", frames[0], frames[1])
+        self._server.receive(routing, frames)
+
+    def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
+        """Handed on between the drill's two moments."""
+        self._drill.passed("before-send", header, body)
+        is_sent = self._transport.send(routing, header, body)
+        self._drill.passed("after-send", header, body)
+        return is_sent
+
+    def unsent(self) -> Mapping[bytes, int]:
+        return self._transport.unsent()
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+def drill_of(actor: str, run_directory: Path, environ: Mapping[str, str]) -> Drill | None:
+    """The drill that the environment asks for at this actor, for its links and its lane. Raises CommandError."""
     text = environ.get(VARIABLE, "")
-    if not text:
-        return dict(links)
-    point = parse_drill(text)
-    if not point.concerns(actor):
-        return dict(links)
-    drill = Drill(point, point.mark_in(run_directory))
-    return {name: DrilledLink(link, drill) for name, link in links.items()}
+    point = parse_drill(text) if text else None
+    if point is None or not point.concerns(actor):
+        return None
+    return Drill(point, point.mark_in(run_directory))

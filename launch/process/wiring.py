@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from hobus.bus.catalog import CLIENT_ROLES
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import LANES
+from hobus.bus.lanes import LANES, lanes_of
 from hobus.bus.paging import read_peers
 from hobus.bus.peer import Peer
 from hobus.bus.port import Clock
@@ -19,11 +19,8 @@ from hobus.bus.zeromq.tokens import TokenDirectory
 from hobus.config.snapshot import Snapshot
 from hobus.launch.cluster.endpoints import Place
 from hobus.launch.cluster.version import software_version
-from hobus.launch.process.failpoint import drilled
+from hobus.launch.process.failpoint import Drill, DrilledLane, DrilledLink, drill_of
 from hobus.launch.process.roles import Made
-
-_OUTGOING_LANES = {"host": ("ledger", "gateway"), "ledger": ()}
-"""Lanes that a role connects to; every other one connects to the ledger's alone."""
 
 
 def make_actor(place: Place, role: str) -> Made:
@@ -46,7 +43,8 @@ def wire(  # noqa: PLR0913 - what an actor is wired to
     snapshot = place.snapshot
     actor_name, _, _ = instance.partition("@")
     role, _, _ = actor_name.partition("/")
-    outgoing = place.links(zeromq, _OUTGOING_LANES.get(role, ("ledger",)))
+    links = place.links(zeromq, lanes_of(role))
+    drill = drill_of(actor_name, place.home.run, os.environ)
     peer = Peer(
         made.actor,
         instance=instance,
@@ -56,25 +54,25 @@ def wire(  # noqa: PLR0913 - what an actor is wired to
         token=secret,
         settings=snapshot.config.bus,
         clock=clock,
-        links=drilled(outgoing, actor_name, place.home.run, os.environ),
+        links=links if drill is None else {name: DrilledLink(link, drill) for name, link in links.items()},
         config_digest=snapshot.digest,
         version=software_version(),
         tools=made.tools,
     )
-    server = _serve_lane(zeromq, place, role, peer) if role in LANES else None
+    server = _serve_lane(zeromq, place, role, peer, drill) if role in LANES else None
     if role == "ledger" and server is not None:
         return peer, _present_on(server)
     return peer, _present_at_broker(peer, snapshot)
 
 
-def _serve_lane(zeromq: ZeroMQ, place: Place, service: str, peer: Peer) -> LaneServer:
+def _serve_lane(zeromq: ZeroMQ, place: Place, service: str, peer: Peer, drill: Drill | None) -> LaneServer:
     server = LaneServer(
         instance=peer.instance,
         settings=place.snapshot.config.bus,
         clock=peer.clock,
         authenticate=TokenDirectory(place.home.run).authenticate,
     )
-    ZeroMQLane(zeromq, server, place.lane(service))
+    ZeroMQLane(zeromq, server if drill is None else DrilledLane(server, drill), place.lane(service))
     peer.serve_lane(server)
     return server
 

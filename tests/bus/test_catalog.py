@@ -44,7 +44,7 @@ def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
     assert {row.cls.TYPE for row in ROWS if not row.redeliver} == {
         "broker.drain",
         "broker.instance_lost",
-        "broker.lane_frame",
+        "broker.lane_frames",
         "broker.revoke_key",
         "broker.rotate_key",
         "broker.service_given_up",

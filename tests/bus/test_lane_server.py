@@ -9,7 +9,7 @@ from hobus.bus.codec import decode, encode, pack_header, unpack_header
 from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
 from hobus.bus.lane_server import LaneServer
 from hobus.bus.limits import BODY_MAX_BYTES
-from hobus.bus.messages.control import Beat, Bye, Hello, Refused, Welcome
+from hobus.bus.messages.control import Beat, Bye, Credit, Hello, Refused, Welcome
 from hobus.bus.messages.failure import Failure
 from hobus.bus.messages.gateway import DegradedPrompt, Prompt
 from hobus.bus.messages.ledger import Body, GetBody
@@ -173,15 +173,55 @@ def test_the_sender_is_stamped_whatever_it_claims(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
+    ("service", "principal"), [("ledger/1@L1", "ho1/1"), ("gateway/1@G1", "client/7")], ids=["ledger", "gateway"]
+)
+def test_whoever_asks_beside_the_broker_says_for_whom(service: str, principal: str) -> None:
+    """An executor's prompts are its order's principal's; what it writes is its own."""
+    rig = Rig(service)
+    rig.hello(b"c1", "ho1/1@a")
+    asked = {"type": Prompt.TYPE} if principal == "client/7" else {}
+    rig.ask(b"c1", principal="client/7", **asked)
+    rig.ask(b"c1", message_id="m2", **asked)
+    assert [head.principal for head, _ in rig.delivered] == [principal, "ho1/1"]
+
+
+def test_a_lane_that_rests_says_so_and_answers_what_it_is_asked_all_the_same() -> None:
+    """To those who are there and to those who come; the ledger has nobody who could stand in for it."""
+    rig = Rig("gateway/1@G1")
+    rig.hello(b"c1", "ho1/1@a")
+    rig.server.rest()
+    rig.server.rest()
+    rig.hello(b"c2", "ho1/2@a")
+    assert rig.wire.types_to(b"c1") == rig.wire.types_to(b"c2") == [WELCOME, Credit.TYPE]
+    rig.ask(b"c1", type=Prompt.TYPE)
+    assert len(rig.delivered) == 1
+    ledger = Rig()
+    ledger.hello(b"c1", "ho1/1@a")
+    ledger.server.rest()
+    assert ledger.wire.types_to(b"c1") == [WELCOME]
+
+
+def test_an_answer_to_nobody_is_tapped_as_late() -> None:
+    """Who asked is gone: each frame that was made is accounted for."""
+    rig = Rig("gateway/1@G1")
+    rig.hello(b"c1", "ho1/1@a")
+    rig.ask(b"c1", type=Prompt.TYPE)
+    rig.frame(b"c1", Kind.BYE, encode(Bye(), 100))
+    rig.routes[0].answer(rig.delivered[0][0], KeptReply(Kind.REPLY, "x", 1, b""))
+    assert rig.tapped == ["delivered", "late"]
+    assert rig.server.counters["unreachable"] == 1
+
+
+@pytest.mark.parametrize(
     ("instance", "service", "type_name"),
     [
-        ("ho2/1@a", "gateway/1@g", Prompt.TYPE),  # a prompt pays with credit at the broker, not here
+        ("ho2/1@a", "gateway/1@g", Prompt.TYPE),  # an executor's alone
         ("ho1/1@a", "gateway/1@g", DegradedPrompt.TYPE),  # the session host's alone
         ("ho2/1@a", "ledger/1@L1", "nonsense.type"),
     ],
 )
 def test_what_the_lane_does_not_take_is_denied(instance: str, service: str, type_name: str) -> None:
-    """The catalog's senders, and of its types only the lane's."""
+    """The catalog's senders, and of its types only the service's."""
     rig = Rig(service)
     rig.hello(b"c1", instance)
     rig.ask(b"c1", type=type_name, destination=service)

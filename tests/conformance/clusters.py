@@ -16,7 +16,7 @@ from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import LANES
+from hobus.bus.lanes import LANES, lanes_of
 from hobus.bus.link import Link
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
@@ -175,8 +175,7 @@ class RealCluster:
     async def start(self, actor: Actor | None, *, role: str, slots: int = 0, token: str | None = None) -> Peer:
         self._counts[role] = self._counts.get(role, 0) + 1
         instance = f"{role}/{self._counts[role]}@r{self._counts[role]}"
-        lanes = [name for name in LANES if name != role and (name == "ledger" or role == "host")]
-        links = {name: ZeroMQLink(self._zeromq, self.settings, self._endpoint(name)) for name in ["", *lanes]}
+        links = {name: ZeroMQLink(self._zeromq, self.settings, self._endpoint(name)) for name in ["", *lanes_of(role)]}
         peer = Peer(
             actor,
             instance=instance,

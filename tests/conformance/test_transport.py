@@ -12,7 +12,7 @@ from hobus.bus.codec import pack_header
 from hobus.bus.envelope import Kind, header
 from hobus.bus.errors import BusError, MessageTooLarge, RuntimeFault
 from hobus.bus.limits import BODY_MAX_BYTES
-from hobus.bus.messages.control import LaneFrame, Probe, Probed, ServiceGivenUp
+from hobus.bus.messages.control import LaneFrame, LaneFrames, Probe, Probed, ServiceGivenUp
 from hobus.bus.messages.gateway import (
     Breakers,
     Budget,
@@ -617,7 +617,7 @@ def test_frames_of_the_gateways_lane_are_on_the_tap_and_those_of_the_ledgers_are
             record.size > 0 and len(record.body_sha256) == 64 and record.body is None for record in (asked, answered)
         )
         assert asked.sensitive and answered.sensitive
-        assert not {"broker.lane_frame", GetBody.TYPE, Body.TYPE} & {record.type for record in tapped}
+        assert not {"broker.lane_frames", GetBody.TYPE, Body.TYPE} & {record.type for record in tapped}
         numbers = [record.sequence for record in tapped]
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         assert desk.calls[0].lane == "gateway"
@@ -644,16 +644,18 @@ def test_nobody_but_the_gateway_tells_of_lane_frames(cluster: Cluster) -> None:
         gateway = await cluster.start(Desk(), role="gateway", slots=1)
         ho2 = await cluster.start(None, role="ho2")
         tapped = await cluster.tap()
-        good = LaneFrame(verdict="delivered", header=pack_header(header(Kind.REQUEST, "m")), size=1, sha256=bytes(32))
-        await ho2.post("broker", good)
-        await gateway.post("broker", good.model_copy(update={"header": b"nonsense"}))
-        await gateway.post("broker", good.model_copy(update={"verdict": "splendid"}))
-        await until(lambda: sum(record.type == LaneFrame.TYPE for record in tapped) == 3)
-        assert [record.verdict for record in tapped if record.type == LaneFrame.TYPE] == [
-            "denied",
-            "malformed",
-            "malformed",
-        ]
+        head = pack_header(header(Kind.REQUEST, "m"))
+        good = LaneFrame(ago_us=1, verdict="delivered", header=head, size=1, sha256=bytes(32))
+        await ho2.post("broker", LaneFrames(frames=[good]))
+        for bad in (
+            [good, good.model_copy(update={"header": b"nonsense"})],
+            [good, good.model_copy(update={"verdict": "splendid"})],
+            [good] * (limits.LANE_FRAMES_MAX + 1),
+        ):
+            await gateway.post("broker", LaneFrames(frames=bad))
+        await until(lambda: sum(record.type == LaneFrames.TYPE for record in tapped) == 4)
+        verdicts = [record.verdict for record in tapped if record.type == LaneFrames.TYPE]
+        assert verdicts == ["denied", "malformed", "malformed", "failed"]
         assert not any(record.lane == "direct" for record in tapped)
 
     cluster.run(scenario())

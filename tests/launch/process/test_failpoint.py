@@ -9,7 +9,7 @@ import pytest
 
 from hobus.launch.console.errors import CommandError
 from hobus.launch.process import failpoint
-from hobus.launch.process.failpoint import DrillPoint, drilled, parse_drill
+from hobus.launch.process.failpoint import DrilledLane, DrilledLink, DrillPoint, drill_of, parse_drill
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,29 @@ def test_of_several_processes_the_first_one_is_hit_and_nobody_else(tmp_path, mon
     monkeypatch.setattr(failpoint, "unpack_header", lambda header: SimpleNamespace(type=header.decode()))
     environ = {failpoint.VARIABLE: "ho2:STOP:before-send:wo.execute:2"}
     sent = []
-    links = [
-        drilled({"broker": SimpleNamespace(send=lambda header, _body: sent.append(header))}, actor, tmp_path, environ)
-        for actor in ("ho2/1", "ho2/2", "ho1/1")
-    ]
-    for made in links:
+    link = SimpleNamespace(send=lambda header, _body: sent.append(header))
+    drills = [drill_of(actor, tmp_path, environ) for actor in ("ho2/1", "ho2/2", "ho1/1")]
+    assert drills.pop() is None
+    for drill in drills:
         for _ in range(3):
-            made["broker"].send(b"wo.execute", b"")
-    assert len(struck) == 1 and struck[0][1] == signal.SIGSTOP and len(sent) == 9
+            DrilledLink(link, drill).send(b"wo.execute", b"")
+    assert len(struck) == 1 and struck[0][1] == signal.SIGSTOP and len(sent) == 6
     assert parse_drill(environ[failpoint.VARIABLE]).mark_in(tmp_path).read_text() == str(struck[0][0])
+
+
+def test_frames_of_a_lane_pass_the_drill_both_ways(tmp_path, monkeypatch):
+    """A service is hit where it receives by its own socket, and where it answers there, as on any link."""
+    struck, passed = [], []
+    monkeypatch.setattr(failpoint.os, "kill", lambda _pid, number: struck.append(number))
+    monkeypatch.setattr(failpoint, "unpack_header", lambda header: SimpleNamespace(type=header.decode()))
+    transport = SimpleNamespace(send=lambda *frames: passed.append(frames) or True)
+    for number, moment in enumerate(("on-receive", "before-send", "after-send"), start=1):
+        run = tmp_path / moment
+        run.mkdir()
+        server = SimpleNamespace(bind=lambda _transport: None, receive=lambda *frames: passed.append(frames))
+        lane = DrilledLane(server, drill_of("gateway/1", run, {failpoint.VARIABLE: f"gateway:KILL:{moment}:x:1"}))
+        lane.bind(transport)
+        lane.receive(b"c", [b""])
+        lane.receive(b"c", [b"x", b"1"])
+        assert lane.send(b"c", b"x", b"2")
+        assert (len(struck), len(passed)) == (number, 3 * number)
