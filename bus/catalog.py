@@ -177,7 +177,7 @@ def _broker() -> tuple[Row, ...]:
         Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
         Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
         Row(control.UseSnapshot, "broker", control.Done, frozenset({"launcher"}), redeliver=False),
-        Row(control.LaneFrames, "broker", None, frozenset({"gateway"}), redeliver=False),
+        Row(control.LaneFrames, "broker", None, frozenset({"gateway", "ho1"}), redeliver=False),
     )
 
 

@@ -22,7 +22,7 @@ from hobus.bus.limits import BODY_MAX_BYTES, LAG_MIN_S
 from hobus.bus.link import Link
 from hobus.bus.log import Logger
 from hobus.bus.messages.base import Message
-from hobus.bus.messages.control import Beat, Drain, Hello, Joined, Refused, Rehello, RotateKey, Welcome
+from hobus.bus.messages.control import Beat, Drain, Hello, Joined, Leases, Refused, Rehello, RotateKey, Welcome
 from hobus.bus.messages.failure import Failure
 from hobus.bus.port import Clock
 
@@ -52,6 +52,10 @@ class Shell(Protocol):
 
     def unbound(self, connection: Connection) -> None:
         """Nothing but a hello leaves this connection until its welcome."""
+        ...
+
+    def leased(self, leases: Leases) -> None:
+        """The broker's word on which executors take orders by their lanes."""
         ...
 
     def drained(self) -> None:
@@ -109,6 +113,12 @@ class Conversation:
         for connection in self._connections.values():
             connection.link.attach(partial(self._receive, connection))
         self._tick()
+
+    def add(self, connection: Connection) -> None:
+        """One more, to a server that was not known before."""
+        self._connections[connection.name] = connection
+        connection.link.attach(partial(self._receive, connection))
+        self._say_hello(connection, self._clock.monotonic())
 
     def close(self) -> None:
         if self._timer is not None:
@@ -203,6 +213,8 @@ class Conversation:
                 self._shell.welcomed(connection)
             elif head.type == Refused.TYPE:
                 self._refused(connection, decode(Refused, body, BODY_MAX_BYTES))
+            elif head.type == Leases.TYPE:
+                self._shell.leased(decode(Leases, body, BODY_MAX_BYTES))
             elif head.type == Drain.TYPE:
                 self._shell.drained()
             elif head.type in (RotateKey.TYPE, Joined.TYPE):
@@ -263,6 +275,8 @@ class Connection(Struct):
     refused: Refused | None = None
     is_resting: bool = False
     """Its server takes nothing new by it."""
+    slots: int = 0
+    """Of a leased lane: requests at once."""
 
     def duty(self, now: float) -> Duty:
         """What is due at this tick; silence beyond the time-out unbinds."""

@@ -44,6 +44,8 @@ class PendingTable(Generic[W]):
     """
 
     window_bytes: int | None = None
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    """Connection -> requests that wait by it."""
     _pending: dict[str, OwnRequest[W]] = field(default_factory=dict[str, OwnRequest[W]])
     _under_way: dict[str, int] = field(default_factory=dict[str, int])  # connection -> bytes of bodies
     _held: dict[str, dict[str, None]] = field(default_factory=dict[str, "dict[str, None]"])  # connection -> ids, if any
@@ -58,6 +60,16 @@ class PendingTable(Generic[W]):
         """Waits from now on; the id must not be pending."""
         assert pending.header.message_id not in self._pending  # noqa: S101 - callers join a pending id instead
         self._pending[pending.header.message_id] = pending
+        self._counted(pending.connection, 1)
+
+    def _counted(self, connection: str, by: int) -> None:
+        self.counts[connection] = self.counts.get(connection, 0) + by
+
+    def move(self, pending: OwnRequest[W], connection: str) -> None:
+        """It goes by this one from now on, and has not left yet."""
+        self._counted(pending.connection, -1)
+        pending.connection, pending.sent_epoch = connection, None
+        self._counted(connection, 1)
 
     def settle(self, message_id: str, connection: str) -> OwnRequest[W] | None:
         """Takes out the request that a reply on `connection` answers; None for a late or foreign one."""
@@ -75,6 +87,7 @@ class PendingTable(Generic[W]):
 
     def _take_out(self, pending: OwnRequest[W]) -> None:
         del self._pending[pending.header.message_id]
+        self.counts[pending.connection] -= 1
         if self.window_bytes is not None:
             self._uncount(pending)
             self._hold_no_longer(pending)
@@ -140,6 +153,7 @@ class PendingTable(Generic[W]):
                 lost.append(pending)
         for pending in lost:
             del self._pending[pending.header.message_id]
+            self.counts[connection] -= 1
         return send, lost
 
     def of(self, connection: str) -> list[OwnRequest[W]]:

@@ -12,10 +12,12 @@ INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A
 _ROLES_KEPT = 1024
 """Of the instances that asked last; each frame names one or two."""
 LANES = ("ledger", "gateway")
-"""Services that have one."""
-BESIDE_BROKER = frozenset({"gateway"})
-"""Those of them whose lane only spares the broker work: it is told of every frame, and while the lane is down, or its
-server rests, requests go by the broker."""
+"""Services that have one, of the service's name."""
+BESIDE_BROKER = frozenset({"gateway", "ho1"})
+"""Roles whose lanes only spare the broker work: it is told of every frame, and while a lane is down, or its server
+rests, requests go by the broker. Each executor has its own, of its instance's name, for supervisors that the broker
+grants a lease of some of its slots."""
+LEASE_HOLDERS = frozenset({"ho2"})
 LAST_RESORT = "gateway.degraded_prompt"
 """It must not depend on what it is a resort from: it waits for the lane, and never goes by the broker."""
 

@@ -93,6 +93,8 @@ class Outbox(Struct):
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
+    leases: list[Connection] = msgspec.field(default_factory=list[Connection])
+    """Lanes of executors, which take what needs a slot and no worker in particular."""
     _loop: asyncio.AbstractEventLoop | None = None  # the one that runs where none was told
     _pending: PendingTable[Waiter] = msgspec.field(default_factory=PendingTable[Waiter])
     _cancels: OrderedDict[str, _Cancel] = msgspec.field(
@@ -190,7 +192,11 @@ class Outbox(Struct):
     ) -> OwnRequest[Waiter]:
         row, lane = way_of(service, message.TYPE)
         connection = self.connections.get(lane) or self.connections[""]
-        if lane in BESIDE_BROKER and (connection.is_resting or not connection.is_bound) and message.TYPE != LAST_RESORT:
+        if self.leases and not key and row is not None and row.mode == "slot" and service == row.service:
+            connection = self._leased() or connection
+        elif (
+            lane in BESIDE_BROKER and (connection.is_resting or not connection.is_bound) and message.TYPE != LAST_RESORT
+        ):
             broker = self.connections[""]
             connection = broker if broker.is_bound else connection
         head = self._header(
@@ -341,9 +347,9 @@ class Outbox(Struct):
         """Sends what waits for this connection, in the order of the calls; what the old server took with it is lost."""
         self._repeat_cancels(connection)
         if not connection.name:
-            for lane in BESIDE_BROKER & self.connections.keys():
-                if not self.connections[lane].is_bound:
-                    self.give_over(lane)
+            for lane in self.connections.values():
+                if not lane.is_bound:
+                    self.give_over(lane.name)
         to_send, lost = self._pending.welcomed(connection.name, connection.epoch)
         for pending in lost:
             head = pending.header
@@ -358,19 +364,31 @@ class Outbox(Struct):
             else:
                 self._pending.hold(pending)
 
+    def _leased(self) -> Connection | None:
+        """The lane of the executor that has the fewest orders of this peer, of those with room by their lease."""
+        counts, found, fewest = self._pending.counts, None, 0
+        for lane in self.leases:
+            count = counts.get(lane.name, 0)
+            if lane.is_bound and not lane.is_resting and count < lane.slots and (found is None or count < fewest):
+                found, fewest = lane, count
+        return found
+
     def give_over(self, lane: str) -> None:
-        """What was asked by a lane beside the broker goes by the broker from now on, and joins what is at work.
+        """What a lane beside the broker was asked goes by the broker, as the next attempt, and joins what is at work.
 
         So whatever becomes of the lane's server, the broker finds who answers, within its bounds, or says that nobody
         does.
         """
         broker = self.connections[""]
-        if lane not in BESIDE_BROKER or not broker.is_bound:
+        if role_of(lane) not in BESIDE_BROKER or not broker.is_bound:
             return
         for pending in self._pending.of(lane):
             if pending.header.type == LAST_RESORT:
                 continue
-            pending.connection, pending.sent_epoch = "", None
+            if pending.sent_epoch is not None:
+                attempt = min(pending.header.attempt + 1, self.settings.attempts_max)
+                pending.header = pending.header._replace(attempt=attempt)
+            self._pending.move(pending, "")
             if pending.deadline > self.clock.monotonic():  # else the guard speaks
                 self._send_or_fail(broker, pending)
 

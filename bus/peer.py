@@ -38,6 +38,7 @@ from hobus.bus.messages.control import (
     Join,
     LaneFrame,
     LaneFrames,
+    Leases,
     Probe,
     Probed,
     Ready,
@@ -125,6 +126,8 @@ class Peer:
         self._reconfiguring: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
+        self.connect: Callable[[str], Link] | None = None
+        """Makes the link to the lane of an executor's instance; None: this peer takes no leases."""
         self.on_word: Callable[[Beat], None] = _unheeded
         """Called with the broker's word on who is ready when it is another one than before."""
         self.on_key: Callable[[bool], None] = _unheeded
@@ -287,6 +290,7 @@ class Peer:
         keys = [key for key, used_at in self._keys.items() if now - used_at <= limits.STICKY_IDLE_S]
         holds = {
             "slots": self._slots,
+            "leases": self.connect is not None or any(server.service == "ho1" for server in self._servers),
             "keys": keys,
             "in_progress": self._inbox.at_work(),
             "answered": self._inbox.window.recent_ids(limits.MAILBOX_MAX),
@@ -307,8 +311,29 @@ class Peer:
         self._outbox.welcomed(connection)
 
     def unbound(self, connection: Connection) -> None:
-        """What a lane beside the broker was asked goes by the broker."""
+        """What a lane beside the broker was asked goes by the broker; without that no lease counts."""
         self._outbox.give_over(connection.name)
+        if connection is self._broker:
+            for lane in self._outbox.leases:
+                lane.slots = 0
+
+    def leased(self, leases: Leases) -> None:
+        """Lanes to executors that are new, other slots of known ones, and none to those that are gone."""
+        if self.connect is None:
+            return
+        slots = {one.instance: one.slots for one in leases.leases}
+        for lane in [one for one in self._outbox.leases if one.name not in slots]:
+            lane.is_bound = False
+            self._outbox.give_over(lane.name)
+            lane.link.close()
+            self._outbox.leases.remove(lane)
+            del self._connections[lane.name]
+        for instance, count in slots.items():
+            if instance not in self._connections:
+                lane = Connection(instance, self.connect(instance), self._settings.peer_timeout_ms / 1000)
+                self._outbox.leases.append(lane)
+                self._conversation.add(lane)
+            self._connections[instance].slots = count
 
     def _rest_lanes(self) -> None:
         for server in self._servers:

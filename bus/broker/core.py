@@ -89,6 +89,11 @@ class BrokerCore:
         return self._state.me.instance
 
     @property
+    def is_collecting(self) -> bool:
+        """Whether it still waits for those who may come back, and routes nothing."""
+        return self._state.is_collecting
+
+    @property
     def counts(self) -> dict[str, int]:
         return dict(self._state.counts)
 
@@ -129,6 +134,7 @@ class BrokerCore:
             state.own_answers.clear()
         if state.is_readiness_new:
             self._membership.tell_readiness()
+            self._membership.tell_leases()
         return actions
 
     def survive(self, event: Event, now: float) -> list[Action]:

@@ -22,7 +22,7 @@ from hobus.bus.broker.state import State
 from hobus.bus.codec import decode
 from hobus.bus.envelope import Header, Kind, header
 from hobus.bus.errors import BusError, RuntimeFault
-from hobus.bus.lanes import BESIDE_BROKER
+from hobus.bus.lanes import LANES, LEASE_HOLDERS
 from hobus.bus.messages.control import (
     AnnounceTools,
     Beat,
@@ -30,6 +30,8 @@ from hobus.bus.messages.control import (
     Credit,
     Drain,
     Hello,
+    Lease,
+    Leases,
     Ready,
     Refused,
     Rehello,
@@ -125,10 +127,12 @@ class Membership:
             return
         tapped = partial(state.tap, "control", frame, peer.instance, body=body)
         if isinstance(said, Beat):
-            was_behind, peer.beat, peer.beaten = not peer.has_slot, said, body
+            was_behind, did_lag, peer.beat, peer.beaten = not peer.has_slot, peer.lags, said, body
             tapped()
             if was_behind and peer.has_slot:
                 self._placement.pump(peer)
+            if peer.lags != did_lag and peer.takes_leases:
+                state.is_readiness_new = True
             state.beat(peer.connection)  # and it learns that the broker lives
         elif isinstance(said, Ready):
             peer.ready_state, peer.reason = said.state, said.reason
@@ -170,6 +174,30 @@ class Membership:
             if is_for_all or peer.role == "launcher":
                 state.beat(connection)
 
+    def tell_leases(self) -> None:
+        """Supervisors learn at once which executors they may send orders to by a lane, how many, and which are gone.
+
+        Each has an equal share of the slots, the broker keeps one for what it places itself. Nobody has any of those
+        that are behind or draining, nor while workers elsewhere would have less to do than is theirs.
+        """
+        state = self._state
+        if state.is_collecting:
+            return
+        holders = [peer for peer in state.connections.values() if peer.role in LEASE_HOLDERS and peer.takes_leases]
+        executors = [peer for peer in state.services["ho1"].offering if peer.takes_work or peer.takes_leases]
+        is_local = all(peer.takes_leases for peer in executors)
+        leases: list[Lease] = []
+        for peer in sorted(executors, key=lambda peer: peer.name):
+            share = peer.slots // (len(holders) + 1) if is_local and peer.takes_work and not peer.lags else 0
+            if peer.takes_leases:
+                leases.append(Lease(instance=peer.instance, slots=share))
+            peer.leased = share * len(holders)
+        said = Leases(leases=leases)
+        for peer in holders:
+            if peer.told_leases != said:
+                peer.told_leases = said
+                state.control(peer.connection, Kind.WELCOME, said)
+
     def bye(self, peer: BoundPeer, frame: Header) -> None:
         self._state.tap("control", frame, peer.instance)
         self.lose(peer, "said bye", is_final=True, counted_as="peers_left")
@@ -186,7 +214,7 @@ class Membership:
     def _tell_drained(self, peer: BoundPeer) -> None:
         if peer.is_drained and peer.address:
             self._state.control(peer.connection, Kind.WELCOME, Drain(instance=peer.instance))
-        elif peer.is_drained and peer.role in BESIDE_BROKER:
+        elif peer.is_drained and peer.role in LANES:
             self._state.control(peer.connection, Kind.CREDIT, Credit(slots=0))
 
     def connected(self, connection: bytes) -> None:
@@ -345,6 +373,8 @@ class Membership:
         peer.announced_tools = None
         peer.config_digest = hello.config_digest
         peer.version = hello.version
+        peer.takes_leases, peer.told_leases = hello.leases and not origin.address, None
+        self._state.is_readiness_new = True
 
     def _reconcile(self, peer: BoundPeer, hello: Hello) -> None:
         """What the peer says it works on, has answered and owns is what the broker believes from now on."""

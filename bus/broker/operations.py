@@ -109,6 +109,9 @@ class Operations:
     def _mirror(self, peer: BoundPeer, frame: Header, body: bytes) -> None:
         """A lane's frames are tapped in place of the post that told of them, and its calls are timed."""
         state = self._state
+        if peer.address:  # it has no lane here
+            self._endings.deny(peer, frame, body, "sender_not_allowed", "lanes are this machine's alone")
+            return
         try:
             told = decode(control.LaneFrames, body, limits.BODY_MAX_BYTES)
             if excess := excess_of(told):
@@ -131,6 +134,8 @@ class Operations:
     def _began(self, service: str, head: Header, at: float) -> None:
         self._state.services[service].delivered += 1
         row = row_of(service, head.type)
+        if row is not None and row.mode == "slot":
+            self._state.waited(0.0)  # it found one there
         if row is not None and row.timed:
             remember(self._by_lane, head.message_id, (row.timed, at), at_most=limits.MAILBOX_MAX)
 

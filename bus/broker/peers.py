@@ -20,7 +20,7 @@ from hobus.bus.envelope import Header, Kind
 from hobus.bus.fair import key_principal, principal_of
 from hobus.bus.lanes import BESIDE_BROKER
 from hobus.bus.limits import AT_WORK, LAG, LAGGING_MS
-from hobus.bus.messages.control import HELD_FOR, SEPARATOR, Beat
+from hobus.bus.messages.control import HELD_FOR, SEPARATOR, Beat, Leases
 
 _POST = int(Kind.POST)
 _BELIEVED, _ABOUT = ("ho2", "http"), ":about"
@@ -45,6 +45,9 @@ class BoundPeer:
         self.service: Service | None = None  # the one it answers for
         self.slots = 0
         self.used = 0  # slots taken, also by requests that expired but whose worker has not said so
+        self.leased = 0  # slots that supervisors have leases of
+        self.takes_leases = False  # or has a lane that they are of
+        self.told_leases: Leases | None = None  # the last word on its own
         self.immediate = 0  # requests in flight that take no slot
         self.ready_state = "starting"
         self.reason = ""
@@ -83,7 +86,11 @@ class BoundPeer:
     @property
     def has_slot(self) -> bool:
         """Whether it may get a request that takes a slot: one is free, and its loop is not far behind with others."""
-        return self.used < self.slots and (not self.used or self.beat.counters.get(LAG, 0) < LAGGING_MS)
+        return self.used + self.leased < self.slots and not (self.used and self.lags)
+
+    @property
+    def lags(self) -> bool:
+        return self.beat.counters.get(LAG, 0) >= LAGGING_MS
 
     @property
     def counters(self) -> dict[str, int]:

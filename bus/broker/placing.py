@@ -347,7 +347,7 @@ def least_loaded(offering: Iterable[BoundPeer], *, slotted: bool, mailbox_max: i
         if slotted:
             if not peer.has_slot:
                 continue
-            load = peer.used / peer.slots
+            load = max(peer.used, peer.at_work) / peer.slots
         else:
             if peer.immediate >= mailbox_max:
                 continue

@@ -73,6 +73,9 @@ class Hello(Message, wire="bus.hello"):
     )
     answered: Annotated[list[Id], Meta(description="recently answered request ids")] = field(default_factory=list[Id])
     host: Annotated[Printable, Meta(max_length=255, description="its machine's name; empty: the broker's")] = ""
+    leases: Annotated[
+        bool, Meta(description="an executor with a lane of its own, or a supervisor that takes leases")
+    ] = False
 
 
 class Welcome(Message, wire="bus.welcome"):
@@ -154,6 +157,19 @@ class Credit(Message, wire="bus.credit"):
     """The peer's number of slots changed (0 while it drains)."""
 
     slots: Annotated[Count, Meta(description="credit-bound requests at once")]
+
+
+class Lease(Record):
+    """The right to send an executor so much by its own lane; while its giver and its holder are connected."""
+
+    instance: Annotated[Instance, Meta(description="of the executor")]
+    slots: Annotated[Count, Meta(description="orders at once; 0: none that is new")]
+
+
+class Leases(Message, wire="bus.leases"):
+    """From the broker, to a supervisor: all its leases from now on; an executor that is not named is gone."""
+
+    leases: Annotated[list[Lease], Meta(max_length=4096)]
 
 
 class ToolWord(Record):

@@ -24,7 +24,7 @@ from hobus.bus.broker.core import BrokerCore
 from hobus.bus.broker.events import Connected, ConnectionLost, Event, FrameReceived, Send, Tick
 from hobus.bus.broker.tap_record import Tap
 from hobus.bus.lane_server import Authenticate, LaneServer
-from hobus.bus.lanes import role_of
+from hobus.bus.lanes import LANES, role_of
 from hobus.bus.link import OnFrames
 from hobus.bus.sim.loop import SimHandle, VirtualLoop
 from hobus.bus.sim.process import SimProcess
@@ -146,6 +146,11 @@ class SimNetwork:
     def __post_init__(self) -> None:
         self.start_broker(self.epoch)
 
+    @property
+    def is_collecting(self) -> bool:
+        """Whether a broker that runs routes nothing yet."""
+        return self.is_broker_up and not self.is_broker_frozen and self.broker.is_collecting
+
     def start_broker(self, epoch: str) -> None:
         """A new incarnation of the broker, which knows nothing of an earlier one's connections; they come back."""
         if self.is_broker_up:
@@ -265,7 +270,7 @@ class SimNetwork:
         """This incarnation's lane takes the place of an earlier one's."""
         end = LaneEnd(self, process, server)
         server.bind(end)
-        self._lanes[server.service] = end
+        self._lanes[server.service if server.service in LANES else server.instance] = end
 
     # --- moving frames ----------------------------------------------------------------------------------------------
 

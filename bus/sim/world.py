@@ -22,7 +22,7 @@ from hobus.bus import limits
 from hobus.bus.dispatch import Actor
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import LANES, lanes_of
+from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, lanes_of
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
 from hobus.bus.sim.clock import SimClock
@@ -137,10 +137,12 @@ class World:
             tools=tools,
         )  # fmt: skip
         for service in offered:
-            if service in LANES:
+            if service in LANES or service in BESIDE_BROKER:
                 server = LaneServer(instance, self.settings, clock, self._authenticate)
                 peer.serve_lane(server)
                 self.network.bind_lane(process, server)
+        if role in LEASE_HOLDERS and actor is not None:
+            peer.connect = partial(self.network.connect, process)
         starting = self.loop.create_task(peer.start(timeout_s=start_timeout_s), context=process.context)
         starting.add_done_callback(partial(self._start_ended, instance))
         if self.on_ended is not None:
@@ -186,8 +188,8 @@ class World:
         self.kill(instance)
 
     async def settled(self) -> None:
-        """Every process that was started is ready, degraded, or failed to start."""
-        while self._any_starting() and not self.errors:  # noqa: ASYNC110 - waiting costs nothing in virtual time
+        """Every process that was started is ready, degraded, or failed to start, and the broker has heard of all."""
+        while (self._any_starting() or self.network.is_collecting) and not self.errors:  # noqa: ASYNC110 - waiting costs nothing in virtual time
             await asyncio.sleep(limits.PROBE_INTERVAL_MS / 1000)
         await asyncio.sleep(2 * DELAY_S)  # the broker knows it, too
 

@@ -50,16 +50,19 @@ class Place(Struct, frozen=True):
     def tap(self) -> str:
         return self.lane("tap")
 
-    def lane(self, service: str) -> str:
-        return f"ipc://{socket_of(self.sockets, service)}"
+    def lane(self, of: str) -> str:
+        """The address of a service's lane, or of an executor's by its instance: the next one takes its place."""
+        return f"ipc://{socket_of(self.sockets, of.partition('@')[0].replace('/', '-'))}"
 
     def links(self, zeromq: ZeroMQ, lanes: Sequence[str]) -> dict[str, Link]:
         """A connection to the broker and one to each of these lanes; made on a running loop."""
+        return {name: self.link(zeromq, name) for name in ("", *lanes)}
+
+    def link(self, zeromq: ZeroMQ, lane: str) -> Link:
+        """A connection to a lane, or to the broker (""); made on a running loop."""
         from hobus.bus.zeromq.link import ZeroMQLink  # noqa: PLC0415 - most commands connect to nothing
 
-        addresses = {"": self.broker, **{service: self.lane(service) for service in lanes}}
-        settings = self.snapshot.config.bus
-        return {name: ZeroMQLink(zeromq, settings, address) for name, address in addresses.items()}
+        return ZeroMQLink(zeromq, self.snapshot.config.bus, self.lane(lane) if lane else self.broker)
 
 
 _FORM = re.compile(r"(?P<host>\*|\[[0-9A-Fa-f:]+\]|[^\s:/]+):(?P<port>[0-9]{1,5})")

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 from hobus.bus.catalog import CLIENT_ROLES
 from hobus.bus.errors import RuntimeFault
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import LANES, lanes_of
+from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, lanes_of
+from hobus.bus.link import Link
 from hobus.bus.paging import read_peers
 from hobus.bus.peer import Peer
 from hobus.bus.port import Clock
@@ -43,8 +44,12 @@ def wire(  # noqa: PLR0913 - what an actor is wired to
     snapshot = place.snapshot
     actor_name, _, _ = instance.partition("@")
     role, _, _ = actor_name.partition("/")
-    links = place.links(zeromq, lanes_of(role))
     drill = drill_of(actor_name, place.home.run, os.environ)
+
+    def link(lane: str) -> Link:
+        made = place.link(zeromq, lane)
+        return made if drill is None else DrilledLink(made, drill)
+
     peer = Peer(
         made.actor,
         instance=instance,
@@ -54,25 +59,29 @@ def wire(  # noqa: PLR0913 - what an actor is wired to
         token=secret,
         settings=snapshot.config.bus,
         clock=clock,
-        links=links if drill is None else {name: DrilledLink(link, drill) for name, link in links.items()},
+        links={lane: link(lane) for lane in ("", *lanes_of(role))},
         config_digest=snapshot.digest,
         version=software_version(),
         tools=made.tools,
     )
-    server = _serve_lane(zeromq, place, role, peer, drill) if role in LANES else None
+    if role in LEASE_HOLDERS:
+        peer.connect = link
+    address = place.lane(role if role in LANES else instance)
+    has_lane = role in LANES or role in BESIDE_BROKER
+    server = _serve_lane(zeromq, place, address, peer, drill) if has_lane else None
     if role == "ledger" and server is not None:
         return peer, _present_on(server)
     return peer, _present_at_broker(peer, snapshot)
 
 
-def _serve_lane(zeromq: ZeroMQ, place: Place, service: str, peer: Peer, drill: Drill | None) -> LaneServer:
+def _serve_lane(zeromq: ZeroMQ, place: Place, address: str, peer: Peer, drill: Drill | None) -> LaneServer:
     server = LaneServer(
         instance=peer.instance,
         settings=place.snapshot.config.bus,
         clock=peer.clock,
         authenticate=TokenDirectory(place.home.run).authenticate,
     )
-    ZeroMQLane(zeromq, server if drill is None else DrilledLane(server, drill), place.lane(service))
+    ZeroMQLane(zeromq, server if drill is None else DrilledLane(server, drill), address)
     peer.serve_lane(server)
     return server
 

@@ -12,14 +12,14 @@ from hobus.bus.messages.gateway import PromptMessage, ReadBudget
 from hobus.bus.messages.work_order import Segment, ToolCall
 
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
-    "frames_received": (14, 22),
-    "frames_sent": (14, 22),
+    "frames_received": (8, 12),
+    "frames_sent": (6, 10),
     "ledger_writes": (7, 11),
     "commits": (4, 6),
     "entries": (13, 23),
-    "record_bytes": (13_536, 20_152),
-    "wire_bytes": (74_835, 110_755),
-    "validations": (18, 29),
+    "record_bytes": (13_512, 20_112),
+    "wire_bytes": (52_470, 77_234),
+    "validations": (20, 31),
     "model_copies": (38, 46),
 }
 """Each is what a turn costs today: the median of three behind a history of ten (bytes grow with that).

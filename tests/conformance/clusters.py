@@ -16,7 +16,7 @@ from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.clock import SystemClock
 from hobus.bus.dispatch import Actor
 from hobus.bus.lane_server import LaneServer
-from hobus.bus.lanes import LANES, lanes_of
+from hobus.bus.lanes import BESIDE_BROKER, LANES, LEASE_HOLDERS, lanes_of
 from hobus.bus.link import Link
 from hobus.bus.messages.control import Hello, Refused
 from hobus.bus.peer import Peer
@@ -120,7 +120,10 @@ class RealCluster:
         self._start_broker()
 
     def _endpoint(self, server: str) -> str:
-        return f"ipc://{self._folder}/{server or 'broker'}"
+        return f"ipc://{self._folder}/{server.replace('/', '-') or 'broker'}"
+
+    def _link(self, server: str) -> Link:
+        return ZeroMQLink(self._zeromq, self.settings, self._endpoint(server))
 
     def _authenticate(self, hello: Hello) -> Refused | None:
         if hello.token != f"secret of {hello.instance}":
@@ -175,7 +178,7 @@ class RealCluster:
     async def start(self, actor: Actor | None, *, role: str, slots: int = 0, token: str | None = None) -> Peer:
         self._counts[role] = self._counts.get(role, 0) + 1
         instance = f"{role}/{self._counts[role]}@r{self._counts[role]}"
-        links = {name: ZeroMQLink(self._zeromq, self.settings, self._endpoint(name)) for name in ["", *lanes_of(role)]}
+        links = {name: self._link(name) for name in ["", *lanes_of(role)]}
         peer = Peer(
             actor,
             instance=instance,
@@ -189,10 +192,12 @@ class RealCluster:
             config_digest="",
             version="test",
         )
-        if actor is not None and role in LANES:
+        if actor is not None and role in LEASE_HOLDERS:
+            peer.connect = self._link
+        if actor is not None and (role in LANES or role in BESIDE_BROKER):
             server = LaneServer(instance, self.settings, self._clock, self._authenticate)
             peer.serve_lane(server)
-            ZeroMQLane(self._zeromq, server, self._endpoint(role))
+            ZeroMQLane(self._zeromq, server, self._endpoint(role if role in LANES else instance))
         self._peers.append(peer)
         await peer.start(timeout_s=5)
         while peer.state[0] == "starting":
@@ -203,7 +208,7 @@ class RealCluster:
         peer.close()
 
     def raw(self, server: str = "") -> Link:
-        link = ZeroMQLink(self._zeromq, self.settings, self._endpoint(server))
+        link = self._link(server)
         self._links.append(link)
         return link
 

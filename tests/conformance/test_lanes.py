@@ -7,27 +7,59 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.builders import order
 from hobus.bus import limits
-from hobus.bus.dispatch import Actor
+from hobus.bus.dispatch import Actor, Call
 from hobus.bus.errors import BusError
 from hobus.bus.messages.control import Done, Drain, PeerRow, ReadPeer
 from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.streams import StreamDelta
+from hobus.bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt
 from tests.conformance.clusters import Cluster, RealCluster, SimCluster, bus_settings
 from tests.conformance.desk import Desk, prompt
 
-SETTINGS = bus_settings(service_grace_ms=400, peer_timeout_ms=400, beat_interval_ms=100, attempts_max=2)
+SETTINGS = bus_settings(service_grace_ms=400, peer_timeout_ms=400, beat_interval_ms=100)
+PATIENT = bus_settings(service_grace_ms=400, peer_timeout_ms=3000)
+"""Where time is the machine's: a busy one stands still for a second."""
 
 
 class Executor(Actor):
-    """It asks, and answers nobody."""
+    """It asks the gateway, and takes orders, which it holds."""
 
     service = "ho1"
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.calls: list[Call] = []
+        self.go = asyncio.Event()
+        self.is_cancelled = False
+
+    async def on_order(self, message: ExecuteWorkOrder, call: Call) -> Receipt:
+        self.begun.append(call.message_id)
+        self.calls.append(call)
+        call.stream(StreamDelta(step=message.order.wo_id, attempt=1, index=0, text="piece"))
+        try:
+            await self.go.wait()
+        except asyncio.CancelledError:
+            self.is_cancelled = True
+            raise
+        order = message.order
+        return Receipt(
+            wo_id=order.wo_id, fence=order.fence, state="completed", cost=Cost(), executed_by=call.sender,
+            completed_at="2026-01-01T00:00:00.000000Z",
+        )  # fmt: skip
+
+
+class Supervisor(Actor):
+    """It gives orders."""
+
+    service = "ho2"
 
 
 @pytest.fixture(params=["simulated", pytest.param("zeromq", marks=pytest.mark.process)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """One transport."""
-    made = SimCluster(SETTINGS) if request.param == "simulated" else RealCluster(SETTINGS)
+    made = SimCluster(SETTINGS) if request.param == "simulated" else RealCluster(PATIENT)
     yield made
     made.close()
 
@@ -45,9 +77,26 @@ async def executor(cluster: Cluster):
     return worker
 
 
+async def pool(cluster: Cluster, count: int = 2, slots: int = 8):
+    """So many executors, and a supervisor that has a lease of half of each one's slots."""
+    executors = [Executor() for _ in range(count)]
+    workers = [await cluster.start(one, role="ho1", slots=slots) for one in executors]
+    supervisor = await cluster.start(Supervisor(), role="ho2")
+    await until(lambda: sum(lane.is_bound and lane.slots > 0 for lane in supervisor._outbox.leases) == count)
+    return executors, workers, supervisor
+
+
+def give(supervisor, number: int, **options):
+    """An order of this number is given to the pool, from now on."""
+    wo_id = f"WO-{number}"
+    message = ExecuteWorkOrder(order=order(wo_id=wo_id), attempt=1)
+    options = {"timeout_s": 15, "message_id": wo_id, **options}
+    return asyncio.ensure_future(supervisor.request("ho1", message, expect=Receipt, **options))
+
+
 def ask(peer, script: str, **options):
     """The gateway is asked to do what the script says, from now on."""
-    options = {"timeout_s": 5, "message_id": f"WO-{script}#1", **options}
+    options = {"timeout_s": 15, "message_id": f"WO-{script}#1", **options}
     return asyncio.ensure_future(peer.request("gateway", prompt(script), expect=PromptResponse, **options))
 
 
@@ -218,5 +267,122 @@ def test_a_full_mailbox_says_busy_at_a_lane_too(cluster, monkeypatch):
         assert (caught.value.code, caught.value.retryable) == ("busy", True)
         desk.go.set()
         await asyncio.gather(*asked[:2])
+
+    cluster.run(scenario())
+
+
+# --- leases of executors ----------------------------------------------------------------------------------------------
+
+
+def test_orders_for_nobody_in_particular_go_by_the_lanes_of_leased_executors_to_whoever_has_fewest(cluster):
+    """With what is streamed before their receipts; the tap has each frame; one that needs a tool is the broker's."""
+
+    async def scenario() -> None:
+        executors, workers, supervisor = await pool(cluster)
+        tapped, pieces = await cluster.tap(), []
+        with supervisor.on_behalf_of("client/7"):
+            asked = [give(supervisor, number, on_stream=pieces.append) for number in range(4)]
+        await until(lambda: sum(len(one.begun) for one in executors) == 4)
+        assert [len(one.begun) for one in executors] == [2, 2]
+        assert {call.lane for one in executors for call in one.calls} == {"ho1"}
+        assert {call.sender for one in executors for call in one.calls} == {supervisor.instance}
+        principals = {one.principal for worker in workers for one in worker._inbox._running.values()}
+        assert principals == {"client/7"}
+        for one in executors:
+            one.go.set()
+        assert {(await one).state for one in asked} == {"completed"}
+        assert [piece.text for piece in pieces] == ["piece"] * 4
+        await until(lambda: sum(one.lane == "direct" for one in tapped) == 12)
+        numbers = [one.sequence for one in tapped]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert not any(one.type == ExecuteWorkOrder.TYPE for one in tapped if one.lane == "broker")
+        held = give(supervisor, 9, key="a_tool", timeout_s=1)
+        await until(lambda: any(one.type == ExecuteWorkOrder.TYPE for one in tapped if one.lane == "broker"))
+        held.cancel()
+
+    cluster.run(scenario())
+
+
+def test_beyond_its_lease_a_supervisors_orders_are_placed_by_the_broker(cluster):
+    """Half of eight slots are leased, the rest is the broker's; never more than all at once."""
+
+    async def scenario() -> None:
+        (executor,), _, supervisor = await pool(cluster, 1)
+        asked = [give(supervisor, number) for number in range(9)]
+        await until(lambda: len(executor.begun) == 8)
+        await asyncio.sleep(0.05)
+        lanes = [call.lane for call in executor.calls]
+        assert (lanes.count("ho1"), lanes.count("")) == (4, 4)
+        executor.go.set()
+        assert {(await one).state for one in asked} == {"completed"}
+
+    cluster.run(scenario())
+
+
+def test_orders_of_an_executor_that_is_killed_go_to_another_one(cluster):
+    """At the broker's word, or at the lane's silence, whichever comes first."""
+
+    async def scenario() -> None:
+        executors, workers, supervisor = await pool(cluster)
+        asked = [give(supervisor, number) for number in range(2)]
+        await until(lambda: all(one.begun for one in executors))
+        cluster.kill(workers[0])
+        await until(lambda: len(executors[1].begun) == 2)
+        assert {lane.name for lane in supervisor._outbox.leases} <= {one.instance for one in workers}
+        executors[1].go.set()
+        assert {(await one).state for one in asked} == {"completed"}
+        await until(lambda: [lane.name for lane in supervisor._outbox.leases] == [workers[1].instance])
+
+    cluster.run(scenario())
+
+
+def test_a_cancel_by_a_lane_stops_the_handler_there(cluster):
+    """As through the broker."""
+
+    async def scenario() -> None:
+        (executor,), _, supervisor = await pool(cluster, 1)
+        asked = give(supervisor, 1)
+        await until(lambda: executor.begun)
+        asked.cancel()
+        await until(lambda: executor.is_cancelled)
+
+    cluster.run(scenario())
+
+
+def test_an_executor_that_drains_ends_what_it_has_and_gets_nothing_new(cluster):
+    """Its successor is told of as soon as it is there."""
+
+    async def scenario() -> None:
+        executors, workers, supervisor = await pool(cluster)
+        first = give(supervisor, 0)
+        await until(lambda: executors[0].begun or executors[1].begun)
+        at, other = (0, 1) if executors[0].begun else (1, 0)
+        operator = await cluster.start(None, role="operator")
+        await operator.request("broker", Drain(instance=workers[at].instance), expect=Done, timeout_s=5)
+        await until(lambda: 0 in [lane.slots for lane in supervisor._outbox.leases])
+        rest = [give(supervisor, number) for number in range(1, 4)]
+        await until(lambda: len(executors[other].begun) == 3)
+        for one in executors:
+            one.go.set()
+        assert {(await one).state for one in (first, *rest)} == {"completed"}
+        assert len(executors[at].begun) == 1
+
+    cluster.run(scenario())
+
+
+def test_a_restart_of_the_broker_ends_leases_and_nothing_that_is_under_way(cluster):
+    """What is new waits for the new broker; afterwards lanes are used again."""
+
+    async def scenario() -> None:
+        (executor,), _, supervisor = await pool(cluster, 1)
+        asked = give(supervisor, 1)
+        await until(lambda: executor.begun)
+        await cluster.restart_broker()
+        await until(lambda: supervisor._outbox.leases[0].slots == 0)
+        executor.go.set()
+        assert (await asked).state == "completed"
+        await until(lambda: supervisor._outbox.leases[0].slots > 0)
+        assert (await give(supervisor, 2)).state == "completed"
+        assert [call.lane for call in executor.calls] == ["ho1", "ho1"]
 
     cluster.run(scenario())

@@ -39,7 +39,7 @@ STRIKES = (_kill, _freeze_then_kill, _freeze_briefly, _freeze)
 
 @pytest.mark.parametrize(
     ("strike", "step_s"),
-    [(_kill, 0.0012), *(pytest.param(strike, 0.0008, marks=pytest.mark.slow) for strike in STRIKES)],
+    [(_kill, 0.0009), *(pytest.param(strike, 0.0008, marks=pytest.mark.slow) for strike in STRIKES)],
 )
 def test_the_loss_of_the_broker_repeats_no_work(
     strike: Callable[[SimulatedCluster, float], StruckMoment], step_s: float

@@ -153,8 +153,8 @@ class Thinks(AsksForTools):
     [
         (["ho1"], False, "reworded"),
         pytest.param(["ho1"], False, "gone", marks=pytest.mark.slow),
-        pytest.param(["ho1", "gateway"], False, "reworded", marks=pytest.mark.slow),
-        (["ho1", "gateway"], False, "gone"),
+        pytest.param(["ho1", "gateway"], True, "reworded", marks=pytest.mark.slow),
+        (["ho1", "gateway"], True, "gone"),
         (["ho1", "gateway", "broker"], True, "reworded"),
         (["ho1", "gateway", "broker"], True, "gone"),
     ],

@@ -13,7 +13,7 @@ from hobus.bus.messages.session import Cancel, Command, CommandVerdict, FollowUp
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, facts, folded, names
 
-STEP_S = 0.0012
+STEP_S = 0.0008
 
 
 def struck(

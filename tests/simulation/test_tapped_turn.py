@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from bench.builders import shipped_snapshot
 from bench.simulated import SimulatedCluster
+from hobus.bus import limits
 from hobus.bus.broker.tap_record import TapRecord, record_of
 from hobus.bus.messages.ids import NO_TURN, session_id_of, turn_trace
 from hobus.bus.messages.session import ProcessTurn, TurnResult
@@ -34,6 +37,7 @@ def test_every_frame_of_two_turns_has_its_session_and_run(victim):
         if victim:
             cluster.strike(victim, after_s=0.02, back_after_s=0.5)
         second = ask(cluster, "is the ledger intact?", "in-2", first.session_id)
+        cluster.world.run(asyncio.sleep(2 * limits.LANE_FRAMES_MS / 1000))
     assert first.outcome == second.outcome == "success"
     book = TurnBook(None)
     book.learn(tapped)
@@ -57,6 +61,7 @@ def test_a_trace_names_the_turn_where_no_derived_id_does_and_nowhere_else():
     with SimulatedCluster(shipped_snapshot()) as cluster:
         cluster.world.network.on_tap = lambda tap: tapped.append(record_of(tap, "sim", with_body=False))
         ask(cluster, "what packages are installed?", "in-1")
+        cluster.world.run(asyncio.sleep(2 * limits.LANE_FRAMES_MS / 1000))
     trace = turn_trace(session_id_of("door", "in-1"), "in-1")
     by_type = {}
     for record in tapped:

@@ -115,7 +115,7 @@ def test_a_turn_that_goes_on_after_a_crash_shows_the_same_bytes(role: str):
             if not strike.hit_a_turn:
                 break
             struck += 1
-            moment_s += 0.0023
+            moment_s += 0.0015
         entries = cluster.entries()
         assert cluster.verify().ok
     assert struck >= 3

@@ -87,7 +87,7 @@ def test_a_blank_message_is_refused_without_a_model_call():
     assert count_of(entries, "PROMPT_SENT") == count_of(entries, "RunRequested") == 0
 
 
-@pytest.mark.parametrize("step_s", [0.0023, pytest.param(0.0005, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step_s", [0.0015, pytest.param(0.0005, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("role", ["ho1", "ho2", "ho3", "gateway"])
 def test_a_turn_survives_the_loss_of_a_process_at_any_moment(role, step_s):
     """A process dies at moment after moment of a turn and a new incarnation starts: one answer, nothing executed twice."""

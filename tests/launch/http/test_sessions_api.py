@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bench.builders import changed
+from hobus.bus import limits
 from hobus.bus.messages.given_history import own_words
 from hobus.bus.messages.ids import parse_iso
 from hobus.bus.record.journal import event_in
@@ -230,6 +231,7 @@ def test_ready_and_metrics(door):
             session = await session_of(http)
             await http.post(f"/v1/sessions/{session}/turns", json={"text": ASKED, "input_id": "in-1"})
             ready = await door.http(who=None).get("/readyz")
+            await asyncio.sleep(2 * limits.LANE_FRAMES_MS / 1000)  # the broker is told of lanes
             text = (await http.get("/metrics")).text
             return ready.status_code, text
 

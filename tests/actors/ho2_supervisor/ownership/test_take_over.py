@@ -225,7 +225,7 @@ def test_killed_owner_is_succeeded_in_the_middle_of_a_turn(number: int, is_answe
                 seen.append(order.wo_id)
                 if len(seen) == number:
                     owner = rig.instances[0] if rig.supervisors[0].counters()["runs"] else rig.instances[1]
-                    delay_s = 0.0004 if is_answered else 0.0
+                    delay_s = 0.0002 if is_answered else 0.0
                     rig.world.loop.call_later(delay_s, lambda: rig.world.kill(owner))
             return one_tool(order)
 
