@@ -64,16 +64,16 @@ def test_what_is_written_is_as_its_row_says(written: tuple[list[Entry], set[str]
         assert role in SYSTEM or may_write_entry(role, again, entry.origin), entry
         assert len(entry.bodies) <= 1 or row.texts, entry.event_type
         seen[row.event_type] += len(entry.bodies) > 1
-    expected = {"RunRequested", "WO_DISPATCHED", "RunCompleted", "PROMPT_SENT", "PROMPT_RECEIVED", "WO_COMPLETED"}
+    expected = {"RunRequested", "WO_DISPATCHED", "RunCompleted", "PROMPT_SENT", "PROMPT_RECEIVED", "OrderEnded"}
     assert {name for name, count in seen.items() if count} >= expected
 
 
 def test_a_turn_waits_for_what_is_marked_so(written: tuple[list[Entry], set[str]]) -> None:
     """Who waits for a write waits for its last entry, or the last one that others rest on.
 
-    But for the start of a tool that only reads and may run again, as all tools of these turns are.
+    All tools of these turns only read, and their calls begin without a record.
     """
     entries, waited_for = written
     marked = {row.event_type for _, row in rows_of(entries) if row.is_barrier}
-    assert {"WO_DISPATCHED", "RunCompleted", "PROMPT_SENT"} <= marked <= waited_for | {"TOOL_STARTED"}
-    assert "TOOL_STARTED" not in waited_for
+    assert {"WO_DISPATCHED", "RunCompleted", "PROMPT_SENT"} <= marked <= waited_for
+    assert "TOOL_STARTED" not in marked
