@@ -108,9 +108,9 @@ class CellMap:
             if not isinstance(error, sqlite3.Error | OSError) and not type(error).__module__.startswith("psycopg"):
                 raise
             self.close()
-            said = str(error).strip().splitlines()
+            said = (str(error).strip() or repr(error)).splitlines()[0]
             where = "its server" if self.is_server else self.where
-            raise BusError("unavailable", f"the map of cells ({where}): {said[0] if said else error!r}") from None
+            raise BusError("unavailable", f"the map of cells ({where}): {said}") from None
 
     @contextmanager
     def _whole(self) -> Generator[None]:

@@ -112,6 +112,10 @@ def add(*, home: Home, name: str, url: str, where: str | None, host: str | None)
 
 def _map_at(home: Home, where: str | None) -> str:
     if where and "://" in where:
+        if not where.startswith(("postgresql://", "postgres://")):
+            raise UsageFault(
+                "--map: expected the first cell's home, or postgresql://HOST/DB", hint=next_here("cell add --help")
+            )
         return where
     path = Path(where or home.root).expanduser().absolute() / "cells.sqlite"
     if where and not path.exists():

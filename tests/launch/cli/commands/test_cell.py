@@ -69,6 +69,7 @@ def test_a_later_cell_has_no_clients_yet(said, tmp_path):
         (("add", "A", "--url", A), "NAME: a-z, 0-9 and -"),
         (("add", "a", "--url", "127.0.0.1:1"), "--url: http://HOST:PORT"),
         (("add", "a", "--url", A, "--ssh", "-oProxyCommand=sh"), "--ssh: [USER@]HOST"),
+        (("add", "a", "--url", A, "--map", "mysql://x/y"), "--map: expected the first cell's home"),
         (("list",), "is no cell"),
         (("move", "alice", "b"), "is no cell"),
         (("remove", "b"), "is no cell"),
