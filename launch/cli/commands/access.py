@@ -279,10 +279,10 @@ def _at(us: int | None) -> str:
 )
 @with_json
 def rotate_key(*, home: Home, name: str, grace: str) -> Output:
-    """Replace a key by another one; the one before it ends once it is not needed, at the latest after --grace.
+    """Replace a key by another one; over HTTP the one before it is good for --grace.
 
     NAME: as hobus keys list shows it; of workers also a pattern, e.g. 'ho1/remote-*'. A worker makes its next key
-    itself and works on; one that does not come with it in time has to join anew. Over HTTP the new key is shown once.
+    itself and works on; one that has not within --grace has to join anew. Over HTTP the new key is shown once.
     """
     grace_s, clock = seconds_of(grace, "--grace"), SystemClock()
     if grace_s > JOIN_TTL_MAX_S:
