@@ -110,7 +110,7 @@ class CellMap:
             self.close()
             said = (str(error).strip() or repr(error)).splitlines()[0]
             where = "its server" if self.is_server else self.where
-            raise BusError("unavailable", f"the map of cells ({where}): {said}") from None
+            raise BusError("unavailable", f"the map of cells ({where}) is to be had again first: {said}") from None
 
     @contextmanager
     def _whole(self) -> Generator[None]:
