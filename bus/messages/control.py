@@ -391,7 +391,7 @@ class RotateKey(Message, wire="broker.rotate_key"):
 
     name: Annotated[str, Meta(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")]
     grace_s: Annotated[
-        int, Meta(ge=0, le=JOIN_TTL_MAX_S, description="seconds after which the key that it has ends in any case")
+        int, Meta(ge=0, le=JOIN_TTL_MAX_S, description="seconds after which the key before it ends in any case")
     ] = 0
 
 
